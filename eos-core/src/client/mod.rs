@@ -1,0 +1,143 @@
+//! What the runtime needs of a Kafka client, as traits.
+//!
+//! The [worker](crate::worker) is generic over them: the Kafka adapter implements them on
+//! librdkafka, a simulated broker can implement them under virtual time and drive several workers
+//! on one thread. That is why everything here that may wait answers [`Poll`] and why a rebalance
+//! is an event: nothing calls back into the worker. No decision lives behind these traits; an
+//! implementation reports what happened, and the worker asks `eos-protocol` what it means.
+
+mod error;
+mod record;
+mod spec;
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{Offset, TopicName, TopicPartition};
+
+pub use error::ClientError;
+pub use record::{Header, Headers, Message, Outgoing};
+pub use spec::{
+    ClusterFacts, CommittedOffset, GroupMetadata, OffsetBounds, OffsetToCommit, ProducerSpec,
+    SourceEvent, SourceSpec, Verification,
+};
+
+/// What a client call answers.
+pub type Result<T, E = ClientError> = std::result::Result<T, E>;
+
+/// A Kafka cluster, seen by one application: makes sources and producers.
+pub trait Client {
+    /// Reads input topics as a member of a consumer group.
+    type Source: Source;
+    /// Writes in transactions.
+    type Producer: Producer<Member = <Self::Source as Source>::Member>;
+
+    /// What the cluster says of itself and of these topics; a topic that does not exist is listed
+    /// without partitions. Waits until `within` has passed, then fails.
+    fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts>;
+
+    /// A new consumer, subscribed to nothing yet.
+    fn source(&self, spec: &SourceSpec) -> Result<Self::Source>;
+
+    /// A new producer, not initialised yet. A second one with the same transactional id fences the
+    /// first as soon as its [`Producer::init`] is done.
+    fn producer(&self, spec: &ProducerSpec) -> Result<Self::Producer>;
+}
+
+/// A member of a consumer group that reads committed records only.
+///
+/// `slice` is how long a call may block; [`Poll::Pending`] means "not yet, ask again", with the
+/// same arguments.
+pub trait Source {
+    /// An owned record; dropping it frees it.
+    type Message: Message;
+    /// The live group metadata.
+    type Member: GroupMetadata;
+
+    /// Joins the group for these topics.
+    fn subscribe(&mut self, topics: &[TopicName]) -> Result<()>;
+
+    /// Leaves the group for good, a static member too: its partitions move at once. What is
+    /// assigned comes back as a [`SourceEvent::Revoked`] that must still be answered.
+    fn unsubscribe(&mut self) -> Result<()>;
+
+    /// Takes the next event, if there is one; never waits. Counts as the poll that
+    /// `max.poll.interval.ms` asks for.
+    fn poll(&mut self) -> Option<SourceEvent>;
+
+    /// Waits until an event or a record may be there, or `at_most` has passed.
+    fn wait(&mut self, at_most: Duration);
+
+    /// Appends up to `max` records of one assigned partition, as far as they are here already.
+    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Vec<Self::Message>) -> Result<()>;
+
+    /// The group's committed offsets, *stable*: pending while an open transaction holds one
+    /// (KIP-447, `require_stable`). One such query is under way at a time; one for other
+    /// partitions abandons it.
+    fn committed(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<CommittedOffset>>>;
+
+    /// The first offset and the end (for a reader of committed records) of each partition. One
+    /// such query is under way at a time.
+    fn bounds(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<OffsetBounds>>>;
+
+    /// Answers an assignment: these partitions, from these offsets, in addition to what is
+    /// assigned already.
+    fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()>;
+
+    /// Answers a revocation: nothing of these partitions is delivered any more.
+    fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()>;
+
+    /// Goes to these offsets. Once ready, nothing fetched before is delivered any more.
+    fn seek(&mut self, to: &[(TopicPartition, Offset)], slice: Duration) -> Poll<Result<()>>;
+
+    /// The group metadata of this moment. Read right before each [`Producer::send_offsets`].
+    fn member(&mut self) -> Result<Self::Member>;
+
+    /// Commits offsets through the consumer. At-least-once mode only: in exactly-once mode nothing
+    /// ever does (design rule 11).
+    fn commit(&mut self, offsets: &[OffsetToCommit], slice: Duration) -> Poll<Result<()>>;
+
+    /// Stops being a consumer. A static member keeps its partitions for its session time-out, any
+    /// other one leaves. Events that come up meanwhile must still be answered, so call
+    /// [`Source::poll`] between two tries.
+    fn close(&mut self, slice: Duration) -> Poll<Result<()>>;
+}
+
+/// A transactional producer; without a transactional id, an idempotent one.
+pub trait Producer {
+    /// What [`Source::member`] answers.
+    type Member;
+
+    /// Fences every older producer of this id and ends what it left open.
+    fn init(&mut self, slice: Duration) -> Poll<Result<()>>;
+
+    /// Begins a transaction; no network.
+    fn begin(&mut self) -> Result<()>;
+
+    /// Takes a record into the open transaction, copying it. Pending while the client's queue is
+    /// full: flush, then try again.
+    fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>>;
+
+    /// Adds consumed offsets to the open transaction. Implementations that cannot be interrupted
+    /// block for longer than `slice` and never answer pending.
+    fn send_offsets(
+        &mut self,
+        offsets: &[OffsetToCommit],
+        member: &Self::Member,
+        slice: Duration,
+    ) -> Poll<Result<()>>;
+
+    /// Pending until everything sent is acknowledged.
+    fn flush(&mut self, slice: Duration) -> Poll<Result<()>>;
+
+    /// Commits the open transaction. Everything should be flushed before.
+    fn commit(&mut self, slice: Duration) -> Poll<Result<()>>;
+
+    /// Aborts the open transaction and drops what is queued.
+    fn abort(&mut self, slice: Duration) -> Poll<Result<()>>;
+
+    /// Whether a control request left and was never answered since this producer was made. Such a
+    /// request may reach the broker late and hit the *next* transaction: librdkafka has no KIP-890
+    /// (design rule 7).
+    fn unanswered(&self) -> bool;
+}

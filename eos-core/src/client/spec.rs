@@ -1,0 +1,129 @@
+//! What is asked of a client, and what it reports.
+
+use std::time::Duration;
+
+use eos_protocol::{Guarantee, Offset, TopicName, TopicPartition, TransactionalId};
+
+use super::ClientError;
+
+/// How a source is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSpec {
+    /// `group.id`.
+    pub group: String,
+    /// `client.id`.
+    pub client_id: String,
+    /// `group.instance.id`; `None` makes a dynamic member.
+    pub instance_id: Option<String>,
+    /// `session.timeout.ms`.
+    pub session_timeout: Duration,
+}
+
+/// How a producer is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProducerSpec {
+    /// `client.id`.
+    pub client_id: String,
+    /// `transactional.id`; `None` under [`Guarantee::AtLeastOnce`].
+    pub transactional_id: Option<TransactionalId>,
+    /// `transaction.timeout.ms`.
+    pub transaction_timeout: Duration,
+    /// `socket.timeout.ms`: at most half the commit deadline, for `send_offsets` ends only with
+    /// its requests.
+    pub request_timeout: Duration,
+    /// The topics it writes to; [`Outgoing::topic`](super::Outgoing::topic) is an index into them.
+    pub topics: Vec<TopicName>,
+}
+
+impl ProducerSpec {
+    /// What a producer of this kind is good for.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        match self.transactional_id {
+            Some(_) => Guarantee::ExactlyOnce,
+            None => Guarantee::AtLeastOnce,
+        }
+    }
+}
+
+/// Something that happened to a source.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SourceEvent {
+    /// The group gave us these partitions; answered by [`Source::assign`](super::Source::assign).
+    Assigned(Vec<TopicPartition>),
+    /// The group wants these back; answered by [`Source::unassign`](super::Source::unassign).
+    Revoked {
+        /// The partitions.
+        partitions: Vec<TopicPartition>,
+        /// Whether they are gone already: somebody else may own them.
+        lost: bool,
+    },
+    /// An offset that we asked for does not exist (`auto.offset.reset=error`).
+    OutOfRange(TopicPartition),
+    /// The consumer cannot go on.
+    Failed(ClientError),
+}
+
+/// A group's committed offset for one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedOffset {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The offset; `None` if the group has none.
+    pub offset: Option<Offset>,
+    /// The metadata beside it.
+    pub metadata: String,
+}
+
+/// Where a partition begins and ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffsetBounds {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The first offset still there.
+    pub first: Offset,
+    /// The next offset that a reader of committed records has to wait for.
+    pub end: Offset,
+}
+
+/// An offset on its way into a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OffsetToCommit {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The next offset to read.
+    pub offset: Offset,
+    /// The transaction's name.
+    pub metadata: String,
+}
+
+/// The group's view of a member, as the client has it at this moment: unchecked.
+pub trait GroupMetadata {
+    /// `generation.id`, or the member epoch; −1 for nobody.
+    fn generation_id(&self) -> i32;
+    /// `member.id`; empty for nobody.
+    fn member_id(&self) -> &str;
+}
+
+/// Whether the brokers verify the transactions of clients that don't speak KIP-890
+/// (`transaction.partition.verification.enable`, Kafka 3.6 and newer).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verification {
+    /// They do.
+    On,
+    /// They don't: switched off, or older than Kafka 3.6.
+    Off,
+    /// We may not ask (no permission to describe the broker).
+    Unknown,
+}
+
+/// What a cluster says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterFacts {
+    /// `cluster.id`, if the cluster tells.
+    pub cluster_id: Option<String>,
+    /// How many partitions each topic that was asked for has; `None` if it does not exist.
+    pub partitions: Vec<(TopicName, Option<u32>)>,
+    /// See [`Verification`].
+    pub verification: Verification,
+}

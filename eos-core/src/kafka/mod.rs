@@ -1,0 +1,1 @@
+//! The Kafka adapter: the one module that names rdkafka.

@@ -1,0 +1,259 @@
+//! The vocabulary: names and numbers that cannot be mixed up, and cannot be negative.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A number that Kafka would not send for this thing: it is below zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} can't be {value}: it is never negative")]
+pub struct Negative {
+    /// Which number it was meant to be.
+    pub what: &'static str,
+    /// The value.
+    pub value: i64,
+}
+
+macro_rules! non_negative {
+    ($(#[$doc:meta])* $name:ident, $int:ty, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name($int);
+
+        impl $name {
+            /// The smallest one.
+            pub const ZERO: Self = Self(0);
+
+            /// Takes the number if it is not negative.
+            ///
+            /// # Errors
+            /// [`Negative`] if it is.
+            pub const fn new(value: $int) -> Result<Self, Negative> {
+                if value < 0 {
+                    return Err(Negative { what: $what, value: value as i64 });
+                }
+                Ok(Self(value))
+            }
+
+            /// The plain number.
+            #[must_use]
+            pub const fn get(self) -> $int {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+non_negative!(
+    /// A partition's number within its topic.
+    Partition, i32, "a partition number"
+);
+non_negative!(
+    /// A record's place in a partition, or the place of the next one.
+    Offset, i64, "an offset"
+);
+non_negative!(
+    /// The generation (classic protocol) or member epoch (KIP-848) of a consumer group member.
+    ///
+    /// Brokers accept a transactional offset commit with generation −1 and an empty member id
+    /// *without fencing it*, for old clients' sake. A `Generation` is never negative, so that such
+    /// a commit cannot be written down.
+    Generation, i32, "a group generation"
+);
+non_negative!(
+    /// How often a transactional id was initialised: the broker refuses every older epoch.
+    ProducerEpoch, i16, "a producer epoch"
+);
+
+impl Offset {
+    /// The offset after this one: what is committed once this record is done.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Wraps the text; cheap to clone from here on.
+            #[must_use]
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
+                Self(text.into())
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+    };
+}
+
+name!(
+    /// A topic's name.
+    TopicName
+);
+name!(
+    /// An application's id: consumer group, and prefix of everything else that is its own.
+    AppId
+);
+name!(
+    /// What a producer's transactions are known by, across restarts (`transactional.id`).
+    TransactionalId
+);
+name!(
+    /// The lasting identity of one slot of one application on one host.
+    InstanceId
+);
+
+/// One partition of one topic.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicPartition {
+    /// The topic.
+    pub topic: TopicName,
+    /// The partition's number.
+    pub partition: Partition,
+}
+
+impl TopicPartition {
+    /// Names a partition.
+    #[must_use]
+    pub fn new(topic: impl Into<TopicName>, partition: Partition) -> Self {
+        Self { topic: topic.into(), partition }
+    }
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+impl fmt::Debug for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// A stage's number within its application: stages are counted in the order of declaration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct StageId(pub u16);
+
+impl fmt::Display for StageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One partition number of one stage: the unit of work that moves between workers.
+///
+/// Shown as Kafka Streams shows it: `<stage>_<partition>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TaskId {
+    /// The stage.
+    pub stage: StageId,
+    /// The partition number that all its inputs share.
+    pub partition: Partition,
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.stage, self.partition)
+    }
+}
+
+/// A worker's number within its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct WorkerId(pub u16);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl WorkerId {
+    /// `<app>-<instance>-<worker>`: the id under which this worker's transactions are fenced, and
+    /// under the classic group protocol its `group.instance.id` too. The same after a restart, so
+    /// that a restart aborts its own left-over and moves no partition.
+    #[must_use]
+    pub fn identity(self, app: &AppId, instance: &InstanceId) -> TransactionalId {
+        TransactionalId::new(format!("{app}-{instance}-{self}"))
+    }
+}
+
+/// A record's time in milliseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+/// How many transactions have touched a task, in all its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The number of the transaction after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Drawn at random for each *attempt* at a transaction: a retry has another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Nonce(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_never_negative() {
+        assert_eq!(
+            Generation::new(-1).unwrap_err().to_string(),
+            "a group generation can't be -1: it is never negative"
+        );
+        assert_eq!(Generation::new(0).unwrap().get(), 0);
+    }
+
+    #[test]
+    fn identities_are_the_same_after_a_restart() {
+        let id = WorkerId(1).identity(&"pricing-v1".into(), &"a1b2".into());
+        assert_eq!(id.as_str(), "pricing-v1-a1b2-1");
+    }
+
+    #[test]
+    fn tasks_and_partitions_read_as_in_kafka() {
+        let p = Partition::new(3).unwrap();
+        assert_eq!(TaskId { stage: StageId(0), partition: p }.to_string(), "0_3");
+        assert_eq!(TopicPartition::new("orders", p).to_string(), "orders-3");
+    }
+}
