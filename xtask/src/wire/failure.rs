@@ -1,0 +1,54 @@
+//! What an unsuccessful request means for the caller: try again, or give up.
+
+use std::io;
+
+use kafka_protocol::ResponseError;
+
+/// Why a request brought no answer to use.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A later attempt may succeed: an election, a loading coordinator, a lost connection.
+    Retry(anyhow::Error),
+    /// No later attempt will.
+    Final(anyhow::Error),
+}
+
+impl Failure {
+    /// A retriable failure described by `text`.
+    pub(super) fn retry(text: impl Into<String>) -> Self {
+        Failure::Retry(anyhow::Error::msg(text.into()))
+    }
+
+    /// The error inside, whichever kind it is.
+    pub(super) fn into_error(self) -> anyhow::Error {
+        match self {
+            Failure::Retry(error) | Failure::Final(error) => error,
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::Final(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Retry(error.into())
+    }
+}
+
+/// Turns a Kafka error code into a [`Failure`], naming what it hit.
+pub(super) fn check(code: i16, what: impl FnOnce() -> String) -> Result<(), Failure> {
+    let Some(error) = ResponseError::try_from_code(code) else {
+        return Ok(());
+    };
+    let retriable = error.is_retriable();
+    let described = anyhow::anyhow!("{}: the broker answered {error} ({code})", what());
+    Err(if retriable {
+        Failure::Retry(described)
+    } else {
+        Failure::Final(described)
+    })
+}

@@ -1,0 +1,26 @@
+//! A small synchronous Kafka client: pure Rust, no C, no threads, no background work.
+//!
+//! The launcher asks it whether a cluster is ready, the demo and the generator produce with it,
+//! and the judge reads with it what a run left behind. It shares no code with the framework nor
+//! with librdkafka on purpose: a verifier built on the client under test would inherit its bugs.
+//!
+//! ```text
+//! Client ──► routing: any broker | leader of a partition | coordinator of a group
+//!   │            └── connection: one socket per broker, one request in flight, deadline on each
+//!   ├── topics, offsets, groups, transactions: ask and answer
+//!   └── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
+//! Producer ──► batch (records → bytes), sequences, retries that cannot double a record
+//! ```
+//!
+//! What it deliberately leaves out: compression, TLS and SASL, group membership, fetch sessions.
+
+mod cluster;
+mod connection;
+mod failure;
+mod routing;
+mod topics;
+mod versions;
+
+pub use cluster::{Broker, ClusterMetadata, Partition};
+pub use kafka_protocol as protocol;
+pub use routing::{Client, Node};
