@@ -121,7 +121,12 @@ impl Fault {
     /// A code without flags.
     #[must_use]
     pub const fn plain(code: i32) -> Self {
-        Self { code, retriable: false, abortable: false, fatal: false }
+        Self {
+            code,
+            retriable: false,
+            abortable: false,
+            fatal: false,
+        }
     }
 }
 
@@ -237,7 +242,10 @@ impl Calls {
     #[must_use]
     pub fn contains(self, call: CallSite) -> bool {
         use CallSite::{Abort, Begin, Commit, Flush, Init, Send, SendOffsets};
-        let producer = matches!(call, Init | Begin | Send | SendOffsets | Flush | Commit | Abort);
+        let producer = matches!(
+            call,
+            Init | Begin | Send | SendOffsets | Flush | Commit | Abort
+        );
         match self {
             Self::Any => true,
             Self::Producer => producer,
@@ -270,14 +278,22 @@ pub const TABLE: &[Row] = &[
     // The epoch was bumped by somebody: a newer owner of the id, or the coordinator's time-out.
     Row {
         calls: Calls::Producer,
-        codes: &[code::LOCAL_FENCED, code::INVALID_PRODUCER_EPOCH, code::PRODUCER_FENCED],
+        codes: &[
+            code::LOCAL_FENCED,
+            code::INVALID_PRODUCER_EPOCH,
+            code::PRODUCER_FENCED,
+        ],
         class: ProducerFenced,
     },
     // The coordinator knows no such transaction: it timed out, or an abort overtook the first
     // AddPartitionsToTxn (librdkafka #4849). Sequence errors: the log lacks a record that we sent.
     Row {
         calls: Calls::Producer,
-        codes: &[code::INVALID_TXN_STATE, code::OUT_OF_ORDER_SEQUENCE, code::DUPLICATE_SEQUENCE],
+        codes: &[
+            code::INVALID_TXN_STATE,
+            code::OUT_OF_ORDER_SEQUENCE,
+            code::DUPLICATE_SEQUENCE,
+        ],
         class: ProducerFenced,
     },
     // KIP-447: the group's fence.
@@ -334,7 +350,11 @@ pub const TABLE: &[Row] = &[
         ],
         class: Fatal,
     },
-    Row { calls: Calls::Only(CallSite::Send), codes: &[code::LOCAL_QUEUE_FULL], class: Retriable },
+    Row {
+        calls: Calls::Only(CallSite::Send),
+        codes: &[code::LOCAL_QUEUE_FULL],
+        class: Retriable,
+    },
     // The log does not hold what we were told to read next.
     Row {
         calls: Calls::Consumer,
@@ -371,7 +391,11 @@ pub const TABLE: &[Row] = &[
         class: Retriable,
     },
     // A fetcher that has not started yet refuses a seek; assigning explicitly does the same.
-    Row { calls: Calls::Only(CallSite::Seek), codes: &[code::LOCAL_STATE], class: Retriable },
+    Row {
+        calls: Calls::Only(CallSite::Seek),
+        codes: &[code::LOCAL_STATE],
+        class: Retriable,
+    },
     // "The operation is still under way": init, commit and abort resume where they were.
     Row {
         calls: Calls::Only(CallSite::Init),
@@ -398,8 +422,12 @@ pub fn classify(call: CallSite, fault: Fault) -> ErrorClass {
     }
     match fault {
         Fault { fatal: true, .. } => Fatal,
-        Fault { abortable: true, .. } => Abortable,
-        Fault { retriable: true, .. } => Retriable,
+        Fault {
+            abortable: true, ..
+        } => Abortable,
+        Fault {
+            retriable: true, ..
+        } => Retriable,
         _ => Fatal,
     }
 }
@@ -434,7 +462,10 @@ mod tests {
     #[test]
     fn a_missing_permission_is_fatal_at_every_call_even_if_librdkafka_calls_it_abortable() {
         check(&CallSite::ALL, &[29, 30, 31, 53, -169], Fatal);
-        let fault = Fault { abortable: true, ..Fault::plain(29) };
+        let fault = Fault {
+            abortable: true,
+            ..Fault::plain(29)
+        };
         assert_eq!(classify(CallSite::Flush, fault), Fatal);
     }
 
@@ -448,9 +479,15 @@ mod tests {
     fn a_bumped_epoch_fences_the_producer_whatever_the_flags_say() {
         check(&TRANSACTION, &[-144, 47, 90], ProducerFenced);
         // TxnOffsetCommit: librdkafka calls PRODUCER_FENCED only abortable.
-        let fault = Fault { abortable: true, ..Fault::plain(-144) };
+        let fault = Fault {
+            abortable: true,
+            ..Fault::plain(-144)
+        };
         assert_eq!(classify(CallSite::SendOffsets, fault), ProducerFenced);
-        let fault = Fault { fatal: true, ..Fault::plain(-144) };
+        let fault = Fault {
+            fatal: true,
+            ..Fault::plain(-144)
+        };
         assert_eq!(classify(CallSite::Commit, fault), ProducerFenced);
     }
 
@@ -461,22 +498,38 @@ mod tests {
 
     #[test]
     fn the_group_fences_inside_send_offsets() {
-        check(&[CallSite::SendOffsets], &[22, 25, 82, 27, 113, 110], GroupFenced);
+        check(
+            &[CallSite::SendOffsets],
+            &[22, 25, 82, 27, 113, 110],
+            GroupFenced,
+        );
     }
 
     #[test]
     fn the_group_fences_an_at_least_once_commit_too() {
-        check(&[CallSite::ConsumerCommit], &[22, 25, 27, 113, -142], GroupFenced);
+        check(
+            &[CallSite::ConsumerCommit],
+            &[22, 25, 27, 113, -142],
+            GroupFenced,
+        );
     }
 
     #[test]
     fn a_second_owner_of_the_instance_id_fences_the_consumer() {
-        check(&[CallSite::Poll, CallSite::Subscribe, CallSite::Close], &[82, 111], GroupFenced);
+        check(
+            &[CallSite::Poll, CallSite::Subscribe, CallSite::Close],
+            &[82, 111],
+            GroupFenced,
+        );
     }
 
     #[test]
     fn metadata_that_never_fits_is_fatal() {
-        check(&[CallSite::SendOffsets, CallSite::ConsumerCommit], &[12], Fatal);
+        check(
+            &[CallSite::SendOffsets, CallSite::ConsumerCommit],
+            &[12],
+            Fatal,
+        );
     }
 
     #[test]
@@ -489,22 +542,33 @@ mod tests {
         check(&[CallSite::Send], &[10, -190, -188, 3], Fatal);
         check(&[CallSite::Send], &[-184], Retriable);
         // The broker's refusal comes later, with a flag, and concerns the whole transaction.
-        let fault = Fault { abortable: true, ..Fault::plain(10) };
+        let fault = Fault {
+            abortable: true,
+            ..Fault::plain(10)
+        };
         assert_eq!(classify(CallSite::Flush, fault), Abortable);
     }
 
     #[test]
     fn an_offset_that_is_not_there_is_corruption() {
-        check(&[CallSite::Poll, CallSite::Take, CallSite::Bounds], &[1, -140], Corrupted);
+        check(
+            &[CallSite::Poll, CallSite::Take, CallSite::Bounds],
+            &[1, -140],
+            Corrupted,
+        );
     }
 
     #[test]
     fn what_passes_by_itself_is_retriable_for_the_consumer() {
         let codes = [
-            -195, -193, -187, -185, -166, -180, -178, -161, -147, 7, 13, 8, 9, 5, 6, 74, 75, 14, 15,
-            16, 88, 27,
+            -195, -193, -187, -185, -166, -180, -178, -161, -147, 7, 13, 8, 9, 5, 6, 74, 75, 14,
+            15, 16, 88, 27,
         ];
-        check(&[CallSite::Poll, CallSite::Committed, CallSite::Bounds], &codes, Retriable);
+        check(
+            &[CallSite::Poll, CallSite::Committed, CallSite::Bounds],
+            &codes,
+            Retriable,
+        );
     }
 
     #[test]
@@ -522,7 +586,12 @@ mod tests {
     #[test]
     fn where_the_table_is_silent_the_flags_decide() {
         let flags = |fatal, abortable, retriable| {
-            let fault = Fault { code: 9999, fatal, abortable, retriable };
+            let fault = Fault {
+                code: 9999,
+                fatal,
+                abortable,
+                retriable,
+            };
             classify(CallSite::Commit, fault)
         };
         assert_eq!(flags(true, true, true), Fatal);
@@ -533,7 +602,10 @@ mod tests {
 
     #[test]
     fn a_commit_time_out_is_retriable_only_because_librdkafka_says_so() {
-        let fault = Fault { retriable: true, ..Fault::plain(-185) };
+        let fault = Fault {
+            retriable: true,
+            ..Fault::plain(-185)
+        };
         assert_eq!(classify(CallSite::Commit, fault), Retriable);
         assert_eq!(plain(CallSite::Commit, -185), Fatal);
     }

@@ -148,7 +148,10 @@ impl TopicPartition {
     /// Names a partition.
     #[must_use]
     pub fn new(topic: impl Into<TopicName>, partition: Partition) -> Self {
-        Self { topic: topic.into(), partition }
+        Self {
+            topic: topic.into(),
+            partition,
+        }
     }
 }
 
@@ -253,7 +256,14 @@ mod tests {
     #[test]
     fn tasks_and_partitions_read_as_in_kafka() {
         let p = Partition::new(3).unwrap();
-        assert_eq!(TaskId { stage: StageId(0), partition: p }.to_string(), "0_3");
+        assert_eq!(
+            TaskId {
+                stage: StageId(0),
+                partition: p
+            }
+            .to_string(),
+            "0_3"
+        );
         assert_eq!(TopicPartition::new("orders", p).to_string(), "orders-3");
     }
 }

@@ -1,13 +1,55 @@
 //! Exactly-once stream processing on Kafka: the vocabulary and every decision, as pure functions.
+//!
+//! Decide, then do: what is in this crate takes what happened and answers what to do about it. It
+//! reads no clock, spawns nothing, draws no random number, logs nothing and knows no Kafka client,
+//! so each rule of the protocol is a test that runs in microseconds. The worker in `eos-core`
+//! performs the answers and reports what came of them.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`Transaction`] | what to do next with the producer: eleven states, one transaction at a time |
+//! | [`TaskProgress`] | which offsets a transaction carries, where a rewind goes |
+//! | [`TransactionName`] | what the metadata of a committed offset says |
+//! | [`plan_start`] | where a task starts, or why it must not |
+//! | [`plan_revocation`] | what comes before partitions are given back |
+//! | [`outcome`] | how a transaction in doubt ended |
+//! | [`classify`] | what follows from an error code |
+//! | [`CommitPolicy`] | when to commit |
+//! | [`stages`] | which sources belong together |
+//! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
+mod backoff;
+mod commit_policy;
 mod errors;
 mod guarantee;
 mod ids;
+mod membership;
+mod name;
+mod outcome;
+mod partitioner;
+mod progress;
+mod rebalance;
+mod stages;
+mod start;
+mod time;
+mod transaction;
 
+pub use backoff::Backoff;
+pub use commit_policy::{CommitCause, CommitPolicy, Load};
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, classify, code};
 pub use guarantee::Guarantee;
 pub use ids::{
     AppId, Generation, InstanceId, Negative, Nonce, Offset, Partition, ProducerEpoch, Seq, StageId,
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,
 };
+pub use membership::{NotAMember, checked_membership};
+pub use name::{LayoutHash, NameError, TransactionName};
+pub use outcome::{Outcome, outcome};
+pub use partitioner::{murmur2, partition_for};
+pub use progress::{Input, OutOfOrder, TaskProgress};
+pub use rebalance::{Revocation, Settle, plan_revocation};
+pub use stages::{Stage, stages};
+pub use start::{Committed, FirstStart, Situation, Start, StartError, plan_start};
+pub use time::{Deadline, Now};
+pub use transaction::{Action, Actions, Event, Limits, State, StopReason, Transaction};

@@ -1,0 +1,43 @@
+//! Whether what the client says of its group membership may fence a transaction (design rule 3).
+
+use crate::ids::Generation;
+
+/// The client is no member at this moment: its offsets would be committed unfenced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a member of the group (generation {generation}, member id {member_id:?})")]
+pub struct NotAMember {
+    /// What the client says its generation is.
+    pub generation: i32,
+    /// What the client says its member id is.
+    pub member_id: String,
+}
+
+/// Checks the group metadata right before `send_offsets`.
+///
+/// Brokers take a transactional offset commit with generation −1 and an empty member id from
+/// anybody, unfenced (kept for clients before KIP-447), so neither may ever be sent.
+///
+/// # Errors
+/// [`NotAMember`] if the generation is negative or the member id empty.
+pub fn checked_membership(generation: i32, member_id: &str) -> Result<Generation, NotAMember> {
+    match Generation::new(generation) {
+        Ok(generation) if !member_id.is_empty() => Ok(generation),
+        _ => Err(NotAMember {
+            generation,
+            member_id: member_id.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_3_an_unfenced_membership_is_refused() {
+        assert!(checked_membership(-1, "").is_err());
+        assert!(checked_membership(-1, "m").is_err());
+        assert!(checked_membership(3, "").is_err());
+        assert_eq!(checked_membership(0, "m").map(Generation::get), Ok(0));
+    }
+}

@@ -1,0 +1,221 @@
+//! The name of a transaction: what the metadata of every committed offset says.
+//!
+//! One line of text, versioned, because other tools show it and older versions must read it:
+//!
+//! ```text
+//! eos1;<layout>;<width>;<seq>;<nonce>;<plain>;<windowed>;<stream time>
+//! eos1;91f0a2b3c4d5e6f7;6;42;00c0ffee00c0ffee;-;-;1700000000000
+//! ```
+//!
+//! Numbers are decimal, except `layout` and `nonce`: 16 hexadecimal digits. `-` stands for none.
+//! It stays far below the broker's limit (`offset.metadata.max.bytes`, 4,096).
+
+use std::fmt;
+
+use crate::ids::{Nonce, Seq, Timestamp};
+
+/// A hash of what a stage reads: its topics and which of them drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LayoutHash(pub u64);
+
+impl fmt::Display for LayoutHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What a committed offset says about the transaction that committed it.
+///
+/// All partitions of a task carry the same name. It tells a restart which transaction was the last
+/// one, also when the offset itself did not move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionName {
+    /// What the stage read.
+    pub layout: LayoutHash,
+    /// How many partitions the stage's driving topic had when this task first started. A partition
+    /// number that is not below it appeared later.
+    pub width: u32,
+    /// One more than in the transaction before that touched the task.
+    pub seq: Seq,
+    /// Random per attempt.
+    pub nonce: Nonce,
+    /// `seq` of the last commit record in the task's partition of the changelog of plain stores.
+    pub plain: Option<Seq>,
+    /// The same for the changelog of windowed stores.
+    pub windowed: Option<Seq>,
+    /// The highest record time seen by the task.
+    pub stream_time: Option<Timestamp>,
+}
+
+/// Why a text is not a transaction's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Written by a newer version of this library.
+    #[error("written by a newer format, eos{version}; this version reads up to eos1")]
+    Newer {
+        /// The format's number.
+        version: u32,
+    },
+    /// It begins like ours, but is damaged.
+    #[error("damaged: {text:?}")]
+    Malformed {
+        /// The text.
+        text: String,
+    },
+}
+
+impl TransactionName {
+    /// Reads a name. Empty text, or text that is not ours (another program committed this
+    /// offset), is `None`.
+    ///
+    /// # Errors
+    /// If the text is ours but of a newer format, or damaged.
+    pub fn parse(text: &str) -> Result<Option<Self>, NameError> {
+        let mut fields = text.split(';');
+        let version = fields
+            .next()
+            .and_then(|f| f.strip_prefix("eos"))
+            .and_then(|v| v.parse().ok());
+        match version {
+            None => return Ok(None),
+            Some(1) => {}
+            Some(version) => return Err(NameError::Newer { version }),
+        }
+        read_v1(fields)
+            .map(Some)
+            .ok_or_else(|| NameError::Malformed {
+                text: text.to_owned(),
+            })
+    }
+}
+
+fn read_v1<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<TransactionName> {
+    let name = TransactionName {
+        layout: LayoutHash(hex(fields.next()?)?),
+        width: decimal(fields.next()?)?,
+        seq: Seq(decimal(fields.next()?)?),
+        nonce: Nonce(hex(fields.next()?)?),
+        plain: optional(fields.next()?)?.map(Seq),
+        windowed: optional(fields.next()?)?.map(Seq),
+        stream_time: optional(fields.next()?)?.map(Timestamp),
+    };
+    fields.next().is_none().then_some(name)
+}
+
+fn hex(field: &str) -> Option<u64> {
+    let plain = field.len() == 16 && field.bytes().all(|b| b.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(field, 16).ok()).flatten()
+}
+
+fn decimal<T: std::str::FromStr>(field: &str) -> Option<T> {
+    // `parse` takes a leading plus, which we never write.
+    if field.starts_with('+') {
+        None
+    } else {
+        field.parse().ok()
+    }
+}
+
+fn optional<T: std::str::FromStr>(field: &str) -> Option<Option<T>> {
+    if field == "-" {
+        Some(None)
+    } else {
+        decimal(field).map(Some)
+    }
+}
+
+impl fmt::Display for TransactionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Or<T>(Option<T>);
+        impl<T: fmt::Display> fmt::Display for Or<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match &self.0 {
+                    Some(value) => value.fmt(f),
+                    None => f.write_str("-"),
+                }
+            }
+        }
+        write!(
+            f,
+            "eos1;{};{};{};{:016x};{};{};{}",
+            self.layout,
+            self.width,
+            self.seq.0,
+            self.nonce.0,
+            Or(self.plain.map(|s| s.0)),
+            Or(self.windowed.map(|s| s.0)),
+            Or(self.stream_time.map(|t| t.0)),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> TransactionName {
+        TransactionName {
+            layout: LayoutHash(0x91f0_a2b3_c4d5_e6f7),
+            width: 6,
+            seq: Seq(42),
+            nonce: Nonce(0xc0ff_ee00),
+            plain: Some(Seq(41)),
+            windowed: None,
+            stream_time: Some(Timestamp(-1)),
+        }
+    }
+
+    #[test]
+    fn the_text_of_version_1_is_pinned() {
+        let text = "eos1;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1";
+        assert_eq!(sample().to_string(), text);
+        assert_eq!(TransactionName::parse(text), Ok(Some(sample())));
+    }
+
+    #[test]
+    fn what_others_wrote_is_not_ours() {
+        for text in ["", "hello", "{\"a\":1}", "AQAAAZ", "eosine", "eos;1;2"] {
+            assert_eq!(TransactionName::parse(text), Ok(None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_told_from_damage() {
+        assert_eq!(
+            TransactionName::parse("eos2;x"),
+            Err(NameError::Newer { version: 2 })
+        );
+        for text in [
+            "eos1",
+            "eos1;",
+            "eos1;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-",
+            "eos1;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;9",
+            "eos1;+1f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-",
+        ] {
+            let error = TransactionName::parse(text).unwrap_err();
+            assert_eq!(error, NameError::Malformed { text: text.into() });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_reads_back(
+            layout: u64, width: u32, seq: u64, nonce: u64,
+            plain: Option<u64>, windowed: Option<u64>, time: Option<i64>,
+        ) {
+            let name = TransactionName {
+                layout: LayoutHash(layout), width, seq: Seq(seq), nonce: Nonce(nonce),
+                plain: plain.map(Seq), windowed: windowed.map(Seq), stream_time: time.map(Timestamp),
+            };
+            let text = name.to_string();
+            prop_assert!(text.len() < 200);
+            prop_assert_eq!(TransactionName::parse(&text), Ok(Some(name)));
+        }
+
+        #[test]
+        fn no_text_panics(text in "(eos1;)?[-;0-9a-fx+]{0,80}") {
+            let _ = TransactionName::parse(&text);
+        }
+    }
+}

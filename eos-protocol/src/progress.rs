@@ -1,0 +1,336 @@
+//! How far a task has come: its inputs' offsets and the name of its last transaction.
+
+use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
+use crate::name::{LayoutHash, TransactionName};
+
+/// One input partition of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The next offset to read as of the last committed transaction.
+    pub committed: Offset,
+    /// The next offset to read now.
+    pub next: Offset,
+    /// The offset that a rewind asked for, until its first record arrives.
+    expected: Option<Offset>,
+}
+
+/// The progress of one task.
+///
+/// Every transaction that touches the task carries the offsets of *all* its inputs, advanced or
+/// not, all under one name (design rule 2): group fencing works per partition, and with another
+/// task's offset instead a zombie commits beside the new owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskProgress {
+    /// The task.
+    pub task: TaskId,
+    inputs: Vec<Input>,
+    layout: LayoutHash,
+    width: u32,
+    last: Option<TransactionName>,
+    touched: bool,
+    sealed: Option<TransactionName>,
+    stream_time: Option<Timestamp>,
+}
+
+/// A record that must not come now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{partition}: offset {got} was delivered, but the next one to read is {next}")]
+pub struct OutOfOrder {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The record's offset.
+    pub got: Offset,
+    /// What was to come.
+    pub next: Offset,
+}
+
+impl TaskProgress {
+    /// A task that resumes at committed offsets, `last` being the name beside them.
+    #[must_use]
+    pub fn resume(
+        task: TaskId,
+        layout: LayoutHash,
+        width: u32,
+        inputs: impl IntoIterator<Item = (TopicPartition, Offset)>,
+        last: Option<TransactionName>,
+    ) -> Self {
+        let inputs = inputs
+            .into_iter()
+            .map(|(partition, at)| Input {
+                partition,
+                committed: at,
+                next: at,
+                expected: Some(at),
+            })
+            .collect();
+        let width = last.as_ref().map_or(width, |name| name.width);
+        let stream_time = last.as_ref().and_then(|name| name.stream_time);
+        Self {
+            task,
+            inputs,
+            layout,
+            width,
+            last,
+            touched: false,
+            sealed: None,
+            stream_time,
+        }
+    }
+
+    /// Its input partitions, in the order of its stage's topics.
+    #[must_use]
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// The name of its last committed transaction.
+    #[must_use]
+    pub fn last(&self) -> Option<&TransactionName> {
+        self.last.as_ref()
+    }
+
+    /// The name under which the open transaction was sealed.
+    #[must_use]
+    pub fn sealed(&self) -> Option<&TransactionName> {
+        self.sealed.as_ref()
+    }
+
+    /// Whether the open transaction holds an effect of this task.
+    #[must_use]
+    pub fn touched(&self) -> bool {
+        self.touched
+    }
+
+    /// Puts the task into the open transaction without a record.
+    pub fn touch(&mut self) {
+        self.touched = true;
+    }
+
+    /// A record of input number `input` is about to be processed: checks that it is one to come.
+    /// Offsets may jump forward (control records, compaction), never back.
+    ///
+    /// # Errors
+    /// [`OutOfOrder`] if it was processed already.
+    pub fn admit(&mut self, input: usize, offset: Offset) -> Result<(), OutOfOrder> {
+        let Some(input) = self.inputs.get_mut(input) else {
+            return Ok(());
+        };
+        let least = input.expected.take().unwrap_or(input.next);
+        if offset < least {
+            return Err(OutOfOrder {
+                partition: input.partition.clone(),
+                got: offset,
+                next: least,
+            });
+        }
+        Ok(())
+    }
+
+    /// A record of input number `input` is done: the next transaction covers it.
+    pub fn advance(&mut self, input: usize, offset: Offset, time: Option<Timestamp>) {
+        self.touched = true;
+        self.stream_time = self.stream_time.max(time);
+        if let Some(input) = self.inputs.get_mut(input) {
+            input.next = offset.next();
+        }
+    }
+
+    /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name.
+    /// Nothing if the transaction does not touch the task.
+    pub fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
+        if !self.touched {
+            return Vec::new();
+        }
+        let name = TransactionName {
+            layout: self.layout,
+            width: self.width,
+            seq: self.last.as_ref().map_or(Seq(1), |name| name.seq.next()),
+            nonce,
+            plain: self.last.as_ref().and_then(|name| name.plain),
+            windowed: self.last.as_ref().and_then(|name| name.windowed),
+            stream_time: self.stream_time,
+        };
+        let text = name.to_string();
+        self.sealed = Some(name);
+        self.inputs
+            .iter()
+            .map(|i| (i.partition.clone(), i.next, text.clone()))
+            .collect()
+    }
+
+    /// The transaction is committed.
+    pub fn committed(&mut self) {
+        if let Some(name) = self.sealed.take() {
+            self.last = Some(name);
+            for input in &mut self.inputs {
+                input.committed = input.next;
+            }
+        }
+        self.touched = false;
+    }
+
+    /// The transaction is gone: back to the last committed offsets. Answers where to seek to:
+    /// every input of a touched task.
+    pub fn discarded(&mut self) -> Vec<(TopicPartition, Offset)> {
+        self.sealed = None;
+        self.stream_time = self.last.as_ref().and_then(|name| name.stream_time);
+        if !std::mem::take(&mut self.touched) {
+            return Vec::new();
+        }
+        for input in &mut self.inputs {
+            input.next = input.committed;
+            input.expected = Some(input.committed);
+        }
+        self.inputs
+            .iter()
+            .map(|i| (i.partition.clone(), i.committed))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Partition, StageId};
+    use proptest::prelude::*;
+
+    fn offset(n: i64) -> Offset {
+        Offset::new(n).unwrap()
+    }
+
+    fn two_inputs() -> TaskProgress {
+        let p = Partition::new(3).unwrap();
+        let inputs = [
+            (TopicPartition::new("a", p), offset(10)),
+            (TopicPartition::new("b", p), offset(20)),
+        ];
+        let task = TaskId {
+            stage: StageId(0),
+            partition: p,
+        };
+        TaskProgress::resume(task, LayoutHash(7), 6, inputs, None)
+    }
+
+    #[test]
+    fn rule_2_a_touched_task_commits_all_its_inputs_under_one_name() {
+        let mut task = two_inputs();
+        assert!(
+            task.seal(Nonce(1)).is_empty(),
+            "an untouched task is no part of the transaction"
+        );
+
+        task.advance(0, offset(10), Some(Timestamp(5)));
+        let sealed = task.seal(Nonce(2));
+        let at: Vec<_> = sealed
+            .iter()
+            .map(|(tp, o, _)| (tp.to_string(), o.get()))
+            .collect();
+        assert_eq!(at, [("a-3".into(), 11), ("b-3".into(), 20)]);
+        assert_eq!(sealed[0].2, sealed[1].2);
+        assert_eq!(
+            sealed[0].2,
+            "eos1;0000000000000007;6;1;0000000000000002;-;-;5"
+        );
+    }
+
+    #[test]
+    fn each_attempt_has_another_name_but_only_a_commit_counts() {
+        let mut task = two_inputs();
+        task.touch();
+        task.seal(Nonce(1));
+        assert_eq!(task.discarded().len(), 2);
+        task.touch();
+        let retry = task.seal(Nonce(2));
+        assert!(
+            retry[0].2.contains(";1;0000000000000002;"),
+            "{}",
+            retry[0].2
+        );
+        task.committed();
+        task.touch();
+        assert!(task.seal(Nonce(3))[0].2.contains(";2;0000000000000003;"));
+    }
+
+    #[test]
+    fn rule_8_a_rewind_goes_to_the_last_committed_offsets() {
+        let mut task = two_inputs();
+        task.advance(0, offset(10), None);
+        task.seal(Nonce(1));
+        task.committed();
+        task.advance(0, offset(11), None);
+        task.advance(1, offset(25), None);
+        let back = task.discarded();
+        assert_eq!(
+            back.iter().map(|(_, o)| o.get()).collect::<Vec<_>>(),
+            [11, 20]
+        );
+        assert!(
+            task.discarded().is_empty(),
+            "an untouched task is not rewound"
+        );
+    }
+
+    #[test]
+    fn rule_8_nothing_is_delivered_twice_and_gaps_are_fine() {
+        let mut task = two_inputs();
+        assert_eq!(task.admit(0, offset(9)).unwrap_err().next, offset(10));
+        let mut task = two_inputs();
+        task.admit(0, offset(12)).unwrap();
+        task.advance(0, offset(12), None);
+        assert!(task.admit(0, offset(12)).is_err());
+        task.admit(0, offset(13)).unwrap();
+        task.discarded();
+        assert!(task.admit(0, offset(9)).is_err());
+        let mut task = two_inputs();
+        task.advance(0, offset(12), None);
+        task.discarded();
+        task.admit(0, offset(10)).unwrap();
+    }
+
+    #[test]
+    fn stream_time_never_goes_back_except_with_its_transaction() {
+        let mut task = two_inputs();
+        task.advance(0, offset(10), Some(Timestamp(50)));
+        task.advance(0, offset(11), Some(Timestamp(40)));
+        assert!(task.seal(Nonce(1))[0].2.ends_with(";50"));
+        task.discarded();
+        task.advance(0, offset(10), Some(Timestamp(40)));
+        assert!(task.seal(Nonce(2))[0].2.ends_with(";40"));
+    }
+
+    proptest! {
+        /// Whatever happens, the committed offset is where the last committed transaction ended.
+        #[test]
+        fn committed_offsets_follow_committed_transactions_only(
+            steps in proptest::collection::vec((0u8..3, 0usize..2, 0i64..5), 0..60),
+        ) {
+            let mut task = two_inputs();
+            let mut truth = [10, 20];
+            let mut seq = 0;
+            for (what, input, gap) in steps {
+                match what {
+                    0 => {
+                        let at = offset(task.inputs()[input].next.get() + gap);
+                        task.admit(input, at).unwrap();
+                        task.advance(input, at, None);
+                    }
+                    1 => {
+                        let sealed = task.seal(Nonce(0));
+                        let next: Vec<i64> = task.inputs().iter().map(|i| i.next.get()).collect();
+                        if !sealed.is_empty() {
+                            seq += 1;
+                            truth.copy_from_slice(&next);
+                        }
+                        task.committed();
+                    }
+                    _ => { task.discarded(); }
+                }
+                let committed: Vec<i64> = task.inputs().iter().map(|i| i.committed.get()).collect();
+                prop_assert_eq!(&committed[..], &truth[..]);
+                prop_assert_eq!(task.last().map_or(0, |n| n.seq.0), seq);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a rebalance asks of a worker, step by step (design rule 4).
+
+use std::collections::BTreeMap;
+
+use crate::ids::{TaskId, TopicPartition};
+
+/// What happens to the open transaction before partitions go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Settle {
+    /// There is none, or it is being settled anyway.
+    Nothing,
+    /// It is sealed and committed, under one deadline.
+    Commit,
+    /// It is aborted: somebody else may own the partitions already.
+    Abort,
+}
+
+/// The answer to a revocation, in this order: settle, close, unassign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revocation {
+    /// First: the open transaction.
+    pub settle: Settle,
+    /// Then: the tasks that end here.
+    pub close: Vec<TaskId>,
+    /// Last: the partitions go back. The successor starts only now.
+    pub unassign: Vec<TopicPartition>,
+}
+
+/// Plans the answer to a revocation.
+///
+/// `owned` are the tasks by the partition of their driving topic; `open` says whether a transaction
+/// is open. A loss can be reported as a plain revoke when it races another rebalance; then the
+/// broker's generation check refuses the commit, and the abort follows from that.
+#[must_use]
+pub fn plan_revocation(
+    owned: &BTreeMap<TopicPartition, TaskId>,
+    partitions: Vec<TopicPartition>,
+    lost: bool,
+    open: bool,
+) -> Revocation {
+    let settle = match (open, lost) {
+        (false, _) => Settle::Nothing,
+        (true, false) => Settle::Commit,
+        (true, true) => Settle::Abort,
+    };
+    let close = partitions
+        .iter()
+        .filter_map(|tp| owned.get(tp).copied())
+        .collect();
+    Revocation {
+        settle,
+        close,
+        unassign: partitions,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Partition, StageId};
+
+    fn tp(n: i32) -> TopicPartition {
+        TopicPartition::new("a", Partition::new(n).unwrap())
+    }
+
+    fn owned() -> BTreeMap<TopicPartition, TaskId> {
+        let task = |n| TaskId {
+            stage: StageId(0),
+            partition: Partition::new(n).unwrap(),
+        };
+        [0, 1, 2].map(|n| (tp(n), task(n))).into()
+    }
+
+    #[test]
+    fn rule_4_a_revoke_commits_first_and_unassigns_last() {
+        let plan = plan_revocation(&owned(), vec![tp(1)], false, true);
+        assert_eq!(plan.settle, Settle::Commit);
+        assert_eq!(plan.close, [owned()[&tp(1)]]);
+        assert_eq!(plan.unassign, [tp(1)]);
+    }
+
+    #[test]
+    fn rule_4_a_loss_aborts() {
+        let plan = plan_revocation(&owned(), vec![tp(1), tp(2)], true, true);
+        assert_eq!(plan.settle, Settle::Abort);
+        assert_eq!(plan.close.len(), 2);
+    }
+
+    #[test]
+    fn a_partition_that_never_became_a_task_is_given_back_too() {
+        let plan = plan_revocation(&owned(), vec![tp(7)], false, false);
+        assert_eq!(plan.settle, Settle::Nothing);
+        assert!(plan.close.is_empty());
+        assert_eq!(plan.unassign, [tp(7)]);
+    }
+}

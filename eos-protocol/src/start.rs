@@ -1,0 +1,374 @@
+//! Where a task starts (design rules 2 and 10).
+
+use crate::ids::{Offset, TaskId, TopicPartition};
+use crate::name::{LayoutHash, NameError, TransactionName};
+
+/// What the user wants of a first start: `auto.offset.reset` as far as it is harmless. The client
+/// itself never resets an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FirstStart {
+    /// From the first record that is still there.
+    #[default]
+    Earliest,
+    /// From the records to come.
+    Latest,
+}
+
+/// A committed offset as the group has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The offset, if there is one.
+    pub offset: Option<Offset>,
+    /// The metadata beside it.
+    pub metadata: String,
+}
+
+/// What is known when a task starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Situation<'a> {
+    /// The task.
+    pub task: TaskId,
+    /// The consumer group.
+    pub group: &'a str,
+    /// The layout of its stage.
+    pub layout: LayoutHash,
+    /// A layout that the user accepts once, in place of `layout`.
+    pub accepted: Option<LayoutHash>,
+    /// The policy for a first start.
+    pub first_start: FirstStart,
+    /// Whether there is local state or a committed changelog record of the task.
+    pub state_exists: bool,
+    /// The name beside partition 0 of the driving topic: partition 0 was there from the beginning,
+    /// so its name tells how many partitions there were then.
+    pub eldest: Option<&'a TransactionName>,
+}
+
+/// Where a task starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// At its committed offsets.
+    Resume {
+        /// The offsets of all its inputs.
+        at: Vec<(TopicPartition, Offset)>,
+        /// The name of the transaction that committed them; `None` if another program did.
+        name: Option<TransactionName>,
+    },
+    /// Nowhere yet: the policy resolves its offsets, and they are committed before the first
+    /// record.
+    First {
+        /// The inputs.
+        partitions: Vec<TopicPartition>,
+        /// Which end to start from.
+        from: FirstStart,
+    },
+}
+
+/// Why a task must not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The stage read other topics, or another one drove it, when this offset was committed.
+    #[error(
+        "task {task}: {partition} was committed by layout {found}, this program has layout \
+         {expected}: its sources changed. Stop every instance of the old program, then start this \
+         one once with `accept_layout(\"{found}\")`; or give the app another name to start afresh"
+    )]
+    LayoutChanged {
+        /// The task.
+        task: TaskId,
+        /// The partition.
+        partition: TopicPartition,
+        /// The layout in the metadata.
+        found: LayoutHash,
+        /// The layout of this program.
+        expected: LayoutHash,
+    },
+    /// The task's inputs were not committed by one transaction.
+    #[error(
+        "task {task}: {one} and {other} were not committed by the same transaction (somebody \
+         reset one of them?). Reset all inputs of group {group} together: \
+         kafka-consumer-groups.sh --group {group} --reset-offsets --execute --all-topics \
+         --to-earliest (or another point)"
+    )]
+    Disagree {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// A partition.
+        one: TopicPartition,
+        /// A partition with another name.
+        other: TopicPartition,
+    },
+    /// The group has no offset, but the task has state: starting over would count records twice.
+    #[error(
+        "task {task}: group {group} has no committed offset for {partition}, but the task has \
+         state. Did the offsets expire (offsets.retention.minutes) or were they deleted? Restore \
+         them, or reset offsets and state together by giving the app another name"
+    )]
+    OffsetMissing {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+    },
+    /// Another program committed this offset, but the task has state that belongs to our own.
+    #[error(
+        "task {task}: the offset of {partition} was set by another program (metadata \
+         {metadata:?}), but the task has state. If you reset group {group} on purpose, reset the \
+         state too by giving the app another name"
+    )]
+    NotOurs {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// The partition.
+        partition: TopicPartition,
+        /// The metadata found.
+        metadata: String,
+    },
+    /// The metadata can't be read.
+    #[error(
+        "task {task}: the metadata of {partition} can't be read: {source}. Run the newest version \
+         that ever ran in this group"
+    )]
+    Name {
+        /// The task.
+        task: TaskId,
+        /// The partition.
+        partition: TopicPartition,
+        /// What is wrong with it.
+        source: NameError,
+    },
+}
+
+/// Decides where a task starts, from the stable committed offsets of all its inputs.
+///
+/// # Errors
+/// [`StartError`] where starting anywhere would lose or double records.
+pub fn plan_start(about: &Situation<'_>, committed: &[Committed]) -> Result<Start, StartError> {
+    let task = about.task;
+    let mut at = Vec::with_capacity(committed.len());
+    let mut missing = Vec::new();
+    let mut names = Vec::with_capacity(committed.len());
+    for c in committed {
+        let name = TransactionName::parse(&c.metadata).map_err(|source| StartError::Name {
+            task,
+            partition: c.partition.clone(),
+            source,
+        })?;
+        match c.offset {
+            Some(offset) => {
+                at.push((c.partition.clone(), offset));
+                names.push((c, name));
+            }
+            None => missing.push(c.partition.clone()),
+        }
+    }
+
+    for (c, name) in &names {
+        if let Some(name) = name
+            && name.layout != about.layout
+            && Some(name.layout) != about.accepted
+        {
+            return Err(StartError::LayoutChanged {
+                task,
+                partition: c.partition.clone(),
+                found: name.layout,
+                expected: about.layout,
+            });
+        }
+    }
+    if about.state_exists {
+        let group = || about.group.to_owned();
+        if let Some(partition) = missing.first().cloned() {
+            return Err(StartError::OffsetMissing {
+                task,
+                group: group(),
+                partition,
+            });
+        }
+        if let Some((c, _)) = names.iter().find(|(_, name)| name.is_none()) {
+            let (partition, metadata) = (c.partition.clone(), c.metadata.clone());
+            return Err(StartError::NotOurs {
+                task,
+                group: group(),
+                partition,
+                metadata,
+            });
+        }
+    }
+    let odd = names.split_first().and_then(|((first, name), rest)| {
+        let other = rest
+            .iter()
+            .find(|(_, n)| n != name)
+            .map(|(c, _)| c.partition.clone());
+        let other = other.or_else(|| missing.first().cloned())?;
+        Some((first.partition.clone(), other))
+    });
+    if let Some((one, other)) = odd {
+        return Err(StartError::Disagree {
+            task,
+            group: about.group.to_owned(),
+            one,
+            other,
+        });
+    }
+
+    if missing.is_empty() {
+        let name = names.into_iter().next().and_then(|(_, name)| name);
+        return Ok(Start::Resume { at, name });
+    }
+    let appeared_later = about
+        .eldest
+        .is_some_and(|name| task.partition.get().unsigned_abs() >= name.width);
+    let from = if appeared_later {
+        FirstStart::Earliest
+    } else {
+        about.first_start
+    };
+    Ok(Start::First {
+        partitions: missing,
+        from,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Nonce, Partition, Seq, StageId};
+
+    fn name(seq: u64, width: u32) -> TransactionName {
+        TransactionName {
+            layout: LayoutHash(1),
+            width,
+            seq: Seq(seq),
+            nonce: Nonce(9),
+            plain: None,
+            windowed: None,
+            stream_time: None,
+        }
+    }
+
+    fn situation<'a>() -> Situation<'a> {
+        Situation {
+            task: TaskId {
+                stage: StageId(0),
+                partition: Partition::new(4).unwrap(),
+            },
+            group: "g",
+            layout: LayoutHash(1),
+            accepted: None,
+            first_start: FirstStart::Latest,
+            state_exists: false,
+            eldest: None,
+        }
+    }
+
+    fn committed(topic: &str, offset: i64, metadata: &str) -> Committed {
+        Committed {
+            partition: TopicPartition::new(topic, Partition::new(4).unwrap()),
+            offset: Offset::new(offset).ok(),
+            metadata: metadata.into(),
+        }
+    }
+
+    #[test]
+    fn resumes_where_the_last_transaction_ended() {
+        let text = name(3, 6).to_string();
+        let start = plan_start(
+            &situation(),
+            &[committed("a", 7, &text), committed("b", 0, &text)],
+        );
+        let Ok(Start::Resume { at, name: found }) = start else {
+            panic!("{start:?}")
+        };
+        assert_eq!(at.iter().map(|(_, o)| o.get()).collect::<Vec<_>>(), [7, 0]);
+        assert_eq!(found, Some(name(3, 6)));
+    }
+
+    #[test]
+    fn a_stateless_task_goes_on_where_another_program_stopped() {
+        let start = plan_start(&situation(), &[committed("a", 7, "")]);
+        assert!(
+            matches!(start, Ok(Start::Resume { name: None, .. })),
+            "{start:?}"
+        );
+    }
+
+    #[test]
+    fn rule_10_the_policy_counts_at_a_first_start_only() {
+        let from = |about: &Situation<'_>| match plan_start(about, &[committed("a", -1, "")]) {
+            Ok(Start::First { from, .. }) => from,
+            other => panic!("{other:?}"),
+        };
+        let mut about = situation();
+        assert_eq!(from(&about), FirstStart::Latest);
+        // There were six partitions when the group began: number 4 was one of them.
+        let eldest = name(1, 6);
+        about.eldest = Some(&eldest);
+        assert_eq!(from(&about), FirstStart::Latest);
+        // There were four: number 4 appeared later, with records that nobody has read.
+        let eldest = name(1, 4);
+        about.eldest = Some(&eldest);
+        assert_eq!(from(&about), FirstStart::Earliest);
+    }
+
+    #[test]
+    fn rule_10_a_missing_offset_beside_state_stops() {
+        let about = Situation {
+            state_exists: true,
+            ..situation()
+        };
+        let error = plan_start(&about, &[committed("a", -1, "")]).unwrap_err();
+        assert!(matches!(error, StartError::OffsetMissing { .. }), "{error}");
+        let error = plan_start(&about, &[committed("a", 5, "reset by hand")]).unwrap_err();
+        assert!(matches!(error, StartError::NotOurs { .. }), "{error}");
+        assert!(error.to_string().contains("another name"));
+    }
+
+    #[test]
+    fn rule_2_partitions_that_disagree_stop() {
+        let (one, two) = (name(3, 6).to_string(), name(4, 6).to_string());
+        for other in [
+            committed("b", 5, &two),
+            committed("b", -1, ""),
+            committed("b", 5, ""),
+        ] {
+            let error = plan_start(&situation(), &[committed("a", 7, &one), other]).unwrap_err();
+            assert!(matches!(error, StartError::Disagree { .. }), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("kafka-consumer-groups.sh --group g")
+            );
+        }
+    }
+
+    #[test]
+    fn another_layout_stops_and_names_the_switch() {
+        let mut about = situation();
+        about.layout = LayoutHash(2);
+        let offsets = [committed("a", 7, &name(3, 6).to_string())];
+        let error = plan_start(&about, &offsets).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("accept_layout(\"0000000000000001\")"),
+            "{error}"
+        );
+        about.accepted = Some(LayoutHash(1));
+        assert!(plan_start(&about, &offsets).is_ok());
+    }
+
+    #[test]
+    fn unreadable_metadata_stops() {
+        let error = plan_start(&situation(), &[committed("a", 7, "eos9;?")]).unwrap_err();
+        assert!(error.to_string().contains("eos9"), "{error}");
+    }
+}

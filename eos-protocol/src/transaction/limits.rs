@@ -1,0 +1,42 @@
+//! How long the machine waits, and how often it tries.
+
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+
+/// The machine's patience.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// From sealing to the answer of the commit. One deadline for the whole chain.
+    pub commit: Duration,
+    /// For an abort.
+    pub abort: Duration,
+    /// For `init_transactions`, which waits for what an earlier producer left open: up to
+    /// `transaction.timeout.ms` and the coordinator's sweep.
+    pub init: Duration,
+    /// Before a new producer, when several were needed in a row.
+    pub backoff: Backoff,
+    /// Being fenced this often …
+    pub fences: u32,
+    /// … within this time means that another live process has our id.
+    pub fence_window: Duration,
+    /// This many aborts without a commit between them stop the worker.
+    pub aborts_in_a_row: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            commit: Duration::from_secs(10),
+            abort: Duration::from_secs(10),
+            init: Duration::from_secs(60),
+            backoff: Backoff {
+                first: Duration::from_millis(100),
+                most: Duration::from_secs(5),
+            },
+            fences: 3,
+            fence_window: Duration::from_secs(60),
+            aborts_in_a_row: 8,
+        }
+    }
+}

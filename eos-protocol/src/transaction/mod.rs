@@ -1,0 +1,485 @@
+//! The transaction machine: one per worker, one transaction after the other (design §4).
+//!
+//! ```text
+//!            Built          Initialized          Touched           CommitDue          Sealed
+//!  Cold ───────────► Initializing ─────► Idle ──────────► Open ─────────────► Sealing ─────► SendingOffsets
+//!   ▲                     ▲               ▲ ▲               │                    │                 │
+//!   │ an unanswered       │               │ └── Aborted ─ Aborting ◄─────────────┴── an error ─────┤
+//!   │ request, a second   │               │                 │                                      │ offsets
+//!   │ abort in a row      │               ├── Committed ────┼───────────────── Committing ◄────────┘ sent,
+//!   ├─────────────────────┼───────────────┘                 │                    │     all acknowledged
+//!   │                     │                                 ▼                    ▼
+//!   │                     └────────── Built ───────────── Fenced              InDoubt ─► Resolved: Idle
+//!   └─ Failed (from anywhere: only a person helps)
+//! ```
+//!
+//! The machine decides; the worker performs the actions and reports what came of them. Under
+//! [`Guarantee::AtLeastOnce`] the states are the same, but nothing is begun, and the commit goes
+//! through the consumer once everything is acknowledged.
+
+mod action;
+mod limits;
+#[cfg(test)]
+mod random_test;
+#[cfg(test)]
+mod rules_test;
+#[cfg(test)]
+mod walk_test;
+
+use crate::errors::{CallSite, ErrorClass};
+use crate::guarantee::Guarantee;
+use crate::outcome::Outcome;
+use crate::time::{Deadline, Now};
+
+pub use action::{Action, Actions, Event, StopReason};
+pub use limits::Limits;
+
+/// Where a worker's transaction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// There is no producer. Nothing is open, nothing undecided.
+    Cold,
+    /// A new producer fences its predecessors and ends what they left open.
+    Initializing,
+    /// Nothing is open. An idle worker stays here and holds back nobody's last stable offset.
+    Idle,
+    /// A transaction is open and takes records.
+    Open,
+    /// No record is taken any more; what is under way is finished, the overlay is sealed.
+    Sealing,
+    /// The offsets are being added while the outputs drain; it ends when both are done.
+    SendingOffsets,
+    /// EndTxn(commit) may have left. From here on only its answer counts, never an abort.
+    Committing,
+    /// The transaction is being aborted.
+    Aborting,
+    /// The commit had no clean answer: a new producer decides it, the committed offsets tell.
+    InDoubt,
+    /// The producer is over and what it left open is lost; a new one is on its way.
+    Fenced,
+    /// Only a person helps.
+    Failed,
+}
+
+impl State {
+    /// All states.
+    pub const ALL: [Self; 11] = [
+        Self::Cold,
+        Self::Initializing,
+        Self::Idle,
+        Self::Open,
+        Self::Sealing,
+        Self::SendingOffsets,
+        Self::Committing,
+        Self::Aborting,
+        Self::InDoubt,
+        Self::Fenced,
+        Self::Failed,
+    ];
+}
+
+/// The machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    guarantee: Guarantee,
+    limits: Limits,
+    state: State,
+    deadline: Option<Deadline>,
+    /// What is left to do in `SendingOffsets`.
+    offsets_sent: bool,
+    drained: bool,
+    /// A request of this producer may still hit the next transaction.
+    tainted: bool,
+    /// Set while aborting on the way out.
+    stop: Option<StopReason>,
+    aborts_in_a_row: u32,
+    rebuilds_in_a_row: u32,
+    fenced_at: Vec<Now>,
+    begun: u64,
+}
+
+impl Transaction {
+    /// A machine without a producer; [`Event::Start`] sets it going.
+    #[must_use]
+    pub fn new(guarantee: Guarantee, limits: Limits) -> Self {
+        Self {
+            guarantee,
+            limits,
+            state: State::Cold,
+            deadline: None,
+            offsets_sent: false,
+            drained: false,
+            tainted: false,
+            stop: None,
+            aborts_in_a_row: 0,
+            rebuilds_in_a_row: 0,
+            fenced_at: Vec::new(),
+            begun: 0,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether a record may be processed now.
+    #[must_use]
+    pub fn takes_records(&self) -> bool {
+        matches!(self.state, State::Idle | State::Open)
+    }
+
+    /// How many transactions it has begun.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// By when the calls under way must be done.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.deadline
+    }
+
+    /// Takes one event and decides what to do about it.
+    ///
+    /// An event that means nothing in the present state changes nothing: a late answer of a
+    /// producer that was dropped, for example.
+    #[must_use = "the actions have to be performed, in order"]
+    pub fn step(&mut self, now: Now, event: Event) -> Actions {
+        match (self.state, event) {
+            (State::Failed, _) => Actions::none(),
+            (_, Event::Failed(call, class)) => self.failed(now, call, class),
+            (_, Event::Tick) => self.tick(now),
+            (_, Event::Unanswered) => self.unanswered(),
+            (_, Event::Lost) => self.lost(now),
+            _ => self.went_well(now, event),
+        }
+    }
+
+    fn went_well(&mut self, now: Now, event: Event) -> Actions {
+        match (self.state, event) {
+            (State::Cold, Event::Start) => Actions::one(Action::Build {
+                after: self.backoff(),
+            }),
+            (State::Cold | State::Fenced, Event::Built) => self.built(now),
+            (State::InDoubt, Event::Built) => {
+                self.deadline = Some(Deadline::after(now, self.limits.init));
+                Actions::one(Action::Init)
+            }
+            (State::Initializing, Event::Initialized) => self.rest(),
+            (State::InDoubt, Event::Initialized) => Actions::one(Action::ReadOutcome),
+            (State::InDoubt, Event::Resolved(outcome)) => self.resolved(outcome),
+            (State::Idle, Event::Touched) => self.begin(),
+            (State::Open, Event::CommitDue) => self.seal(now),
+            (State::Sealing, Event::Sealed) => self.send_offsets(),
+            (State::SendingOffsets, Event::OffsetsSent) => {
+                self.offsets_sent = true;
+                self.commit_if_ready()
+            }
+            (State::SendingOffsets, Event::Drained) => {
+                self.drained = true;
+                self.commit_if_ready()
+            }
+            (State::Committing, Event::Committed) => self.committed(),
+            (State::Aborting, Event::Aborted) => self.aborted(),
+            _ => Actions::none(),
+        }
+    }
+
+    fn built(&mut self, now: Now) -> Actions {
+        match self.guarantee {
+            Guarantee::ExactlyOnce => {
+                self.state = State::Initializing;
+                self.deadline = Some(Deadline::after(now, self.limits.init));
+                Actions::one(Action::Init)
+            }
+            // An idempotent producer has nothing to initialise.
+            Guarantee::AtLeastOnce => self.rest(),
+        }
+    }
+
+    fn rest(&mut self) -> Actions {
+        self.state = State::Idle;
+        self.deadline = None;
+        Actions::none()
+    }
+
+    fn begin(&mut self) -> Actions {
+        self.state = State::Open;
+        self.begun += 1;
+        match self.guarantee {
+            Guarantee::ExactlyOnce => Actions::one(Action::Begin),
+            Guarantee::AtLeastOnce => Actions::none(),
+        }
+    }
+
+    fn seal(&mut self, now: Now) -> Actions {
+        self.state = State::Sealing;
+        self.deadline = Some(Deadline::after(now, self.limits.commit));
+        Actions::one(Action::Seal)
+    }
+
+    fn send_offsets(&mut self) -> Actions {
+        self.state = State::SendingOffsets;
+        self.drained = false;
+        match self.guarantee {
+            Guarantee::ExactlyOnce => {
+                self.offsets_sent = false;
+                Actions::two(Action::SendOffsets, Action::Flush)
+            }
+            // Here the offsets *are* the commit, and come after everything is acknowledged.
+            Guarantee::AtLeastOnce => {
+                self.offsets_sent = true;
+                Actions::one(Action::Flush)
+            }
+        }
+    }
+
+    fn commit_if_ready(&mut self) -> Actions {
+        if !(self.offsets_sent && self.drained) {
+            return Actions::none();
+        }
+        self.state = State::Committing;
+        Actions::one(self.commit_action())
+    }
+
+    fn commit_action(&self) -> Action {
+        match self.guarantee {
+            Guarantee::ExactlyOnce => Action::Commit,
+            Guarantee::AtLeastOnce => Action::CommitThroughConsumer,
+        }
+    }
+
+    fn committed(&mut self) -> Actions {
+        self.aborts_in_a_row = 0;
+        if self.tainted {
+            return Actions::one(Action::Apply).then(self.rebuild());
+        }
+        self.rebuilds_in_a_row = 0;
+        Actions::one(Action::Apply).then(self.rest())
+    }
+
+    fn aborted(&mut self) -> Actions {
+        if let Some(reason) = self.stop.take() {
+            return Actions::one(Action::Discard).then(self.fail(reason));
+        }
+        self.aborts_in_a_row += 1;
+        if self.aborts_in_a_row >= self.limits.aborts_in_a_row {
+            let reason = StopReason::RepeatedAborts {
+                times: self.aborts_in_a_row,
+            };
+            return Actions::one(Action::Discard).then(self.fail(reason));
+        }
+        // Rule 9: a second abort in a row heals a broken record sequence with a new producer.
+        if self.tainted || self.aborts_in_a_row > 1 {
+            return Actions::one(Action::Discard).then(self.rebuild());
+        }
+        Actions::one(Action::Discard).then(self.rest())
+    }
+
+    fn resolved(&mut self, outcome: Outcome) -> Actions {
+        let rest = self.rest();
+        match outcome {
+            Outcome::Committed => {
+                self.aborts_in_a_row = 0;
+                Actions::one(Action::Apply).then(rest)
+            }
+            Outcome::Aborted => Actions::one(Action::Discard).then(rest),
+            Outcome::Dirty => self.fail(StopReason::Dirty),
+        }
+    }
+
+    fn failed(&mut self, now: Now, call: CallSite, class: ErrorClass) -> Actions {
+        use ErrorClass::{Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, Retriable};
+        let reason = StopReason::Error { call, class };
+        match (self.state, class) {
+            (State::Failed, _) => Actions::none(),
+
+            // Nothing of ours is open: nothing to abort.
+            (State::Cold | State::Fenced, _) => self.fail(reason),
+            (State::Initializing | State::InDoubt, Retriable) => self.again(call),
+            (State::Initializing, ProducerFenced) => self.fenced(now),
+            (State::Initializing | State::Idle, GroupFenced | Corrupted) => self.fail(reason),
+            (State::Initializing, Abortable | Fatal) => self.fail(reason),
+            // Only `begin` and a report of the client can fail here.
+            (State::Idle, ProducerFenced) => self.fenced(now),
+            (State::Idle, _) => self.fail(reason),
+            // Still undecided, and so it stays: the next start decides it by the same steps.
+            (State::InDoubt, ProducerFenced) => self.in_doubt(now, class),
+            (State::InDoubt, _) => self.fail(reason),
+
+            // Open: EndTxn has not left, so an abort is safe.
+            (State::Open | State::Sealing | State::SendingOffsets, Retriable) => self.again(call),
+            (State::Open | State::Sealing | State::SendingOffsets, Abortable | GroupFenced) => {
+                self.abort(now, call)
+            }
+            (State::Open | State::Sealing | State::SendingOffsets, ProducerFenced) => {
+                Actions::one(Action::Discard).then(self.fenced(now))
+            }
+            (State::Open | State::Sealing | State::SendingOffsets, Corrupted | Fatal) => {
+                self.stop = Some(reason);
+                self.abort(now, call)
+            }
+
+            // Rule 5: only commit again. An abortable answer is an answer: it did not commit.
+            (State::Committing, Retriable) => self.again(call),
+            (State::Committing, Abortable) => self.abort(now, call),
+            (State::Committing, _) if self.guarantee == Guarantee::AtLeastOnce => {
+                self.abort(now, call)
+            }
+            (State::Committing, GroupFenced | ProducerFenced | Corrupted | Fatal) => {
+                self.in_doubt(now, class)
+            }
+
+            (State::Aborting, Retriable) => self.again(call),
+            // What cannot be aborted is ended by the next producer's init.
+            (State::Aborting, _) => self.give_up_aborting(now, class),
+        }
+    }
+
+    /// The same call once more; its deadline goes on running.
+    fn again(&mut self, call: CallSite) -> Actions {
+        let action = match (self.state, call) {
+            (State::Initializing | State::InDoubt, CallSite::Init) => Action::Init,
+            (State::InDoubt, CallSite::Committed) => Action::ReadOutcome,
+            (State::SendingOffsets, CallSite::SendOffsets) if !self.offsets_sent => {
+                Action::SendOffsets
+            }
+            (State::SendingOffsets, CallSite::Flush) if !self.drained => Action::Flush,
+            (State::Committing, CallSite::Commit | CallSite::ConsumerCommit) => {
+                self.commit_action()
+            }
+            (State::Aborting, CallSite::Abort) => Action::Abort,
+            // A record that did not fit the queue is offered again by the worker itself.
+            _ => return Actions::none(),
+        };
+        self.taint(call);
+        Actions::one(action)
+    }
+
+    /// Rule 7: any send_offsets, commit or abort that did not end well taints the producer.
+    fn taint(&mut self, call: CallSite) {
+        if matches!(
+            call,
+            CallSite::SendOffsets | CallSite::Commit | CallSite::Abort
+        ) {
+            self.tainted = true;
+        }
+    }
+
+    fn abort(&mut self, now: Now, call: CallSite) -> Actions {
+        self.taint(call);
+        self.state = State::Aborting;
+        self.deadline = Some(Deadline::after(now, self.limits.abort));
+        match self.guarantee {
+            Guarantee::ExactlyOnce => Actions::one(Action::Abort),
+            // Nothing to abort; a new producer drops what is queued.
+            Guarantee::AtLeastOnce => {
+                self.tainted = true;
+                self.aborted()
+            }
+        }
+    }
+
+    /// `class` is the last answer to the abort: retriable if time ran out.
+    fn give_up_aborting(&mut self, now: Now, class: ErrorClass) -> Actions {
+        if class == ErrorClass::ProducerFenced && self.stop.is_none() {
+            return Actions::one(Action::Discard).then(self.fenced(now));
+        }
+        // The next producer's init aborts it; the rest is as after any other abort.
+        self.tainted = true;
+        self.aborted()
+    }
+
+    /// `class` is the last answer to the commit: retriable if time ran out.
+    fn in_doubt(&mut self, now: Now, class: ErrorClass) -> Actions {
+        if class == ErrorClass::ProducerFenced
+            && let Some(storm) = self.storm(now)
+        {
+            return self.fail(storm);
+        }
+        self.replace(State::InDoubt)
+    }
+
+    /// The producer is over, what it had open is lost.
+    fn fenced(&mut self, now: Now) -> Actions {
+        if let Some(storm) = self.storm(now) {
+            return self.fail(storm);
+        }
+        self.replace(State::Fenced)
+    }
+
+    /// Two live owners of one id would fence each other for ever: after a few fences within a
+    /// short time this one gives way, for a person has to tell which is right.
+    fn storm(&mut self, now: Now) -> Option<StopReason> {
+        self.fenced_at
+            .retain(|&at| now.since(at) < self.limits.fence_window);
+        self.fenced_at.push(now);
+        let times = u32::try_from(self.fenced_at.len()).unwrap_or(u32::MAX);
+        (times >= self.limits.fences).then_some(StopReason::FencedAgain { times })
+    }
+
+    /// Quarantine (rule 7): whatever the old producer still has under way meets a newer epoch.
+    fn rebuild(&mut self) -> Actions {
+        self.replace(State::Cold)
+    }
+
+    fn replace(&mut self, state: State) -> Actions {
+        self.state = state;
+        self.deadline = None;
+        self.tainted = false;
+        let after = self.backoff();
+        self.rebuilds_in_a_row += 1;
+        Actions::two(Action::Drop, Action::Build { after })
+    }
+
+    fn backoff(&self) -> std::time::Duration {
+        self.limits.backoff.before(self.rebuilds_in_a_row)
+    }
+
+    fn fail(&mut self, reason: StopReason) -> Actions {
+        self.state = State::Failed;
+        self.deadline = None;
+        Actions::two(Action::Drop, Action::Stop(reason))
+    }
+
+    fn unanswered(&mut self) -> Actions {
+        match self.state {
+            // There is no producer, or a new one that never sent anything but its init: a late
+            // init fences at worst, it changes no transaction.
+            State::Cold | State::Fenced | State::InDoubt | State::Initializing => Actions::none(),
+            State::Idle => self.rebuild(),
+            _ => {
+                self.tainted = true;
+                Actions::none()
+            }
+        }
+    }
+
+    fn lost(&mut self, now: Now) -> Actions {
+        match self.state {
+            State::Open | State::Sealing | State::SendingOffsets => self.abort(now, CallSite::Poll),
+            // EndTxn has left with offsets that the group accepted while they were ours.
+            _ => Actions::none(),
+        }
+    }
+
+    fn tick(&mut self, now: Now) -> Actions {
+        if !self.deadline.is_some_and(|deadline| deadline.passed(now)) {
+            return Actions::none();
+        }
+        match self.state {
+            State::Initializing | State::InDoubt => self.fail(StopReason::InitTimedOut),
+            // EndTxn has not left.
+            State::Sealing | State::SendingOffsets => self.abort(now, CallSite::SendOffsets),
+            State::Committing if self.guarantee == Guarantee::AtLeastOnce => {
+                self.abort(now, CallSite::ConsumerCommit)
+            }
+            State::Committing => self.in_doubt(now, ErrorClass::Retriable),
+            State::Aborting => self.give_up_aborting(now, ErrorClass::Retriable),
+            _ => Actions::none(),
+        }
+    }
+}
