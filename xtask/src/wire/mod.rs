@@ -14,13 +14,25 @@
 //!
 //! What it deliberately leaves out: compression, TLS and SASL, group membership, fetch sessions.
 
+mod aborted;
+mod batch;
 mod cluster;
 mod connection;
 mod failure;
+mod fetch;
+mod groups;
+mod offsets;
+mod producer;
 mod routing;
 mod topics;
+mod transactions;
 mod versions;
 
+pub use batch::Record;
 pub use cluster::{Broker, ClusterMetadata, Partition};
+pub use fetch::{Fetched, Isolation};
+pub use groups::{GroupMember, GroupState};
 pub use kafka_protocol as protocol;
+pub use producer::Producer;
 pub use routing::{Client, Node};
+pub use transactions::TransactionState;

@@ -94,7 +94,7 @@ impl Client {
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
             let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
-            partitions.try_for_each(|p| check(p.error_code, || what.clone()))
+            partitions.try_for_each(|p| check(p.error_code, || format!("{topic}-{partition}")))
         })
     }
 

@@ -1,0 +1,179 @@
+//! Reading records, and where a partition begins and ends.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use kafka_protocol::messages::BrokerId;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+
+use super::aborted::Aborted;
+use super::batch::{Batches, Record};
+use super::failure::check;
+use super::routing::{Client, Node, topic_name};
+
+/// How much one fetch may bring: large, because a reader of a whole topic pays per round trip.
+const MAX_BYTES: i32 = 8 << 20;
+
+/// How long a leader may wait for data at the end of the log.
+const MAX_WAIT: Duration = Duration::from_millis(250);
+
+/// Which records a reader sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// All of them, those of open and aborted transactions too.
+    ReadUncommitted,
+    /// Those outside transactions and those of committed ones, up to the last stable offset.
+    ReadCommitted,
+}
+
+/// What one fetch brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetched {
+    /// The visible records from the asked offset on. Markers are never among them.
+    pub records: Vec<Record>,
+    /// Where to continue. Beyond the last record when hidden ones followed it.
+    pub next_offset: i64,
+    /// The end of what is replicated.
+    pub high_watermark: i64,
+    /// The end of what is decided: the first offset of the oldest open transaction, if any.
+    pub last_stable_offset: i64,
+}
+
+impl Isolation {
+    /// As the protocol writes it.
+    pub(super) fn level(self) -> i8 {
+        match self {
+            Isolation::ReadUncommitted => 0,
+            Isolation::ReadCommitted => 1,
+        }
+    }
+}
+
+impl Client {
+    /// Reads a partition from an offset on: up to 8 MB, nothing when there is nothing new.
+    ///
+    /// # Errors
+    /// When the offset lies outside the log, a batch is corrupt or compressed, or the leader does
+    /// not answer in time.
+    pub fn fetch(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        from: i64,
+        isolation: Isolation,
+    ) -> Result<Fetched> {
+        let request = request(topic, partition, from, isolation);
+        let what = format!("fetch {topic}-{partition} from offset {from}");
+        let answer = self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
+            check(answer.error_code, || "fetch session".to_owned())?;
+            let mut partitions = answer.responses.into_iter().flat_map(|t| t.partitions);
+            let data = partitions.next().context("answer without the partition")?;
+            check(data.error_code, || format!("{topic}-{partition}"))?;
+            Ok(data)
+        })?;
+        visible(answer, from, isolation).context(what)
+    }
+
+    /// Reads a whole topic, partition by partition, up to its end at the time of the call.
+    ///
+    /// # Errors
+    /// As [`Client::fetch`], and when the log ends before the end the leader named.
+    pub fn read_all(
+        &mut self,
+        topic: &str,
+        isolation: Isolation,
+        mut each: impl FnMut(i32, &Record),
+    ) -> Result<()> {
+        let starts = self.start_offsets(topic)?;
+        let ends = self.end_offsets(topic, isolation)?;
+        for (partition, (start, end)) in (0..).zip(starts.into_iter().zip(ends)) {
+            self.read_range(topic, partition, start..end, isolation, |record| {
+                each(partition, record);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read_range(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        range: std::ops::Range<i64>,
+        isolation: Isolation,
+        mut each: impl FnMut(&Record),
+    ) -> Result<()> {
+        let mut position = range.start;
+        let mut moved = Instant::now();
+        while position < range.end {
+            let fetched = self.fetch(topic, partition, position, isolation)?;
+            let within = |record: &&Record| record.offset < range.end;
+            fetched
+                .records
+                .iter()
+                .take_while(within)
+                .for_each(&mut each);
+            if fetched.next_offset > position {
+                (position, moved) = (fetched.next_offset, Instant::now());
+            } else if moved.elapsed() > self.timeout() {
+                bail!(
+                    "{topic}-{partition} gives nothing from offset {position} on though it should \
+                     end at {}: the log was truncated, or a transaction hangs",
+                    range.end
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn request(topic: &str, partition: i32, from: i64, isolation: Isolation) -> FetchRequest {
+    let partition = FetchPartition::default()
+        .with_partition(partition)
+        .with_fetch_offset(from)
+        .with_partition_max_bytes(MAX_BYTES);
+    let topic = FetchTopic::default()
+        .with_topic(topic_name(topic))
+        .with_partitions(vec![partition]);
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(MAX_WAIT.as_millis() as i32)
+        .with_min_bytes(1)
+        .with_max_bytes(MAX_BYTES)
+        .with_isolation_level(isolation.level())
+        .with_session_epoch(-1)
+        .with_topics(vec![topic])
+}
+
+/// Decodes a partition's answer, without what the isolation hides.
+fn visible(data: PartitionData, from: i64, isolation: Isolation) -> Result<Fetched> {
+    let listed = match isolation {
+        Isolation::ReadUncommitted => None,
+        Isolation::ReadCommitted => data.aborted_transactions,
+    };
+    let listed = listed.unwrap_or_default().into_iter();
+    let mut aborted = Aborted::new(listed.map(|t| (t.producer_id.0, t.first_offset)));
+    let mut fetched = Fetched {
+        records: Vec::new(),
+        next_offset: from,
+        high_watermark: data.high_watermark,
+        last_stable_offset: data.last_stable_offset,
+    };
+    for batch in Batches(data.records.unwrap_or_default()) {
+        let batch = batch?;
+        let hidden = aborted.hides(&batch)?;
+        fetched.next_offset = fetched.next_offset.max(batch.last_offset + 1);
+        if hidden || batch.control() {
+            continue;
+        }
+        batch.each(|record| {
+            // A batch is answered whole, also the part of it before the asked offset.
+            if record.offset >= from {
+                fetched.records.push(record);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(fetched)
+}
