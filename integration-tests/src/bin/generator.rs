@@ -1,0 +1,179 @@
+//! Produces city records to a topic, paced or as fast as the cluster takes them.
+//!
+//! `generator --bootstrap 127.0.0.1:9092 --topic cities --records 100000 --rate 5000`
+//!
+//! Each record carries a running number `seq`, by which the judge follows it through a run. Prints
+//! progress on stderr and, once every record is acknowledged, one line of JSON on stdout.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use integration_tests::data::{self, City, CityEvent};
+use integration_tests::partitioner;
+use serde::Serialize;
+use xtask::wire::{Client, Producer};
+
+/// A paced run sends what is due this often.
+const SLICE: Duration = Duration::from_millis(10);
+/// An unpaced run looks at the clock this often.
+const UNPACED_SLICE: u64 = 10_000;
+/// How long the cluster may take to create the topic.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Produce real city records with running numbers.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The cluster, as host:port, several separated by commas.
+    #[arg(long)]
+    bootstrap: String,
+    /// The topic to produce to.
+    #[arg(long)]
+    topic: String,
+    /// How many records to produce.
+    #[arg(long)]
+    records: u64,
+    /// Records per second; 0 is as fast as possible.
+    #[arg(long, default_value_t = 0)]
+    rate: u64,
+    /// The number of the first record, to continue an earlier run on the same topic.
+    #[arg(long, default_value_t = 0)]
+    first_seq: u64,
+    /// Create the topic with this many partitions unless it exists.
+    #[arg(long)]
+    partitions: Option<i32>,
+    /// The replication of a created topic.
+    #[arg(long, default_value_t = 1, requires = "partitions")]
+    replication: i16,
+    /// Read the cities from this file instead of the registry package.
+    #[arg(long)]
+    cities: Option<PathBuf>,
+}
+
+/// The line printed when all is done.
+#[derive(Debug, Serialize)]
+struct Report {
+    records: u64,
+    seconds: f64,
+    per_partition: Vec<u64>,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if let Some(partitions) = options.partitions {
+        let mut client = Client::connect(&options.bootstrap, TIMEOUT)?;
+        client.create_topic(&options.topic, partitions, options.replication, &[])?;
+    }
+    let cities = data::cities(options.cities.as_deref())?;
+    let report = Run::new(&options, &cities)?.produce()?;
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}
+
+/// One run of the generator.
+struct Run<'a> {
+    options: &'a Options,
+    cities: &'a [City],
+    /// The partition of each city, by its id.
+    placement: Vec<(String, i32)>,
+    producer: Producer,
+    per_partition: Vec<u64>,
+    sent: u64,
+    started: Instant,
+    value: Vec<u8>,
+}
+
+impl<'a> Run<'a> {
+    fn new(options: &'a Options, cities: &'a [City]) -> Result<Self> {
+        let mut producer = Producer::new(&options.bootstrap)?;
+        let partitions = producer.partitions(&options.topic)?;
+        let place = |city: &City| {
+            let key = city.key();
+            let partition = partitioner::partition(key.as_bytes(), partitions);
+            (key, partition)
+        };
+        Ok(Run {
+            options,
+            cities,
+            placement: cities.iter().map(place).collect(),
+            producer,
+            per_partition: vec![0; partitions as usize],
+            sent: 0,
+            started: Instant::now(),
+            value: Vec::new(),
+        })
+    }
+
+    fn produce(mut self) -> Result<Report> {
+        let mut next_line = Duration::from_secs(1);
+        while self.sent < self.options.records {
+            let due = self.due();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+            while self.sent < due {
+                self.send_next(now)?;
+            }
+            if self.options.rate > 0 {
+                self.producer.flush()?;
+                self.sleep();
+            }
+            if self.started.elapsed() >= next_line {
+                eprintln!(
+                    "{} of {} records acknowledged",
+                    self.producer.acknowledged(),
+                    self.options.records
+                );
+                next_line += Duration::from_secs(1);
+            }
+        }
+        self.finish()
+    }
+
+    /// How many records should be sent by now.
+    fn due(&self) -> u64 {
+        let by_now = match self.options.rate {
+            0 => self.sent + UNPACED_SLICE,
+            rate => (self.started.elapsed().as_secs_f64() * rate as f64) as u64,
+        };
+        by_now.min(self.options.records)
+    }
+
+    /// Sleeps to the beginning of the next slice, however long the last one took.
+    fn sleep(&self) {
+        let into = self.started.elapsed().as_nanos() % SLICE.as_nanos();
+        thread::sleep(SLICE - Duration::from_nanos(into as u64));
+    }
+
+    fn send_next(&mut self, now: i64) -> Result<()> {
+        let seq = self.options.first_seq + self.sent;
+        let city = data::nth(self.cities, seq);
+        let (key, partition) = &self.placement[city.id as usize];
+        self.value.clear();
+        serde_json::to_writer(&mut self.value, &CityEvent { seq, city })?;
+        let (topic, value) = (&self.options.topic, Some(&self.value[..]));
+        self.producer
+            .send(topic, *partition, Some(key.as_bytes()), value, &[], now)?;
+        self.per_partition[*partition as usize] += 1;
+        self.sent += 1;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Report> {
+        let Options { topic, records, .. } = self.options;
+        self.producer.flush().with_context(|| {
+            let missing = records - self.producer.acknowledged();
+            format!("{missing} of {records} records to {topic} are not acknowledged")
+        })?;
+        let acknowledged = self.producer.acknowledged();
+        ensure!(
+            acknowledged == *records,
+            "{acknowledged} of {records} records to {topic} are acknowledged"
+        );
+        Ok(Report {
+            records: acknowledged,
+            seconds: self.started.elapsed().as_secs_f64(),
+            per_partition: self.per_partition,
+        })
+    }
+}

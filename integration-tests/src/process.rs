@@ -1,0 +1,157 @@
+//! Programs under test: building them, running them, never leaving one behind.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::wait::wait_until;
+
+/// Something cargo can build and a test can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program<'a> {
+    /// A binary of a package.
+    Bin(&'a str),
+    /// An example of a package.
+    Example(&'a str),
+}
+
+/// Builds a program in the profile of the calling test and says where it is.
+///
+/// `options` are further arguments for cargo, such as `--features failpoints`.
+///
+/// # Errors
+/// When cargo cannot be run, the program does not compile, or the package has no such program.
+pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<PathBuf> {
+    let (flag, name) = match program {
+        Program::Bin(name) => ("--bin", name),
+        Program::Example(name) => ("--example", name),
+    };
+    let mut command = Command::new(cargo());
+    command
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(["-p", package, flag, name])
+        .args(options);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let output = command.output().context("run cargo: is it on the PATH?")?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("{name} of {package} does not build:\n{errors}");
+    }
+    executable(&output.stdout, name).with_context(|| format!("cargo built no {name} in {package}"))
+}
+
+/// A running program that is killed and reaped when the guard is dropped.
+#[derive(Debug)]
+pub struct ChildGuard {
+    name: String,
+    child: Child,
+}
+
+impl ChildGuard {
+    /// Starts `command`.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn(mut command: Command) -> Result<ChildGuard> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("start {name}"))?;
+        Ok(ChildGuard { name, child })
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// When the operating system cannot say.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Kills it at once (SIGKILL) and waits until it is gone.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn kill(&mut self) -> Result<ExitStatus> {
+        self.child
+            .kill()
+            .with_context(|| format!("kill {}", self.name))?;
+        Ok(self.child.wait()?)
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// When it still runs after `patience`.
+    pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus> {
+        let what = format!("{} (process {}) ends", self.name, self.id());
+        let mut status = None;
+        wait_until(patience, &what, || {
+            status = self.child.try_wait()?;
+            Ok(status.is_some())
+        })?;
+        status.context("the process ended without a status")
+    }
+
+    /// The process itself, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        // Killing one that has ended already fails, and then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The path in cargo's message about the finished artifact `name`.
+fn executable(messages: &[u8], name: &str) -> Option<PathBuf> {
+    let lines = messages.split(|byte| *byte == b'\n');
+    let messages = lines.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
+    messages
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_executable_is_found_in_cargos_messages() {
+        let messages = br#"{"reason":"compiler-artifact","target":{"name":"lib"},"executable":null}
+not json
+{"reason":"compiler-artifact","target":{"name":"app"},"executable":"/somewhere/app"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages, "app"), Some("/somewhere/app".into()));
+        assert_eq!(executable(messages, "lib"), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_dropped_guard_leaves_no_process() {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("600");
+        let mut guard = ChildGuard::spawn(sleep).unwrap();
+        assert!(guard.is_running().unwrap());
+        let process = PathBuf::from(format!("/proc/{}", guard.id()));
+        drop(guard);
+        assert!(!process.exists());
+    }
+}
