@@ -1,1 +1,68 @@
-//! The Kafka adapter: the one module that names rdkafka.
+//! The Kafka adapter: the one module that names librdkafka.
+//!
+//! It implements the [client traits](crate::client) and decides nothing: it reports what
+//! librdkafka reports, codes and flags included, and `eos-protocol` says what follows.
+//!
+//! ```text
+//! KafkaClient ──facts──→ facts
+//!      ├─ KafkaSource ── queries (committed, bounds, commit)     config: settings of each client
+//!      └─ KafkaProducer                                          log:    librdkafka → tracing
+//!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka_sys
+//! ```
+//!
+//! Both sides stand on the C library's interface itself: rdkafka's own types hide the group
+//! metadata, the queues and the batch calls, cannot add interceptors, and flush for 100 ms where
+//! 1 ms is enough.
+
+mod config;
+mod facts;
+mod ffi;
+mod log;
+mod producer;
+mod queries;
+mod source;
+#[cfg(test)]
+mod tests;
+mod wake;
+
+use std::time::Duration;
+
+use eos_protocol::TopicName;
+
+pub use config::KafkaConfig;
+pub use ffi::{KafkaMessage, Member};
+pub use producer::KafkaProducer;
+pub use source::KafkaSource;
+
+use crate::client::{Client, ClusterFacts, ProducerSpec, Result, SourceSpec};
+
+/// A Kafka cluster, reached through librdkafka.
+#[derive(Debug, Clone)]
+pub struct KafkaClient {
+    config: KafkaConfig,
+}
+
+impl KafkaClient {
+    /// Connects to nothing yet: each source and each producer has connections of its own.
+    #[must_use]
+    pub fn new(config: KafkaConfig) -> Self {
+        Self { config }
+    }
+}
+
+impl Client for KafkaClient {
+    type Source = KafkaSource;
+    type Producer = KafkaProducer;
+
+    fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts> {
+        facts::facts(&self.config, topics, within)
+    }
+
+    fn source(&self, spec: &SourceSpec) -> Result<KafkaSource> {
+        KafkaSource::new(&self.config, spec)
+    }
+
+    fn producer(&self, spec: &ProducerSpec) -> Result<KafkaProducer> {
+        KafkaProducer::new(&self.config, spec)
+    }
+}

@@ -1,0 +1,218 @@
+//! Which librdkafka settings each client gets: ours beneath the user's, what correctness needs on
+//! top. Which of the user's keys are allowed at all was decided before they come here.
+
+use std::time::Duration;
+
+use crate::client::{ProducerSpec, SourceSpec};
+
+/// A librdkafka setting.
+pub(super) type Setting = (String, String);
+
+/// What a client is made of, apart from what each source and producer adds.
+#[derive(Clone, Default)]
+pub struct KafkaConfig {
+    /// `bootstrap.servers`.
+    pub bootstrap: String,
+    /// The user's settings for every client.
+    pub common: Vec<(String, String)>,
+    /// The user's settings for consumers, on top of the common ones.
+    pub consumer: Vec<(String, String)>,
+    /// The user's settings for producers, on top of the common ones.
+    pub producer: Vec<(String, String)>,
+    /// How much one partition may have prefetched; librdkafka's own default if `None`.
+    pub prefetch_per_partition: Option<usize>,
+}
+
+impl std::fmt::Debug for KafkaConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Keys only: passwords are among the values, and the user may misspell a password's key.
+        let keys = |settings: &[Setting]| settings.iter().map(|s| s.0.clone()).collect::<Vec<_>>();
+        f.debug_struct("KafkaConfig")
+            .field("bootstrap", &self.bootstrap)
+            .field("common", &keys(&self.common))
+            .field("consumer", &keys(&self.consumer))
+            .field("producer", &keys(&self.producer))
+            .field("prefetch_per_partition", &self.prefetch_per_partition)
+            .finish()
+    }
+}
+
+/// Whether a setting's value must never be shown.
+pub(super) fn is_secret(key: &str) -> bool {
+    ["password", "secret", "key.pem", "sasl.oauthbearer", "jaas"].iter().any(|s| key.contains(s))
+}
+
+impl KafkaConfig {
+    /// For queries about the cluster.
+    pub(super) fn for_queries(&self, client_id: &str) -> Vec<Setting> {
+        let mut all = Settings::beneath(self, client_id);
+        all.add(&self.common);
+        all.set("bootstrap.servers", &self.bootstrap);
+        all.0
+    }
+
+    /// For a source.
+    pub(super) fn for_source(&self, spec: &SourceSpec) -> Vec<Setting> {
+        let mut all = Settings::beneath(self, &spec.client_id);
+        // A fetch long-polls all partitions of a broker at once, so a partition that was just
+        // assigned or sought waits for it.
+        all.set("fetch.wait.max.ms", 100);
+        // The default of 1 s is a 1 s gap each time the prefetch limit was reached.
+        all.set("fetch.queue.backoff.ms", 10);
+        // How long an offset that an open transaction holds is waited for between two looks.
+        all.set("retry.backoff.ms", 20);
+        all.set("retry.backoff.max.ms", 200);
+        all.set("max.poll.interval.ms", 300_000);
+        if let Some(bytes) = self.prefetch_per_partition {
+            all.set("queued.max.messages.kbytes", (bytes / 1024).clamp(1, 2_097_151));
+        }
+        all.add(&self.common);
+        all.add(&self.consumer);
+
+        all.set("bootstrap.servers", &self.bootstrap);
+        all.set("group.id", &spec.group);
+        if let Some(id) = &spec.instance_id {
+            all.set("group.instance.id", id);
+        }
+        all.set("session.timeout.ms", spec.session_timeout.as_millis());
+        all.set("heartbeat.interval.ms", heartbeat(spec.session_timeout));
+        all.set("isolation.level", "read_committed");
+        all.set("enable.auto.commit", false);
+        all.set("enable.auto.offset.store", false);
+        all.set("enable.partition.eof", false);
+        // An offset that is not there is a question for the runtime, never a silent reset.
+        all.set("auto.offset.reset", "error");
+        all.set("allow.auto.create.topics", false);
+        // Incremental: a rebalance stops only the partitions that move. It is also what `assign`
+        // and `unassign` are written for.
+        all.set("partition.assignment.strategy", "cooperative-sticky");
+        all.0
+    }
+
+    /// For a producer.
+    pub(super) fn for_producer(&self, spec: &ProducerSpec) -> Vec<Setting> {
+        let mut all = Settings::beneath(self, &spec.client_id);
+        // Commits flush; until then larger batches are worth more than an early start.
+        all.set("linger.ms", 20);
+        all.set("batch.size", 1_000_000);
+        all.set("batch.num.messages", 10_000);
+        all.set("queue.buffering.max.kbytes", 256 * 1024);
+        // CONCURRENT_TRANSACTIONS and other transient refusals of the coordinator are retried
+        // after this; the default of 100 ms would be felt in every commit that meets one.
+        all.set("retry.backoff.ms", 10);
+        all.set("retry.backoff.max.ms", 200);
+        all.set("compression.type", "none");
+        all.add(&self.common);
+        all.add(&self.producer);
+
+        all.set("bootstrap.servers", &self.bootstrap);
+        all.set("enable.idempotence", true);
+        // A transaction's size is bounded by its bytes; a count would fill up in the middle of it.
+        all.set("queue.buffering.max.messages", 0);
+        // What arrived is freed where it is acknowledged; only failures are told.
+        all.set("delivery.report.only.error", true);
+        all.set("socket.timeout.ms", spec.request_timeout.as_millis());
+        if let Some(id) = &spec.transactional_id {
+            all.set("transactional.id", id.as_str());
+            all.set("transaction.timeout.ms", spec.transaction_timeout.as_millis());
+        }
+        all.0
+    }
+}
+
+/// A third, as Kafka advises, so that two may get lost.
+fn heartbeat(session: Duration) -> u128 {
+    (session.as_millis() / 3).clamp(1, 3000)
+}
+
+/// Settings in the order in which librdkafka gets them: the last one of a key counts.
+struct Settings(Vec<Setting>);
+
+impl Settings {
+    /// What every client starts from, for the user to override.
+    fn beneath(_config: &KafkaConfig, client_id: &str) -> Self {
+        let mut all = Self(Vec::new());
+        all.set("client.id", client_id);
+        // KIP-714 telemetry: nothing reads it, and ending it delays the end of a client.
+        all.set("enable.metrics.push", false);
+        // Idle connections are closed by brokers every ten minutes; that is no news.
+        all.set("log.connection.close", false);
+        all.set("reconnect.backoff.max.ms", 1000);
+        all
+    }
+
+    fn set(&mut self, key: &str, value: impl ToString) {
+        self.0.push((key.to_owned(), value.to_string()));
+    }
+
+    fn add(&mut self, settings: &[Setting]) {
+        self.0.extend_from_slice(settings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> KafkaConfig {
+        let setting = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        KafkaConfig {
+            bootstrap: "broker:9092".into(),
+            common: vec![setting("sasl.password", "hunter2")],
+            consumer: vec![
+                setting("fetch.wait.max.ms", "7"),
+                setting("isolation.level", "read_uncommitted"),
+            ],
+            producer: vec![setting("linger.ms", "1"), setting("enable.idempotence", "false")],
+            prefetch_per_partition: Some(4 << 20),
+        }
+    }
+
+    fn last<'a>(settings: &'a [Setting], key: &str) -> Option<&'a str> {
+        settings.iter().rev().find(|s| s.0 == key).map(|s| s.1.as_str())
+    }
+
+    #[test]
+    fn the_user_tunes_a_source_but_never_what_exactly_once_rests_on() {
+        let spec = SourceSpec {
+            group: "pricing".into(),
+            client_id: "pricing-0".into(),
+            instance_id: Some("pricing-a-0".into()),
+            session_timeout: Duration::from_secs(30),
+        };
+        let all = config().for_source(&spec);
+        assert_eq!(last(&all, "fetch.wait.max.ms"), Some("7"));
+        assert_eq!(last(&all, "isolation.level"), Some("read_committed"));
+        assert_eq!(last(&all, "auto.offset.reset"), Some("error"));
+        assert_eq!(last(&all, "group.instance.id"), Some("pricing-a-0"));
+        assert_eq!(last(&all, "session.timeout.ms"), Some("30000"));
+        assert_eq!(last(&all, "heartbeat.interval.ms"), Some("3000"));
+        assert_eq!(last(&all, "queued.max.messages.kbytes"), Some("4096"));
+        assert_eq!(last(&all, "sasl.password"), Some("hunter2"));
+    }
+
+    #[test]
+    fn a_producer_without_a_transactional_id_is_idempotent_all_the_same() {
+        let spec = ProducerSpec {
+            client_id: "pricing-0".into(),
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(2),
+            topics: Vec::new(),
+        };
+        let all = config().for_producer(&spec);
+        assert_eq!(last(&all, "enable.idempotence"), Some("true"));
+        assert_eq!(last(&all, "linger.ms"), Some("1"));
+        assert_eq!(last(&all, "transactional.id"), None);
+        let spec = ProducerSpec { transactional_id: Some("t".into()), ..spec };
+        assert_eq!(last(&config().for_producer(&spec), "transactional.id"), Some("t"));
+    }
+
+    #[test]
+    fn values_are_never_printed() {
+        let printed = format!("{:?}", config());
+        assert!(printed.contains("sasl.password") && !printed.contains("hunter2"), "{printed}");
+        assert!(is_secret("ssl.key.password") && is_secret("sasl.oauthbearer.client.secret"));
+        assert!(!is_secret("linger.ms"));
+    }
+}

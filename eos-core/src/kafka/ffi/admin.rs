@@ -1,0 +1,260 @@
+//! Queries that are answered on a queue.
+
+use std::ffi::c_char;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use eos_protocol::{TopicName, TopicPartition};
+
+use super::{Client, Entry, Event, Failure, PartitionList, Queue, c_string, codes, copy_text};
+use super::{list, millis, sys};
+use sys::rd_kafka_admin_op_t as Op;
+
+/// Which end of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kafka) enum OffsetSpec {
+    /// The first offset that is still there.
+    First,
+    /// The end, for a reader of committed records.
+    End,
+}
+
+/// What the cluster says of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::kafka) struct TopicAnswer {
+    pub(in crate::kafka) name: String,
+    pub(in crate::kafka) partitions: Result<u32, Failure>,
+}
+
+/// What a broker says of one of its settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::kafka) enum ConfigAnswer {
+    Value(String),
+    /// It has no such setting.
+    Absent,
+    Refused(Failure),
+}
+
+impl Client {
+    pub(in crate::kafka) fn ask_offsets(
+        &self,
+        of: &[TopicPartition],
+        spec: OffsetSpec,
+        within: Duration,
+        answer: &Queue,
+    ) -> Result<(), Failure> {
+        let offset = match spec {
+            OffsetSpec::First => sys::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_EARLIEST,
+            OffsetSpec::End => sys::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_LATEST,
+        };
+        let mut list = PartitionList::new(of.len());
+        for partition in of {
+            list.push(partition, offset as i64, None)?;
+        }
+        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_LISTOFFSETS, within)?;
+        options.read_committed()?;
+        // SAFETY: a live instance, list, options and queue; list and options are copied.
+        unsafe { sys::rd_kafka_ListOffsets(self.raw(), list.raw(), options.raw(), answer.raw()) };
+        Ok(())
+    }
+
+    /// Never creates a topic.
+    pub(in crate::kafka) fn ask_topics(
+        &self,
+        topics: &[TopicName],
+        within: Duration,
+        answer: &Queue,
+    ) -> Result<(), Failure> {
+        let names = topics.iter().map(|t| c_string(t.as_str())).collect::<Result<Vec<_>, _>>()?;
+        let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, within)?;
+        // SAFETY: a live instance, options and queue; the collection copies the names, the call
+        // copies the collection, which is ours to destroy.
+        unsafe {
+            let collection = sys::rd_kafka_TopicCollection_of_topic_names(
+                pointers.as_mut_ptr(),
+                pointers.len(),
+            );
+            sys::rd_kafka_DescribeTopics(self.raw(), collection, options.raw(), answer.raw());
+            sys::rd_kafka_TopicCollection_destroy(collection);
+        }
+        Ok(())
+    }
+
+    pub(in crate::kafka) fn ask_cluster(
+        &self,
+        within: Duration,
+        answer: &Queue,
+    ) -> Result<(), Failure> {
+        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER, within)?;
+        // SAFETY: a live instance, options and queue.
+        unsafe { sys::rd_kafka_DescribeCluster(self.raw(), options.raw(), answer.raw()) };
+        Ok(())
+    }
+
+    pub(in crate::kafka) fn ask_broker_config(
+        &self,
+        broker: i32,
+        within: Duration,
+        answer: &Queue,
+    ) -> Result<(), Failure> {
+        let name = c_string(&broker.to_string())?;
+        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, within)?;
+        // SAFETY: a live instance, options and queue; the resource is copied and ours to destroy.
+        unsafe {
+            let mut resource = sys::rd_kafka_ConfigResource_new(
+                sys::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_BROKER,
+                name.as_ptr(),
+            );
+            sys::rd_kafka_DescribeConfigs(
+                self.raw(),
+                &raw mut resource,
+                1,
+                options.raw(),
+                answer.raw(),
+            );
+            sys::rd_kafka_ConfigResource_destroy(resource);
+        }
+        Ok(())
+    }
+}
+
+impl Event<'_> {
+    /// What [`Client::ask_offsets`] asked for.
+    pub(in crate::kafka) fn offsets(&self) -> Vec<Entry> {
+        // SAFETY: a live event, which keeps its result; null for other events.
+        unsafe {
+            let result = sys::rd_kafka_event_ListOffsets_result(self.raw());
+            let infos = results(result, sys::rd_kafka_ListOffsets_result_infos);
+            let partition = sys::rd_kafka_ListOffsetsResultInfo_topic_partition;
+            infos.iter().filter_map(|&info| list::entry(partition(info))).collect()
+        }
+    }
+
+    /// What [`Client::ask_topics`] asked for.
+    pub(in crate::kafka) fn topics(&self) -> Vec<TopicAnswer> {
+        // SAFETY: a live event, which keeps its result; null for other events.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeTopics_result(self.raw());
+            let topics = results(result, sys::rd_kafka_DescribeTopics_result_topics);
+            topics.iter().map(|&topic| topic_answer(topic)).collect()
+        }
+    }
+
+    /// What [`Client::ask_cluster`] asked for: the cluster's id and its brokers'.
+    pub(in crate::kafka) fn cluster(&self) -> (Option<String>, Vec<i32>) {
+        // SAFETY: a live event, which keeps its result; null for other events.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeCluster_result(self.raw());
+            if result.is_null() {
+                return (None, Vec::new());
+            }
+            let id = copy_text(sys::rd_kafka_DescribeCluster_result_cluster_id(result));
+            let nodes = results(result, sys::rd_kafka_DescribeCluster_result_nodes);
+            let nodes = nodes.iter().map(|&node| sys::rd_kafka_Node_id(node)).collect();
+            ((!id.is_empty()).then_some(id), nodes)
+        }
+    }
+
+    /// What [`Client::ask_broker_config`] asked for, as far as `key` is concerned.
+    pub(in crate::kafka) fn broker_config(&self, key: &str) -> ConfigAnswer {
+        // SAFETY: a live event, which keeps its result; null for other events.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeConfigs_result(self.raw());
+            let resources = results(result, sys::rd_kafka_DescribeConfigs_result_resources);
+            let Some(&resource) = resources.first() else { return ConfigAnswer::Absent };
+            let code = codes::rd_kafka_ConfigResource_error(resource);
+            if code != codes::NO_ERROR {
+                let text = copy_text(sys::rd_kafka_ConfigResource_error_string(resource));
+                return ConfigAnswer::Refused(Failure::new(code, text));
+            }
+            let entries = results(resource, sys::rd_kafka_ConfigResource_configs);
+            entries
+                .iter()
+                .find(|&&entry| copy_text(sys::rd_kafka_ConfigEntry_name(entry)) == key)
+                .map_or(ConfigAnswer::Absent, |&entry| {
+                    ConfigAnswer::Value(copy_text(sys::rd_kafka_ConfigEntry_value(entry)))
+                })
+        }
+    }
+}
+
+/// # Safety
+/// `topic` is live.
+unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicAnswer {
+    // SAFETY: live, by the caller's contract; strings are copied. The error belongs to the topic.
+    unsafe {
+        let error = codes::rd_kafka_TopicDescription_error(topic);
+        let code = if error.is_null() { codes::NO_ERROR } else { codes::rd_kafka_error_code(error) };
+        let partitions = if code == codes::NO_ERROR {
+            let mut count = 0;
+            sys::rd_kafka_TopicDescription_partitions(topic, &raw mut count);
+            Ok(u32::try_from(count).unwrap_or(u32::MAX))
+        } else {
+            Err(Failure::new(code, copy_text(sys::rd_kafka_error_string(error))))
+        };
+        TopicAnswer { name: copy_text(sys::rd_kafka_TopicDescription_name(topic)), partitions }
+    }
+}
+
+/// Reads one of librdkafka's "array and its length" results; empty for null.
+///
+/// # Safety
+/// `of` is null or live, `read` is its accessor, and `'a` ends before the object does.
+unsafe fn results<'a, R, T>(
+    of: *const R,
+    read: unsafe extern "C" fn(*const R, *mut usize) -> *mut *const T,
+) -> &'a [*const T] {
+    if of.is_null() {
+        return &[];
+    }
+    let mut count = 0;
+    // SAFETY: live, by the caller's contract; the array has `count` elements if it is not null.
+    unsafe {
+        let array = read(of, &raw mut count);
+        if array.is_null() { &[] } else { std::slice::from_raw_parts(array, count) }
+    }
+}
+
+/// How a query is made.
+struct Options(NonNull<sys::rd_kafka_AdminOptions_t>);
+
+impl Options {
+    fn new(client: &Client, operation: Op, within: Duration) -> Result<Self, Failure> {
+        // SAFETY: a live instance.
+        let options = unsafe { sys::rd_kafka_AdminOptions_new(client.raw(), operation) };
+        let Some(options) = NonNull::new(options).map(Self) else {
+            return Err(Failure::of(codes::CRIT_SYS_RESOURCE));
+        };
+        let mut reason = [0 as c_char; 256];
+        // librdkafka takes an hour at most.
+        let within = millis(within.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
+        // SAFETY: live options and a buffer of the size that is given.
+        super::check_code(unsafe {
+            codes::rd_kafka_AdminOptions_set_request_timeout(
+                options.raw(),
+                within,
+                reason.as_mut_ptr(),
+                reason.len(),
+            )
+        })?;
+        Ok(options)
+    }
+
+    fn read_committed(&self) -> Result<(), Failure> {
+        let level = sys::rd_kafka_IsolationLevel_t::RD_KAFKA_ISOLATION_LEVEL_READ_COMMITTED;
+        // SAFETY: live options; the error is ours.
+        unsafe { Failure::check(sys::rd_kafka_AdminOptions_set_isolation_level(self.raw(), level)) }
+    }
+
+    fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: ours.
+        unsafe { sys::rd_kafka_AdminOptions_destroy(self.raw()) };
+    }
+}

@@ -1,0 +1,288 @@
+//! `rd_kafka_t`: made from settings, destroyed when its last user is gone.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Failure, c_string, codes, copy_text, sys};
+use crate::kafka::config::{Setting, is_secret};
+use crate::kafka::log::Log;
+
+/// What a client is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kafka) enum Kind {
+    Consumer,
+    Producer,
+}
+
+/// What librdkafka's callbacks may touch. It outlives the client that they belong to.
+#[derive(Debug)]
+pub(in crate::kafka) struct Hooks {
+    pub(in crate::kafka) log: Log,
+    /// A control request of the transaction protocol was never answered (design rule 7).
+    unanswered: AtomicBool,
+}
+
+/// A librdkafka instance.
+pub(in crate::kafka) struct Client {
+    ptr: NonNull<sys::rd_kafka_t>,
+    kind: Kind,
+    // Boxed: librdkafka holds its address. Declared after nothing that needs it; fields are
+    // dropped after `Drop::drop`, hence after the instance.
+    hooks: Box<Hooks>,
+}
+
+// SAFETY: librdkafka's instances are thread-safe, and may be used and destroyed from any thread
+// that is not its own.
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("name", &self.name()).field("kind", &self.kind).finish()
+    }
+}
+
+impl Client {
+    /// Makes a client.
+    ///
+    /// # Errors
+    /// If librdkafka does not accept the settings. Values of secrets are left out of the text.
+    pub(in crate::kafka) fn new(kind: Kind, settings: &[Setting]) -> Result<Arc<Self>, Failure> {
+        let hooks = Box::new(Hooks { log: Log::default(), unanswered: AtomicBool::new(false) });
+        let mut conf = Conf::new();
+        for (key, value) in settings {
+            conf.set(key, value)?;
+        }
+        conf.connect(kind, &hooks)?;
+        let ptr = conf.build(kind)?;
+        let client = Self { ptr, kind, hooks };
+        if kind == Kind::Consumer {
+            // SAFETY: a live consumer. Errors of the instance come with the group's events then.
+            super::check_code(unsafe { codes::rd_kafka_poll_set_consumer(client.raw()) })?;
+        }
+        Ok(Arc::new(client))
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_t {
+        self.ptr.as_ptr()
+    }
+
+    /// librdkafka's name for it: the client id and a running number.
+    pub(in crate::kafka) fn name(&self) -> String {
+        // SAFETY: a live instance; the string lives as long and is copied.
+        unsafe { copy_text(sys::rd_kafka_name(self.raw())) }
+    }
+
+    /// The last thing that it complained about.
+    pub(in crate::kafka) fn last_complaint(&self) -> Option<String> {
+        self.hooks.log.last_complaint()
+    }
+
+    pub(in crate::kafka) fn unanswered(&self) -> bool {
+        self.hooks.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// The fatal error that it has run into, if it has.
+    pub(in crate::kafka) fn fatal(&self) -> Option<Failure> {
+        let mut text = [0 as c_char; 512];
+        // SAFETY: a live instance and a buffer of the size that is given.
+        let code = unsafe {
+            codes::rd_kafka_fatal_error(self.raw(), text.as_mut_ptr(), text.len())
+        };
+        if code == codes::NO_ERROR {
+            return None;
+        }
+        // SAFETY: librdkafka terminated the string.
+        let mut failure = Failure::new(code, unsafe { copy_text(text.as_ptr()) });
+        failure.fault.fatal = true;
+        Some(failure)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Without the consumer's close: closing properly is `Source::close`; a drop must not wait
+        // for brokers, and a consumer that vanishes is what a crash looks like to the group.
+        // SAFETY: the last user of the instance; queues, topics and messages hold an `Arc` of it
+        // and are gone.
+        unsafe {
+            sys::rd_kafka_destroy_flags(self.raw(), sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+        }
+        self.hooks.log.flush();
+    }
+}
+
+/// A configuration on its way into an instance.
+struct Conf(NonNull<sys::rd_kafka_conf_t>);
+
+impl Conf {
+    fn new() -> Self {
+        // SAFETY: no preconditions.
+        let conf = unsafe { sys::rd_kafka_conf_new() };
+        Self(NonNull::new(conf).expect("rd_kafka_conf_new aborts when memory is out"))
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Failure> {
+        let (name, text) = (c_string(key)?, CString::new(value));
+        let Ok(text) = text else {
+            return Err(invalid(key, "its value contains a NUL byte"));
+        };
+        let mut reason = [0 as c_char; 512];
+        // SAFETY: a live configuration, C strings, and a buffer of the size that is given.
+        let outcome = unsafe {
+            sys::rd_kafka_conf_set(
+                self.0.as_ptr(),
+                name.as_ptr(),
+                text.as_ptr(),
+                reason.as_mut_ptr(),
+                reason.len(),
+            )
+        };
+        if outcome == sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK {
+            return Ok(());
+        }
+        if is_secret(key) {
+            return Err(invalid(key, "librdkafka refuses its value, which is not shown"));
+        }
+        // SAFETY: librdkafka terminated the string.
+        Err(invalid(key, &unsafe { copy_text(reason.as_ptr()) }))
+    }
+
+    /// Installs the callbacks.
+    fn connect(&mut self, kind: Kind, hooks: &Hooks) -> Result<(), Failure> {
+        let conf = self.0.as_ptr();
+        let opaque = std::ptr::from_ref(hooks).cast_mut().cast::<c_void>();
+        let events = match kind {
+            Kind::Consumer => {
+                sys::RD_KAFKA_EVENT_ERROR
+                    | sys::RD_KAFKA_EVENT_REBALANCE
+                    | sys::RD_KAFKA_EVENT_OFFSET_COMMIT
+            }
+            // Delivery reports as events, not callbacks: with callbacks `rd_kafka_flush` sleeps in
+            // `rd_kafka_poll` for up to 10 ms after the last acknowledgement, with events it waits
+            // for the count of messages to become zero.
+            Kind::Producer => sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_DR,
+        };
+        // SAFETY: a live configuration; the callbacks have the types that librdkafka asks for, and
+        // `hooks` outlives the instance (see `Client`).
+        unsafe {
+            sys::rd_kafka_conf_set_opaque(conf, opaque);
+            sys::rd_kafka_conf_set_log_cb(conf, Some(on_log));
+            sys::rd_kafka_conf_set_events(conf, events);
+        }
+        if kind == Kind::Producer {
+            // SAFETY: as above.
+            let code = unsafe {
+                codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)
+            };
+            super::check_code(code)?;
+        }
+        Ok(())
+    }
+
+    fn build(self, kind: Kind) -> Result<NonNull<sys::rd_kafka_t>, Failure> {
+        let kind = match kind {
+            Kind::Consumer => sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
+            Kind::Producer => sys::rd_kafka_type_t::RD_KAFKA_PRODUCER,
+        };
+        let mut reason = [0 as c_char; 512];
+        // SAFETY: a live configuration, and a buffer of the size that is given.
+        let rk = unsafe {
+            sys::rd_kafka_new(kind, self.0.as_ptr(), reason.as_mut_ptr(), reason.len())
+        };
+        match NonNull::new(rk) {
+            Some(rk) => {
+                // On success, and only then, librdkafka owns the configuration.
+                std::mem::forget(self);
+                Ok(rk)
+            }
+            // SAFETY: librdkafka terminated the string.
+            None => Err(Failure::new(
+                unsafe { codes::rd_kafka_last_error() },
+                unsafe { copy_text(reason.as_ptr()) },
+            )),
+        }
+    }
+}
+
+impl Drop for Conf {
+    fn drop(&mut self) {
+        // SAFETY: still ours: `build` forgets it when librdkafka takes it over.
+        unsafe { sys::rd_kafka_conf_destroy(self.0.as_ptr()) };
+    }
+}
+
+fn invalid(key: &str, reason: &str) -> Failure {
+    Failure::new(eos_protocol::code::LOCAL_INVALID_ARG, format!("{key}: {reason}"))
+}
+
+/// Called on any of librdkafka's threads.
+unsafe extern "C" fn on_log(
+    rk: *const sys::rd_kafka_t,
+    level: c_int,
+    facility: *const c_char,
+    text: *const c_char,
+) {
+    // SAFETY: librdkafka passes the instance that logs, whose opaque is its `Hooks`, and C strings.
+    let (hooks, name, facility, text) = unsafe {
+        let hooks = sys::rd_kafka_opaque(rk).cast::<Hooks>().as_ref();
+        let name = copy_text(sys::rd_kafka_name(rk));
+        (hooks, name, copy_text(facility), copy_text(text))
+    };
+    let Some(hooks) = hooks else { return };
+    // A subscriber that panics must not unwind into C.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        hooks.log.write(level, &name, &facility, &text);
+    }));
+}
+
+/// The only moment at which interceptors can be added.
+unsafe extern "C" fn on_new(
+    rk: *mut sys::rd_kafka_t,
+    _conf: *const sys::rd_kafka_conf_t,
+    opaque: *mut c_void,
+    _text: *mut c_char,
+    _text_size: usize,
+) -> c_int {
+    // SAFETY: the instance that is being made; `opaque` is its `Hooks`.
+    unsafe {
+        codes::rd_kafka_interceptor_add_on_response_received(
+            rk,
+            c"eos".as_ptr(),
+            on_response,
+            opaque,
+        )
+    }
+}
+
+/// Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: the
+/// requests that change a transaction at the broker.
+const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
+
+/// Called on broker threads, and once more on the main thread for some requests.
+unsafe extern "C" fn on_response(
+    _rk: *mut sys::rd_kafka_t,
+    _socket: c_int,
+    _broker: *const c_char,
+    _broker_id: i32,
+    api_key: i16,
+    _api_version: i16,
+    _correlation: i32,
+    _size: usize,
+    _round_trip_us: i64,
+    code: c_int,
+    opaque: *mut c_void,
+) -> c_int {
+    let answered = matches!(code, codes::NO_ERROR | codes::DESTROY);
+    if !answered && TRANSACTION_REQUESTS.contains(&api_key) {
+        // SAFETY: the `Hooks` of this instance, which outlive it.
+        if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+            hooks.unanswered.store(true, Ordering::Relaxed);
+        }
+    }
+    codes::NO_ERROR
+}

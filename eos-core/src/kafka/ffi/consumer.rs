@@ -1,0 +1,146 @@
+//! The consumer's calls.
+
+use std::time::Duration;
+
+use eos_protocol::TopicName;
+
+use super::{Client, Entry, Failure, PartitionList, Queue, check_code, codes, copy_text, millis, sys};
+use crate::client::GroupMetadata;
+
+impl Client {
+    pub(in crate::kafka) fn subscribe(&self, topics: &[TopicName]) -> Result<(), Failure> {
+        let list = PartitionList::topics(topics)?;
+        // SAFETY: a live consumer and a live list, which is copied.
+        check_code(unsafe { codes::rd_kafka_subscribe(self.raw(), list.raw()) })
+    }
+
+    pub(in crate::kafka) fn unsubscribe(&self) -> Result<(), Failure> {
+        // SAFETY: a live consumer.
+        check_code(unsafe { codes::rd_kafka_unsubscribe(self.raw()) })
+    }
+
+    /// Whether the partitions of the rebalance at hand are gone already.
+    pub(in crate::kafka) fn assignment_lost(&self) -> bool {
+        // SAFETY: a live consumer.
+        unsafe { sys::rd_kafka_assignment_lost(self.raw()) != 0 }
+    }
+
+    pub(in crate::kafka) fn incremental_assign(&self, list: &PartitionList) -> Result<(), Failure> {
+        // SAFETY: a live consumer and a live list, which is copied; the error is ours.
+        unsafe { Failure::check(sys::rd_kafka_incremental_assign(self.raw(), list.raw())) }
+    }
+
+    pub(in crate::kafka) fn incremental_unassign(
+        &self,
+        list: &PartitionList,
+    ) -> Result<(), Failure> {
+        // SAFETY: a live consumer and a live list, which is copied; the error is ours.
+        unsafe { Failure::check(sys::rd_kafka_incremental_unassign(self.raw(), list.raw())) }
+    }
+
+    /// Seeks and waits for the version barrier; each partition's outcome is in its entry.
+    pub(in crate::kafka) fn seek(
+        &self,
+        list: &PartitionList,
+        at_most: Duration,
+    ) -> Result<Vec<Entry>, Failure> {
+        // SAFETY: a live consumer and a live list; the error is ours.
+        unsafe {
+            Failure::check(sys::rd_kafka_seek_partitions(self.raw(), list.raw(), millis(at_most)))?;
+        }
+        Ok(list.entries())
+    }
+
+    /// Reads the group's offsets, stable ones only for a reader of committed records. Blocks.
+    pub(in crate::kafka) fn committed(
+        &self,
+        list: &PartitionList,
+        at_most: Duration,
+    ) -> Result<Vec<Entry>, Failure> {
+        // SAFETY: a live consumer and a live list.
+        check_code(unsafe { codes::rd_kafka_committed(self.raw(), list.raw(), millis(at_most)) })?;
+        Ok(list.entries())
+    }
+
+    /// Commits offsets; the outcome comes as an event on `answer`.
+    pub(in crate::kafka) fn commit(
+        &self,
+        offsets: &PartitionList,
+        answer: &Queue,
+    ) -> Result<(), Failure> {
+        // SAFETY: a live consumer, list (which is copied) and queue.
+        check_code(unsafe {
+            codes::rd_kafka_commit_queue(
+                self.raw(),
+                offsets.raw(),
+                answer.raw(),
+                None,
+                std::ptr::null_mut(),
+            )
+        })
+    }
+
+    /// The group metadata of this moment: a round trip to librdkafka's main thread.
+    pub(in crate::kafka) fn member(&self) -> Option<Member> {
+        // SAFETY: a live consumer; the object is ours.
+        Member::own(unsafe { sys::rd_kafka_consumer_group_metadata(self.raw()) })
+    }
+
+    /// Begins to close; from now on the group's events come to `events`, which has to be another
+    /// queue than the consumer's own.
+    pub(in crate::kafka) fn begin_close(&self, events: &Queue) -> Result<(), Failure> {
+        // SAFETY: a live consumer and queue; the error is ours.
+        unsafe { Failure::check(sys::rd_kafka_consumer_close_queue(self.raw(), events.raw())) }
+    }
+
+    pub(in crate::kafka) fn is_closed(&self) -> bool {
+        // SAFETY: a live consumer.
+        unsafe { sys::rd_kafka_consumer_closed(self.raw()) != 0 }
+    }
+}
+
+/// A member of a group, as the consumer knew itself at one moment.
+#[derive(Debug)]
+pub struct Member {
+    ptr: std::ptr::NonNull<sys::rd_kafka_consumer_group_metadata_t>,
+    generation_id: i32,
+    member_id: String,
+}
+
+// SAFETY: plain memory without ties to a thread or to the consumer.
+unsafe impl Send for Member {}
+
+impl Member {
+    fn own(ptr: *mut sys::rd_kafka_consumer_group_metadata_t) -> Option<Self> {
+        let ptr = std::ptr::NonNull::new(ptr)?;
+        // SAFETY: live; the string is copied.
+        let (generation_id, member_id) = unsafe {
+            (
+                sys::rd_kafka_consumer_group_metadata_generation_id(ptr.as_ptr()),
+                copy_text(sys::rd_kafka_consumer_group_metadata_member_id(ptr.as_ptr())),
+            )
+        };
+        Some(Self { ptr, generation_id, member_id })
+    }
+
+    pub(super) fn raw(&self) -> *const sys::rd_kafka_consumer_group_metadata_t {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // SAFETY: ours.
+        unsafe { sys::rd_kafka_consumer_group_metadata_destroy(self.ptr.as_ptr()) };
+    }
+}
+
+impl GroupMetadata for Member {
+    fn generation_id(&self) -> i32 {
+        self.generation_id
+    }
+
+    fn member_id(&self) -> &str {
+        &self.member_id
+    }
+}

@@ -1,0 +1,172 @@
+//! Queues: the group's events, a partition's records, and answers to queries.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::TopicPartition;
+
+use super::{Client, Event, KafkaMessage, c_string, codes, copy_text, millis, sys};
+use crate::kafka::wake::Wake;
+
+/// A queue of a client.
+pub(in crate::kafka) struct Queue {
+    ptr: NonNull<sys::rd_kafka_queue_t>,
+    /// What librdkafka's callback signals; held here because librdkafka holds its address.
+    wake: Option<Arc<Wake>>,
+    client: Arc<Client>,
+}
+
+// SAFETY: librdkafka's queues are thread-safe and not tied to a thread.
+unsafe impl Send for Queue {}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("len", &self.len()).finish()
+    }
+}
+
+/// What a partition queue holds.
+#[derive(Debug)]
+pub(in crate::kafka) enum Fetched {
+    Message(KafkaMessage),
+    /// An error of the partition, in its place among the records.
+    Error { code: i32, text: String },
+}
+
+/// Room for one batch of message pointers, kept between batches. Empty but for the duration of
+/// [`Queue::take`].
+#[derive(Debug, Default)]
+pub(in crate::kafka) struct Scratch(Vec<*mut sys::rd_kafka_message_t>);
+
+// SAFETY: it holds no pointer but during a call.
+unsafe impl Send for Scratch {}
+
+impl Queue {
+    /// A queue of our own, for answers.
+    pub(in crate::kafka) fn fresh(client: &Arc<Client>) -> Self {
+        // SAFETY: a live instance.
+        Self::own(client, unsafe { sys::rd_kafka_queue_new(client.raw()) })
+            .expect("librdkafka aborts when memory is out")
+    }
+
+    /// What the group and the instance report. `None` without a group.
+    pub(in crate::kafka) fn consumer(client: &Arc<Client>) -> Option<Self> {
+        // SAFETY: a live instance.
+        Self::own(client, unsafe { sys::rd_kafka_queue_get_consumer(client.raw()) })
+    }
+
+    /// What the instance reports.
+    pub(in crate::kafka) fn main(client: &Arc<Client>) -> Self {
+        // SAFETY: a live instance.
+        Self::own(client, unsafe { sys::rd_kafka_queue_get_main(client.raw()) })
+            .expect("every instance has a main queue")
+    }
+
+    /// A partition's records, kept apart from those of all others. `None` if the name is no
+    /// topic's.
+    pub(in crate::kafka) fn partition(client: &Arc<Client>, of: &TopicPartition) -> Option<Self> {
+        let topic = c_string(of.topic.as_str()).ok()?;
+        // SAFETY: a live instance and a C string.
+        let queue = unsafe {
+            sys::rd_kafka_queue_get_partition(client.raw(), topic.as_ptr(), of.partition.get())
+        };
+        let queue = Self::own(client, queue)?;
+        // "Forwarded to nothing, by the application": librdkafka does not forward it to the
+        // consumer's queue when the fetcher starts, nor ever after.
+        // SAFETY: a live queue.
+        unsafe { sys::rd_kafka_queue_forward(queue.raw(), std::ptr::null_mut()) };
+        Some(queue)
+    }
+
+    fn own(client: &Arc<Client>, queue: *mut sys::rd_kafka_queue_t) -> Option<Self> {
+        Some(Self { ptr: NonNull::new(queue)?, wake: None, client: Arc::clone(client) })
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_queue_t {
+        self.ptr.as_ptr()
+    }
+
+    /// Signals whenever the queue gets its first element: on the edge from empty to not empty.
+    #[must_use]
+    pub(in crate::kafka) fn waking(mut self, wake: &Arc<Wake>) -> Self {
+        let wake = Arc::clone(wake);
+        let opaque = Arc::as_ptr(&wake).cast_mut().cast::<c_void>();
+        // SAFETY: a live queue; `drop` removes the callback while `self.wake` keeps its target.
+        unsafe { sys::rd_kafka_queue_cb_event_enable(self.raw(), Some(on_event), opaque) };
+        self.wake = Some(wake);
+        self
+    }
+
+    pub(in crate::kafka) fn len(&self) -> usize {
+        // SAFETY: a live queue.
+        unsafe { sys::rd_kafka_queue_length(self.raw()) }
+    }
+
+    /// Takes the next event.
+    pub(in crate::kafka) fn poll(&self, at_most: Duration) -> Option<Event<'_>> {
+        // SAFETY: a live queue; the event is ours.
+        Event::own(unsafe { sys::rd_kafka_queue_poll(self.raw(), millis(at_most)) })
+    }
+
+    /// Takes up to `max` records that are here already.
+    pub(in crate::kafka) fn take(
+        &self,
+        max: usize,
+        scratch: &mut Scratch,
+        mut each: impl FnMut(Fetched),
+    ) {
+        let room = &mut scratch.0;
+        room.clear();
+        room.reserve(max);
+        // SAFETY: a live queue, and room for `max` pointers, of which librdkafka writes the first
+        // `count`; each is a message of ours.
+        unsafe {
+            let count =
+                sys::rd_kafka_consume_batch_queue(self.raw(), 0, room.as_mut_ptr(), max);
+            room.set_len(usize::try_from(count).unwrap_or(0));
+        }
+        for message in room.drain(..) {
+            // SAFETY: as above; each pointer leaves the scratch exactly once.
+            each(unsafe { self.fetched(message) });
+        }
+    }
+
+    /// # Safety
+    /// `message` is a message of this client, and ours.
+    unsafe fn fetched(&self, message: *mut sys::rd_kafka_message_t) -> Fetched {
+        // SAFETY: live and ours, by the caller's contract.
+        unsafe {
+            let code = codes::of_message(message);
+            if code == codes::NO_ERROR {
+                return Fetched::Message(KafkaMessage::own(message, &self.client));
+            }
+            let text = copy_text(sys::rd_kafka_message_errstr(message));
+            sys::rd_kafka_message_destroy(message);
+            Fetched::Error { code, text }
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // SAFETY: a live queue and our reference to it. The callback is removed, under the lock
+        // that it is called with, before what it signals goes away.
+        unsafe {
+            if self.wake.is_some() {
+                sys::rd_kafka_queue_cb_event_enable(self.raw(), None, std::ptr::null_mut());
+            }
+            sys::rd_kafka_queue_destroy(self.raw());
+        }
+    }
+}
+
+/// Called on librdkafka's threads, with the queue locked.
+unsafe extern "C" fn on_event(_rk: *mut sys::rd_kafka_t, opaque: *mut c_void) {
+    // SAFETY: the `Wake` of the queue that this callback belongs to.
+    if let Some(wake) = unsafe { opaque.cast::<Wake>().as_ref() } {
+        wake.signal();
+    }
+}

@@ -1,0 +1,131 @@
+//! librdkafka's log lines, on their way to `tracing`.
+//!
+//! A client without a broker repeats itself several times a second for as long as it lives. Each
+//! facility of each client therefore gets a few lines per period; what came beyond is counted and
+//! told in one line.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const PERIOD: Duration = Duration::from_secs(10);
+const LINES_PER_PERIOD: u32 = 5;
+
+/// From this syslog level downwards a line is a complaint.
+const ERROR: i32 = 3;
+
+/// The log of one client.
+#[derive(Debug, Default)]
+pub(super) struct Log(Mutex<Lines>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    periods: HashMap<String, Period>,
+    last_complaint: Option<String>,
+}
+
+/// What one facility wrote lately.
+#[derive(Debug)]
+struct Period {
+    since: Instant,
+    lines: u32,
+    suppressed: u32,
+}
+
+impl Log {
+    /// Takes a line. `level` is syslog's.
+    pub(super) fn write(&self, level: i32, client: &str, facility: &str, text: &str) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if level <= ERROR {
+            lines.last_complaint = Some(text.to_owned());
+        }
+        let verdict = lines.admit(facility, Instant::now());
+        drop(lines);
+        let Some(suppressed) = verdict else { return };
+        if suppressed > 0 {
+            tell_suppressed(client, facility, suppressed);
+        }
+        emit(level, client, facility, text);
+    }
+
+    /// The last line of level "error" or worse.
+    pub(super) fn last_complaint(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).last_complaint.clone()
+    }
+
+    /// Tells what is still suppressed; for the end of the client.
+    pub(super) fn flush(&self) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (facility, period) in mem::take(&mut lines.periods) {
+            if period.suppressed > 0 {
+                tell_suppressed("", &facility, period.suppressed);
+            }
+        }
+    }
+}
+
+impl Lines {
+    /// Whether a line may pass now, and how many before it did not.
+    fn admit(&mut self, facility: &str, now: Instant) -> Option<u32> {
+        let Some(period) = self.periods.get_mut(facility) else {
+            let first = Period { since: now, lines: 1, suppressed: 0 };
+            self.periods.insert(facility.to_owned(), first);
+            return Some(0);
+        };
+        if now.duration_since(period.since) >= PERIOD {
+            let suppressed = period.suppressed;
+            *period = Period { since: now, lines: 1, suppressed: 0 };
+            return Some(suppressed);
+        }
+        if period.lines < LINES_PER_PERIOD {
+            period.lines += 1;
+            return Some(0);
+        }
+        period.suppressed += 1;
+        None
+    }
+}
+
+fn tell_suppressed(client: &str, facility: &str, suppressed: u32) {
+    tracing::warn!(target: "librdkafka", client, facility, suppressed, "similar lines suppressed");
+}
+
+fn emit(level: i32, client: &str, facility: &str, text: &str) {
+    // Even librdkafka's "error" is mostly a lost connection, from which it recovers by itself.
+    match level {
+        ..=2 => tracing::error!(target: "librdkafka", client, facility, "{text}"),
+        3..=4 => tracing::warn!(target: "librdkafka", client, facility, "{text}"),
+        5..=6 => tracing::info!(target: "librdkafka", client, facility, "{text}"),
+        _ => tracing::debug!(target: "librdkafka", client, facility, "{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_facility_gets_a_few_lines_per_period_and_then_a_count() {
+        let (mut lines, start) = (Lines::default(), Instant::now());
+        for _ in 0..LINES_PER_PERIOD {
+            assert_eq!(lines.admit("FAIL", start), Some(0));
+        }
+        for _ in 0..100 {
+            assert_eq!(lines.admit("FAIL", start), None);
+        }
+        assert_eq!(lines.admit("TXNERR", start), Some(0), "other facilities are not affected");
+        assert_eq!(lines.admit("FAIL", start + PERIOD), Some(100));
+        assert_eq!(lines.admit("FAIL", start + PERIOD), Some(0));
+    }
+
+    #[test]
+    fn the_last_complaint_is_remembered_even_if_it_is_suppressed() {
+        let log = Log::default();
+        for n in 0..20 {
+            log.write(3, "c", "FAIL", &format!("no connection {n}"));
+        }
+        log.write(6, "c", "INFO", "all is well");
+        assert_eq!(log.last_complaint().as_deref(), Some("no connection 19"));
+    }
+}

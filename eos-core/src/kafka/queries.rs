@@ -1,0 +1,246 @@
+//! Questions and orders to the brokers that a source has under way while its worker goes on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{CallSite, Offset, TopicPartition, code};
+
+use super::ffi::{Client, Entry, Failure, OffsetSpec, PartitionList, Queue};
+use super::wake::Wake;
+use crate::client::{ClientError, CommittedOffset, OffsetBounds, OffsetToCommit, Result};
+
+/// How long one look at the committed offsets may take before the asking thread checks whether
+/// anybody still wants to know.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long the brokers may take for one answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// The stable committed offsets of some partitions.
+///
+/// `rd_kafka_committed` blocks, so a thread of its own asks. (The admin call that answers on a
+/// queue, ListConsumerGroupOffsets, remembers the group's coordinator for ten minutes and keeps
+/// asking the old one after it moved.)
+#[derive(Debug)]
+pub(super) struct CommittedQuery {
+    of: Vec<TopicPartition>,
+    answer: Receiver<Result<Vec<CommittedOffset>>>,
+    abandoned: Arc<AtomicBool>,
+}
+
+impl CommittedQuery {
+    pub(super) fn start(
+        client: &Arc<Client>,
+        of: &[TopicPartition],
+        wake: &Arc<Wake>,
+    ) -> Result<Self> {
+        let (sender, answer) = channel();
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let asker = Asker {
+            of: of.to_vec(),
+            abandoned: Arc::clone(&abandoned),
+            answer: sender,
+            wake: Arc::clone(wake),
+            client: Arc::clone(client),
+        };
+        std::thread::Builder::new()
+            .name("eos-committed".into())
+            .spawn(move || asker.run())
+            .map_err(|e| {
+                let text = format!("no thread to ask with: {e}");
+                ClientError::new(CallSite::Committed, NO_RESOURCES, text)
+            })?;
+        Ok(Self { of: of.to_vec(), answer, abandoned })
+    }
+
+    pub(super) fn of(&self) -> &[TopicPartition] {
+        &self.of
+    }
+
+    pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<Vec<CommittedOffset>>> {
+        match self.answer.recv_timeout(slice) {
+            Ok(answer) => Poll::Ready(answer),
+            Err(RecvTimeoutError::Timeout) => Poll::Pending,
+            Err(RecvTimeoutError::Disconnected) => Poll::Ready(Err(ClientError::new(
+                CallSite::Committed,
+                NO_RESOURCES,
+                "the asking thread ended without an answer",
+            ))),
+        }
+    }
+}
+
+impl Drop for CommittedQuery {
+    fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+/// librdkafka's `_CRIT_SYS_RESOURCE`.
+const NO_RESOURCES: i32 = -194;
+
+/// The thread behind a [`CommittedQuery`]. It holds the client, so that it may end after the
+/// source did.
+struct Asker {
+    of: Vec<TopicPartition>,
+    abandoned: Arc<AtomicBool>,
+    answer: Sender<Result<Vec<CommittedOffset>>>,
+    wake: Arc<Wake>,
+    client: Arc<Client>,
+}
+
+impl Asker {
+    fn run(self) {
+        while !self.abandoned.load(Ordering::Relaxed) {
+            if let Poll::Ready(answer) = self.look() {
+                // Nobody listens if the query was abandoned just now.
+                let _ = self.answer.send(answer.map_err(|e| e.at(CallSite::Committed)));
+                self.wake.signal();
+                return;
+            }
+        }
+    }
+
+    /// Looks once. Pending while an open transaction holds an offset, or no broker answers.
+    fn look(&self) -> Poll<Result<Vec<CommittedOffset>, Failure>> {
+        let list = PartitionList::of(&self.of)?;
+        let entries = match self.client.committed(&list, LOOK) {
+            Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => return Poll::Pending,
+            answer => answer?,
+        };
+        // librdkafka has waited between its own looks already.
+        if entries.iter().any(|entry| entry.code == code::UNSTABLE_OFFSET_COMMIT) {
+            return Poll::Pending;
+        }
+        check_each(&entries)?;
+        Poll::Ready(Ok(entries.into_iter().map(committed).collect()))
+    }
+}
+
+fn committed(entry: Entry) -> CommittedOffset {
+    CommittedOffset {
+        partition: entry.partition,
+        offset: Offset::new(entry.offset).ok(),
+        metadata: entry.metadata,
+    }
+}
+
+/// Where some partitions begin and end.
+#[derive(Debug)]
+pub(super) struct BoundsQuery {
+    of: Vec<TopicPartition>,
+    first: OffsetsQuery,
+    end: OffsetsQuery,
+}
+
+#[derive(Debug)]
+struct OffsetsQuery {
+    queue: Queue,
+    answer: Option<Vec<Entry>>,
+}
+
+impl BoundsQuery {
+    pub(super) fn start(
+        client: &Arc<Client>,
+        of: &[TopicPartition],
+        wake: &Arc<Wake>,
+    ) -> Result<Self> {
+        let ask = |spec| {
+            let queue = Queue::fresh(client).waking(wake);
+            let asked = client.ask_offsets(of, spec, ANSWER, &queue);
+            asked.map_err(|e| e.at(CallSite::Bounds))?;
+            Ok(OffsetsQuery { queue, answer: None })
+        };
+        Ok(Self { of: of.to_vec(), first: ask(OffsetSpec::First)?, end: ask(OffsetSpec::End)? })
+    }
+
+    pub(super) fn of(&self) -> &[TopicPartition] {
+        &self.of
+    }
+
+    pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<Vec<OffsetBounds>>> {
+        let failed = |failure: Failure| failure.at(CallSite::Bounds);
+        self.first.poll(slice).map_err(failed)?;
+        self.end.poll(if self.first.answer.is_some() { slice } else { Duration::ZERO }).map_err(failed)?;
+        let (Some(first), Some(end)) = (&self.first.answer, &self.end.answer) else {
+            return Poll::Pending;
+        };
+        let of = |entries: &[Entry], partition: &TopicPartition| {
+            let entry = entries.iter().find(|e| e.partition == *partition);
+            entry.and_then(|e| Offset::new(e.offset).ok()).ok_or_else(|| {
+                let text = format!("no answer for {partition}");
+                ClientError::new(CallSite::Bounds, code::LOCAL_UNKNOWN_PARTITION, text)
+            })
+        };
+        let bounds = self.of.iter().map(|partition| {
+            let (first, end) = (of(first, partition)?, of(end, partition)?);
+            Ok(OffsetBounds { partition: partition.clone(), first, end })
+        });
+        Poll::Ready(bounds.collect())
+    }
+}
+
+impl OffsetsQuery {
+    fn poll(&mut self, slice: Duration) -> Result<(), Failure> {
+        if self.answer.is_none()
+            && let Some(event) = self.queue.poll(slice)
+        {
+            event.check()?;
+            let entries = event.offsets();
+            check_each(&entries)?;
+            self.answer = Some(entries);
+        }
+        Ok(())
+    }
+}
+
+/// A commit through the consumer.
+#[derive(Debug)]
+pub(super) struct CommitQuery {
+    offsets: Vec<OffsetToCommit>,
+    queue: Queue,
+}
+
+impl CommitQuery {
+    pub(super) fn start(
+        client: &Arc<Client>,
+        offsets: &[OffsetToCommit],
+        wake: &Arc<Wake>,
+    ) -> Result<Self> {
+        let failed = |failure: Failure| failure.at(CallSite::ConsumerCommit);
+        let queue = Queue::fresh(client).waking(wake);
+        let list = to_commit(offsets).map_err(failed)?;
+        client.commit(&list, &queue).map_err(failed)?;
+        Ok(Self { offsets: offsets.to_vec(), queue })
+    }
+
+    pub(super) fn offsets(&self) -> &[OffsetToCommit] {
+        &self.offsets
+    }
+
+    pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<()>> {
+        let Some(event) = self.queue.poll(slice) else { return Poll::Pending };
+        let outcome = event.check().and_then(|()| check_each(&event.partitions()));
+        Poll::Ready(outcome.map_err(|e| e.at(CallSite::ConsumerCommit)))
+    }
+}
+
+/// Offsets with their metadata.
+pub(super) fn to_commit(offsets: &[OffsetToCommit]) -> Result<PartitionList, Failure> {
+    let mut list = PartitionList::new(offsets.len());
+    for offset in offsets {
+        list.push(&offset.partition, offset.offset.get(), Some(&offset.metadata))?;
+    }
+    Ok(list)
+}
+
+/// The first partition's error, if one has any.
+fn check_each(entries: &[Entry]) -> Result<(), Failure> {
+    let Some(entry) = entries.iter().find(|entry| entry.code != 0) else { return Ok(()) };
+    let mut failure = Failure::of(entry.code);
+    failure.text = format!("{}: {}", entry.partition, failure.text);
+    Err(failure)
+}

@@ -1,0 +1,321 @@
+//! [`Source`] on librdkafka's consumer.
+//!
+//! Each assigned partition keeps its own queue, read on demand: nothing is paused for flow
+//! control, and a full partition starves no other one. A rebalance is an event on the consumer's
+//! queue, which librdkafka considers unanswered until `incremental_assign` or
+//! `incremental_unassign` is called; nothing here calls them by itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
+
+use super::config::KafkaConfig;
+use super::ffi::{
+    Client, Event, EventKind, Failure, Fetched, KafkaMessage, Kind, Member, PartitionList, Queue,
+    Scratch,
+};
+use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
+use super::wake::Wake;
+use crate::client::{
+    ClientError, CommittedOffset, OffsetBounds, OffsetToCommit, Result, Source, SourceEvent,
+    SourceSpec,
+};
+
+/// A member of a consumer group.
+#[derive(Debug)]
+pub struct KafkaSource {
+    /// `None` once it is closed.
+    open: Option<Open>,
+    /// What happened and was not asked for yet.
+    events: VecDeque<SourceEvent>,
+    /// Signalled by every queue that gets its first element.
+    wake: Arc<Wake>,
+    scratch: Scratch,
+}
+
+#[derive(Debug)]
+struct Open {
+    partitions: BTreeMap<TopicPartition, Queue>,
+    committed: Option<CommittedQuery>,
+    bounds: Option<BoundsQuery>,
+    commit: Option<CommitQuery>,
+    /// Where the group's events come while the consumer closes.
+    closing: Option<Queue>,
+    /// Where they come until then.
+    control: Queue,
+    client: Arc<Client>,
+}
+
+impl KafkaSource {
+    pub(super) fn new(config: &KafkaConfig, spec: &SourceSpec) -> Result<Self> {
+        let failed = |failure: Failure| failure.at(CallSite::Create);
+        let client = Client::new(Kind::Consumer, &config.for_source(spec)).map_err(failed)?;
+        let wake = Arc::new(Wake::default());
+        let control = Queue::consumer(&client)
+            .ok_or_else(|| failed(Failure::new(code::LOCAL_INVALID_ARG, "group.id is empty")))?
+            .waking(&wake);
+        let open = Open {
+            partitions: BTreeMap::new(),
+            committed: None,
+            bounds: None,
+            commit: None,
+            closing: None,
+            control,
+            client,
+        };
+        Ok(Self {
+            open: Some(open),
+            events: VecDeque::new(),
+            wake,
+            scratch: Scratch::default(),
+        })
+    }
+
+    fn open(&mut self, call: CallSite) -> Result<&mut Open> {
+        self.open.as_mut().ok_or_else(|| ClientError::new(call, code::LOCAL_STATE, "it is closed"))
+    }
+}
+
+impl Open {
+    /// The queue with the group's events.
+    fn group(&self) -> &Queue {
+        self.closing.as_ref().unwrap_or(&self.control)
+    }
+
+    fn next_event(&self) -> Option<SourceEvent> {
+        loop {
+            let event = self.group().poll(Duration::ZERO)?;
+            if let Some(event) = self.translate(&event) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn translate(&self, event: &Event<'_>) -> Option<SourceEvent> {
+        let partitions = || event.partitions().into_iter().map(|e| e.partition).collect();
+        match event.kind() {
+            EventKind::Assign => Some(SourceEvent::Assigned(partitions())),
+            // `assignment_lost` means something only until the rebalance is answered.
+            EventKind::Revoke => Some(SourceEvent::Revoked {
+                partitions: partitions(),
+                lost: self.client.assignment_lost(),
+            }),
+            EventKind::Error => {
+                event.check().err().map(|e| SourceEvent::Failed(e.at(CallSite::Poll)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Source for KafkaSource {
+    type Message = KafkaMessage;
+    type Member = Member;
+
+    fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
+        let call = CallSite::Subscribe;
+        self.open(call)?.client.subscribe(topics).map_err(|e| e.at(call))
+    }
+
+    fn unsubscribe(&mut self) -> Result<()> {
+        let call = CallSite::Subscribe;
+        self.open(call)?.client.unsubscribe().map_err(|e| e.at(call))
+    }
+
+    fn poll(&mut self) -> Option<SourceEvent> {
+        // The queue is asked even if there are events left: this is the poll that counts.
+        if let Some(event) = self.open.as_ref().and_then(Open::next_event) {
+            self.events.push_back(event);
+        }
+        self.events.pop_front()
+    }
+
+    fn wait(&mut self, at_most: Duration) {
+        // Queues signal when they become non-empty, so what a poll left behind signals no more.
+        // What comes after this look finds the queue empty, and signals.
+        let left = self.open.as_ref().is_some_and(|open| open.group().len() > 0);
+        if !left && self.events.is_empty() {
+            self.wake.wait(at_most);
+        }
+    }
+
+    fn take(
+        &mut self,
+        from: &TopicPartition,
+        max: usize,
+        into: &mut Vec<KafkaMessage>,
+    ) -> Result<()> {
+        let call = CallSite::Take;
+        let open = self.open.as_ref();
+        let Some(queue) = open.and_then(|open| open.partitions.get(from)) else {
+            let text = format!("{from} is not assigned");
+            return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
+        };
+        let events = &mut self.events;
+        queue.take(max, &mut self.scratch, |fetched| match fetched {
+            Fetched::Message(message) => into.push(message),
+            Fetched::Error { code: code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE, .. } => {
+                events.push_back(SourceEvent::OutOfRange(from.clone()));
+            }
+            Fetched::Error { code, text } => {
+                let text = format!("{from}: {text}");
+                events.push_back(SourceEvent::Failed(ClientError::new(call, code, text)));
+            }
+        });
+        Ok(())
+    }
+
+    fn committed(
+        &mut self,
+        of: &[TopicPartition],
+        slice: Duration,
+    ) -> Poll<Result<Vec<CommittedOffset>>> {
+        let wake = Arc::clone(&self.wake);
+        let open = self.open(CallSite::Committed)?;
+        if open.committed.as_ref().is_none_or(|query| query.of() != of) {
+            open.committed = Some(CommittedQuery::start(&open.client, of, &wake)?);
+        }
+        let answer = open.committed.as_mut().map_or(Poll::Pending, |query| query.poll(slice));
+        if answer.is_ready() {
+            open.committed = None;
+        }
+        answer
+    }
+
+    fn bounds(
+        &mut self,
+        of: &[TopicPartition],
+        slice: Duration,
+    ) -> Poll<Result<Vec<OffsetBounds>>> {
+        let wake = Arc::clone(&self.wake);
+        let open = self.open(CallSite::Bounds)?;
+        if open.bounds.as_ref().is_none_or(|query| query.of() != of) {
+            open.bounds = Some(BoundsQuery::start(&open.client, of, &wake)?);
+        }
+        let answer = open.bounds.as_mut().map_or(Poll::Pending, |query| query.poll(slice));
+        if answer.is_ready() {
+            open.bounds = None;
+        }
+        answer
+    }
+
+    fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
+        let call = CallSite::Assign;
+        let wake = Arc::clone(&self.wake);
+        let open = self.open(call)?;
+        let list = with_offsets(at).map_err(|e| e.at(call))?;
+        // The queues are parted from the consumer's before the fetchers start, so that no record
+        // ends up among the group's events.
+        let mut queues = Vec::with_capacity(at.len());
+        for (partition, _) in at {
+            let queue = Queue::partition(&open.client, partition).ok_or_else(|| {
+                let text = format!("{partition} cannot be consumed");
+                ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text)
+            })?;
+            queues.push((partition.clone(), queue.waking(&wake)));
+        }
+        open.client.incremental_assign(&list).map_err(|e| e.at(call))?;
+        open.partitions.extend(queues);
+        Ok(())
+    }
+
+    fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()> {
+        let call = CallSite::Unassign;
+        let open = self.open(call)?;
+        // A revocation may name partitions that were never assigned, because their offsets were
+        // not stable yet; librdkafka refuses to take away what is not there. The call is made even
+        // if nothing is left: it is the answer.
+        let assigned = partitions.iter().filter(|p| open.partitions.contains_key(p));
+        let list = PartitionList::of(assigned).map_err(|e| e.at(call))?;
+        for partition in partitions {
+            open.partitions.remove(partition);
+        }
+        open.client.incremental_unassign(&list).map_err(|e| e.at(call))
+    }
+
+    fn seek(&mut self, to: &[(TopicPartition, Offset)], slice: Duration) -> Poll<Result<()>> {
+        let call = CallSite::Seek;
+        if to.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let open = self.open(call)?;
+        let list = with_offsets(to).map_err(|e| e.at(call))?;
+        let slice = slice.max(Duration::from_millis(1));
+        match open.client.seek(&list, slice) {
+            // Seeking again is harmless: the last one counts.
+            Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => Poll::Pending,
+            Err(failure) => Poll::Ready(Err(failure.at(call))),
+            Ok(outcome) => match outcome.into_iter().find(|entry| entry.code != 0) {
+                None => Poll::Ready(Ok(())),
+                Some(entry) => {
+                    let failure = Failure::of(entry.code);
+                    let text = format!("{}: {}", entry.partition, failure.text);
+                    Poll::Ready(Err(ClientError::new(call, entry.code, text)))
+                }
+            },
+        }
+    }
+
+    fn member(&mut self) -> Result<Member> {
+        let call = CallSite::Member;
+        let member = self.open(call)?.client.member();
+        member.ok_or_else(|| ClientError::new(call, code::LOCAL_STATE, "the consumer has no group"))
+    }
+
+    fn commit(&mut self, offsets: &[OffsetToCommit], slice: Duration) -> Poll<Result<()>> {
+        let wake = Arc::clone(&self.wake);
+        let open = self.open(CallSite::ConsumerCommit)?;
+        if open.commit.as_ref().is_none_or(|query| query.offsets() != offsets) {
+            open.commit = Some(CommitQuery::start(&open.client, offsets, &wake)?);
+        }
+        let answer = open.commit.as_mut().map_or(Poll::Pending, |query| query.poll(slice));
+        if answer.is_ready() {
+            open.commit = None;
+        }
+        answer
+    }
+
+    fn close(&mut self, slice: Duration) -> Poll<Result<()>> {
+        let call = CallSite::Close;
+        let Some(open) = self.open.as_mut() else { return Poll::Ready(Ok(())) };
+        if open.closing.is_none() {
+            open.committed = None;
+            open.bounds = None;
+            let events = Queue::fresh(&open.client).waking(&self.wake);
+            if let Err(failure) = open.client.begin_close(&events) {
+                // After a fatal error librdkafka is out of the group already and closes nothing.
+                let fatal = failure.fault.fatal;
+                self.open = None;
+                return Poll::Ready(if fatal { Ok(()) } else { Err(failure.at(call)) });
+            }
+            open.closing = Some(events);
+        }
+        let end = Instant::now() + slice;
+        loop {
+            let Some(open) = self.open.as_ref() else { return Poll::Ready(Ok(())) };
+            if open.client.is_closed() {
+                // Events that nobody can answer any more.
+                self.events.retain(|event| matches!(event, SourceEvent::Failed(_)));
+                self.open = None;
+                return Poll::Ready(Ok(()));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || open.group().len() > 0 || !self.events.is_empty() {
+                return Poll::Pending;
+            }
+            // The end is an element on the queue, too, but is declared right after it.
+            self.wake.wait(left.min(Duration::from_millis(5)));
+        }
+    }
+}
+
+fn with_offsets(at: &[(TopicPartition, Offset)]) -> Result<PartitionList, Failure> {
+    let mut list = PartitionList::new(at.len());
+    for (partition, offset) in at {
+        list.push(partition, offset.get(), None)?;
+    }
+    Ok(list)
+}

@@ -1,0 +1,59 @@
+//! Waking the worker from librdkafka's threads.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A signal that is kept until somebody has waited for it.
+#[derive(Debug, Default)]
+pub(super) struct Wake {
+    signalled: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake {
+    /// Ends the current wait, or the next one.
+    pub(super) fn signal(&self) {
+        *self.signalled.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits for a signal and takes it.
+    pub(super) fn wait(&self, at_most: Duration) {
+        let signalled = self.signalled.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut signalled, _) = self
+            .changed
+            .wait_timeout_while(signalled, at_most, |signalled| !*signalled)
+            .unwrap_or_else(PoisonError::into_inner);
+        *signalled = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_before_the_wait_is_not_lost_and_ends_one_wait_only() {
+        let wake = Wake::default();
+        wake.signal();
+        let start = Instant::now();
+        wake.wait(Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(5));
+        wake.wait(Duration::from_millis(20));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_signal_from_another_thread_ends_the_wait() {
+        let wake = Arc::new(Wake::default());
+        let other = Arc::clone(&wake);
+        let start = Instant::now();
+        let thread = std::thread::spawn(move || other.signal());
+        wake.wait(Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(5));
+        thread.join().unwrap();
+    }
+}
