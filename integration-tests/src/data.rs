@@ -169,6 +169,6 @@ mod tests {
     fn a_short_run_meets_many_keys() {
         let cities = cities(None).unwrap();
         let keys: HashSet<_> = (0..1_000).map(|seq| nth(&cities, seq).key()).collect();
-        assert!(keys.len() > 500, "{} keys", keys.len());
+        assert!(keys.len() > 300, "{} keys", keys.len());
     }
 }

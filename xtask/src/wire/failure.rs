@@ -44,9 +44,9 @@ pub(super) fn check(code: i16, what: impl FnOnce() -> String) -> Result<(), Fail
     let Some(error) = ResponseError::try_from_code(code) else {
         return Ok(());
     };
-    let retriable = error.is_retriable();
-    let described = anyhow::anyhow!("{}: the broker answered {error} ({code})", what());
-    Err(if retriable {
+    // The error itself stays in the chain, for callers who must tell one code from another.
+    let described = anyhow::Error::new(error).context(format!("{}: broker error {code}", what()));
+    Err(if error.is_retriable() {
         Failure::Retry(described)
     } else {
         Failure::Final(described)

@@ -1,0 +1,90 @@
+//! Tells whether a run processed each input exactly once, from what it left in Kafka.
+//!
+//! `judge --bootstrap 127.0.0.1:9092 --input cities --output enriched --group enricher`
+//!
+//! Exit code 0: clean. 1: violated, with examples. 2: could not be judged.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use integration_tests::judge::{self, Evidence, Expectation, Question, Verdict};
+use serde_json::json;
+
+/// Judge a run by what it left in Kafka.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The cluster, as host:port, several separated by commas.
+    #[arg(long)]
+    bootstrap: String,
+    /// The topic the application read, written by the generator.
+    #[arg(long)]
+    input: String,
+    /// A topic it wrote; repeat for more.
+    #[arg(long = "output", required = true)]
+    outputs: Vec<String>,
+    /// Its consumer group.
+    #[arg(long)]
+    group: String,
+    /// The run was stopped on its way: judge what lies below the committed offsets.
+    #[arg(long)]
+    allow_behind: bool,
+    /// Look only at transactional ids that begin so.
+    #[arg(long, default_value = "")]
+    transactional_prefix: String,
+    /// Wait so many seconds for open transactions to end.
+    #[arg(long, default_value_t = 0)]
+    wait: u64,
+    /// Print one line of JSON instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("judge: could not read what the run left: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<bool> {
+    let evidence = judge::read(&Question {
+        bootstrap: &options.bootstrap,
+        input: &options.input,
+        outputs: &options.outputs,
+        group: &options.group,
+        transactional_prefix: &options.transactional_prefix,
+        patience: Duration::from_secs(options.wait),
+    })?;
+    let expectation = match options.allow_behind {
+        true => Expectation::Behind,
+        false => Expectation::Finished,
+    };
+    let verdict = judge::judge(&evidence, expectation);
+    match options.json {
+        true => println!("{}", as_json(&evidence, &verdict)),
+        false => print!("{}", judge::text(&evidence, &verdict)),
+    }
+    Ok(verdict.is_clean())
+}
+
+fn as_json(evidence: &Evidence, verdict: &Verdict) -> serde_json::Value {
+    let outputs = evidence.outputs.iter().map(|output| {
+        json!({
+            "topic": output.topic,
+            "committed": output.rows.len(),
+            "uncommitted": output.uncommitted,
+        })
+    });
+    json!({
+        "clean": verdict.is_clean(),
+        "input": { "topic": evidence.input.topic, "records": evidence.input.len() },
+        "outputs": outputs.collect::<Vec<_>>(),
+        "violations": verdict,
+    })
+}

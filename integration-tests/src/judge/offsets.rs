@@ -1,0 +1,96 @@
+//! Whether the committed offsets are where the outputs are.
+
+use super::decide::{Expectation, Presence};
+use super::evidence::Evidence;
+use super::verdict::{Example, Finding};
+
+/// What one input partition shows.
+#[derive(Debug, Default, Clone, Copy)]
+struct Progress {
+    /// Records below the committed offset that lack an output.
+    missing_below: u64,
+    /// Records from the committed offset on that have an output.
+    present_above: u64,
+    /// The offset after the last record.
+    after_last: i64,
+}
+
+/// Compares every input partition; a violation is counted once per partition.
+pub(super) fn compare(
+    evidence: &Evidence,
+    expectation: Expectation,
+    presences: &[Presence],
+    finding: &mut Finding,
+) {
+    if evidence.committed.is_none() {
+        return;
+    }
+    let progress = progress(evidence, presences);
+    for (partition, progress) in (0..).zip(progress) {
+        if let Some(note) = progress.complaint(evidence, expectation, partition) {
+            finding.add(|| Example {
+                topic: Some(evidence.input.topic.clone()),
+                partition: Some(partition),
+                offset: Some(committed(evidence, partition)),
+                note,
+                ..Example::default()
+            });
+        }
+    }
+}
+
+/// The committed offset of an input partition; a group that committed nothing starts at 0.
+pub(super) fn committed(evidence: &Evidence, partition: i32) -> i64 {
+    let offsets = evidence.committed.iter().flatten();
+    let mut offset = offsets.skip(partition as usize);
+    offset.next().copied().flatten().unwrap_or(0)
+}
+
+fn progress(evidence: &Evidence, presences: &[Presence]) -> Vec<Progress> {
+    let partitions = 0..evidence.input.ends.len() as i32;
+    let committed: Vec<_> = partitions.map(|p| committed(evidence, p)).collect();
+    let mut progress = vec![Progress::default(); committed.len()];
+    for (nth, record) in evidence.input.records().iter().enumerate() {
+        let partition = record.partition as usize;
+        let state = &mut progress[partition];
+        state.after_last = state.after_last.max(record.offset + 1);
+        let mut present = presences.iter().map(|presence| presence[nth] > 0);
+        if record.offset < committed[partition] {
+            state.missing_below += u64::from(!present.all(|present| present));
+        } else {
+            state.present_above += u64::from(present.any(|present| present));
+        }
+    }
+    progress
+}
+
+impl Progress {
+    fn complaint(
+        self,
+        evidence: &Evidence,
+        expectation: Expectation,
+        partition: i32,
+    ) -> Option<String> {
+        let committed = committed(evidence, partition);
+        let end = evidence.input.ends[partition as usize];
+        let (missing, present) = (self.missing_below, self.present_above);
+        if missing > 0 {
+            return Some(format!(
+                "committed {committed} is ahead: {missing} records below it lack an output"
+            ));
+        }
+        if present > 0 {
+            return Some(format!(
+                "committed {committed} is behind: {present} records from it on have outputs and \
+                 would be processed again"
+            ));
+        }
+        if committed > end {
+            return Some(format!("committed {committed} is beyond the end {end}"));
+        }
+        let finished = expectation == Expectation::Finished;
+        // Markers of the input's own producers may lie between the last record and the end.
+        (finished && committed < self.after_last)
+            .then(|| format!("committed {committed} is not at the end {end}"))
+    }
+}

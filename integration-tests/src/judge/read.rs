@@ -1,0 +1,167 @@
+//! Reading the evidence from Kafka.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use xtask::wire::protocol::ResponseError;
+use xtask::wire::{Client, Isolation, Record};
+
+use super::evidence::{Evidence, Input, Keys, LogEnd, Output, Row};
+use crate::wait::wait_until;
+
+/// Where the evidence is.
+#[derive(Debug, Clone)]
+pub struct Question<'a> {
+    /// The cluster.
+    pub bootstrap: &'a str,
+    /// The topic the application read.
+    pub input: &'a str,
+    /// The topics it wrote.
+    pub outputs: &'a [String],
+    /// Its consumer group.
+    pub group: &'a str,
+    /// Only transactional ids that begin so are asked about.
+    pub transactional_prefix: &'a str,
+    /// How long to wait for open transactions to end before reading.
+    pub patience: Duration,
+}
+
+/// How long one question to the cluster may take.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Reads all that a verdict rests on.
+///
+/// # Errors
+/// When the cluster does not answer, a topic does not exist, or the input cannot be judged by.
+pub fn read(question: &Question<'_>) -> Result<Evidence> {
+    let mut client = Client::connect(question.bootstrap, TIMEOUT)?;
+    topics_exist(&mut client, question)?;
+    let open = settle(&mut client, question)?;
+    let mut keys = Keys::default();
+    let input = Input::new(
+        question.input,
+        rows(&mut client, question.input, &mut keys)?,
+        client.end_offsets(question.input, Isolation::ReadCommitted)?,
+    )?;
+    let outputs = question.outputs.iter();
+    let outputs = outputs.map(|topic| output(&mut client, topic, &mut keys));
+    Ok(Evidence {
+        input,
+        outputs: outputs.collect::<Result<_>>()?,
+        committed: committed(&mut client, question)?,
+        open,
+        keys,
+    })
+}
+
+fn topics_exist(client: &mut Client, question: &Question<'_>) -> Result<()> {
+    let cluster = client.metadata(None)?;
+    let outputs = question.outputs.iter().map(String::as_str);
+    for topic in outputs.chain([question.input]) {
+        if !cluster.topics.contains_key(topic) {
+            bail!("topic {topic} does not exist: check the names given");
+        }
+    }
+    Ok(())
+}
+
+/// Waits for transactions to end, as long as the patience lasts; gives back those that do not.
+fn settle(
+    client: &mut Client,
+    question: &Question<'_>,
+) -> Result<Vec<xtask::wire::TransactionState>> {
+    let deadline = Instant::now() + question.patience;
+    let mut open = Vec::new();
+    wait_until(
+        question.patience + TIMEOUT,
+        "transactions are listed",
+        || {
+            open = client.transactions()?;
+            open.retain(|t| {
+                t.is_open()
+                    && t.transactional_id
+                        .starts_with(question.transactional_prefix)
+            });
+            let settled = open.is_empty() && decided(client, question.outputs)?;
+            Ok(settled || Instant::now() >= deadline)
+        },
+    )?;
+    Ok(open)
+}
+
+/// Whether no open transaction holds back any output.
+fn decided(client: &mut Client, outputs: &[String]) -> Result<bool> {
+    for topic in outputs {
+        let ends = ends(client, topic)?;
+        if ends.iter().any(|end| end.last_stable < end.high_watermark) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn output(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Output> {
+    let mut uncommitted = 0;
+    client.read_all(topic, Isolation::ReadUncommitted, |_, _| uncommitted += 1)?;
+    Ok(Output {
+        topic: topic.to_owned(),
+        rows: rows(client, topic, keys)?,
+        uncommitted,
+        ends: ends(client, topic)?,
+    })
+}
+
+/// The last stable offset is read first: data that arrives in between cannot hide an open
+/// transaction, only show one that is not there, and the run is over by then.
+fn ends(client: &mut Client, topic: &str) -> Result<Vec<LogEnd>> {
+    let stable = client.end_offsets(topic, Isolation::ReadCommitted)?;
+    let high = client.end_offsets(topic, Isolation::ReadUncommitted)?;
+    let end = |(last_stable, high_watermark)| LogEnd {
+        last_stable,
+        high_watermark,
+    };
+    Ok(stable.into_iter().zip(high).map(end).collect())
+}
+
+fn rows(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    client
+        .read_all(topic, Isolation::ReadCommitted, |partition, record| {
+            rows.push(Row {
+                seq: number(record),
+                key: keys.intern(record.key.as_deref()),
+                partition,
+                offset: record.offset,
+            });
+        })
+        .with_context(|| format!("read {topic}"))?;
+    Ok(rows)
+}
+
+/// The `seq` in a record's value, if it is JSON with one.
+fn number(record: &Record) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    let value = record.value.as_deref()?;
+    let numbered: Numbered = serde_json::from_slice(value).ok()?;
+    Some(numbered.seq)
+}
+
+/// The group's offsets; none when an open transaction holds them, which is a finding of its own.
+fn committed(client: &mut Client, question: &Question<'_>) -> Result<Option<Vec<Option<i64>>>> {
+    let held = |error: &anyhow::Error| {
+        let cause = error.root_cause().downcast_ref();
+        cause == Some(&ResponseError::UnstableOffsetCommit)
+    };
+    match client.committed(question.group, question.input) {
+        Ok(offsets) => {
+            let offset = |committed: Option<(i64, String)>| committed.map(|(offset, _)| offset);
+            Ok(Some(offsets.into_iter().map(offset).collect()))
+        }
+        Err(error) if held(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,91 @@
+//! The verdict for people.
+
+use std::fmt::Write;
+
+use super::evidence::Evidence;
+use super::verdict::{Example, Verdict};
+
+/// What was read and what was found, in a few lines.
+pub fn text(evidence: &Evidence, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut text, evidence, verdict);
+    text
+}
+
+fn write(text: &mut String, evidence: &Evidence, verdict: &Verdict) -> std::fmt::Result {
+    let input = &evidence.input;
+    let (records, keys) = (input.records().len(), evidence.keys.len());
+    writeln!(
+        text,
+        "input   {}: {records} records, {keys} keys",
+        input.topic
+    )?;
+    for output in &evidence.outputs {
+        let committed = output.rows.len() as u64;
+        let aborted = output.uncommitted.saturating_sub(committed);
+        let topic = &output.topic;
+        writeln!(
+            text,
+            "output  {topic}: {committed} committed records, {aborted} aborted or open"
+        )?;
+    }
+    if verdict.is_clean() {
+        return writeln!(
+            text,
+            "clean: every input is in every output exactly once, in order"
+        );
+    }
+    for (name, finding) in verdict.findings() {
+        if finding.count > 0 {
+            writeln!(
+                text,
+                "VIOLATED {name}: {} ({})",
+                finding.count,
+                meaning(name)
+            )?;
+        }
+        for example in &finding.examples {
+            writeln!(text, "  {}", line(example))?;
+        }
+        let rest = finding.count - finding.examples.len() as u64;
+        if rest > 0 {
+            writeln!(text, "  and {rest} more")?;
+        }
+    }
+    Ok(())
+}
+
+fn line(example: &Example) -> String {
+    let mut parts = Vec::new();
+    if let Some(seq) = example.seq {
+        parts.push(format!("seq {seq}"));
+    }
+    if let Some(key) = &example.key {
+        parts.push(format!("key {key}"));
+    }
+    if let (Some(topic), Some(partition)) = (&example.topic, example.partition) {
+        parts.push(format!("{topic}-{partition}"));
+    }
+    if let Some(offset) = example.offset {
+        parts.push(format!("offset {offset}"));
+    }
+    let place = parts.join(", ");
+    match place.is_empty() {
+        true => example.note.clone(),
+        false => format!("{place}: {}", example.note),
+    }
+}
+
+fn meaning(name: &str) -> &'static str {
+    match name {
+        "lost" => "inputs without a record in an output",
+        "doubled" => "outputs beyond the first for one input",
+        "reordered" => "outputs of a key out of the order of its inputs",
+        "foreign" => "outputs that no input led to",
+        "rekeyed" => "outputs under another key than their input",
+        "torn" => "inputs that are in some outputs and not in others",
+        "offsets" => "input partitions whose committed offset is not where the outputs are",
+        _ => "transactions that have not ended",
+    }
+}

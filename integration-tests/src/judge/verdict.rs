@@ -1,0 +1,86 @@
+//! What the judge found.
+
+use serde::Serialize;
+
+/// At most this many examples of a violation are kept.
+const EXAMPLES: usize = 5;
+
+/// The findings of each kind; clean when there are none.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Inputs without a record in some output.
+    pub lost: Finding,
+    /// Outputs beyond the first for the same input.
+    pub doubled: Finding,
+    /// Outputs of a key out of the order of its inputs, or in more than one partition.
+    pub reordered: Finding,
+    /// Outputs whose number no input has: data of nobody, or never committed.
+    pub foreign: Finding,
+    /// Outputs under another key than their input.
+    pub rekeyed: Finding,
+    /// Inputs that reached some outputs and not others: part of a transaction.
+    pub torn: Finding,
+    /// Input partitions whose committed offset is not where the outputs are.
+    pub offsets: Finding,
+    /// Transactions that have not ended.
+    pub open: Finding,
+}
+
+/// Violations of one kind.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How many there are.
+    pub count: u64,
+    /// The first of them.
+    pub examples: Vec<Example>,
+}
+
+/// One violation.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// The number of the input.
+    pub seq: Option<u64>,
+    /// Its key.
+    pub key: Option<String>,
+    /// The topic it shows in.
+    pub topic: Option<String>,
+    /// The partition there.
+    pub partition: Option<i32>,
+    /// The offset there.
+    pub offset: Option<i64>,
+    /// What is wrong.
+    pub note: String,
+}
+
+impl Verdict {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings()
+            .iter()
+            .all(|(_, finding)| finding.count == 0)
+    }
+
+    /// Every kind with its name.
+    pub fn findings(&self) -> [(&'static str, &Finding); 8] {
+        [
+            ("lost", &self.lost),
+            ("doubled", &self.doubled),
+            ("reordered", &self.reordered),
+            ("foreign", &self.foreign),
+            ("rekeyed", &self.rekeyed),
+            ("torn", &self.torn),
+            ("offsets", &self.offsets),
+            ("open", &self.open),
+        ]
+    }
+}
+
+impl Finding {
+    /// Counts a violation and keeps it while few are kept.
+    pub(super) fn add(&mut self, example: impl FnOnce() -> Example) {
+        self.count += 1;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(example());
+        }
+    }
+}
