@@ -30,6 +30,9 @@ pub struct Question<'a> {
 /// How long one question to the cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long to wait for the group's offsets when a transaction is known to be open.
+const HELD: Duration = Duration::from_secs(2);
+
 /// Reads all that a verdict rests on.
 ///
 /// # Errors
@@ -49,7 +52,7 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
     Ok(Evidence {
         input,
         outputs: outputs.collect::<Result<_>>()?,
-        committed: committed(&mut client, question)?,
+        committed: committed(question, if open.is_empty() { TIMEOUT } else { HELD })?,
         open,
         keys,
     })
@@ -151,7 +154,8 @@ fn number(record: &Record) -> Option<u64> {
 }
 
 /// The group's offsets; none when an open transaction holds them, which is a finding of its own.
-fn committed(client: &mut Client, question: &Question<'_>) -> Result<Option<Vec<Option<i64>>>> {
+fn committed(question: &Question<'_>, patience: Duration) -> Result<Option<Vec<Option<i64>>>> {
+    let mut client = Client::connect(question.bootstrap, patience)?;
     let held = |error: &anyhow::Error| {
         let cause = error.root_cause().downcast_ref();
         cause == Some(&ResponseError::UnstableOffsetCommit)

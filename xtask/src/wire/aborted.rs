@@ -49,3 +49,80 @@ impl Aborted {
         Ok(batch.transactional() && self.inside.contains(&batch.producer_id))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::{BufMut, Bytes, BytesMut};
+
+    use super::super::batch::{BatchBuilder, Batches, ProducerIdentity};
+    use super::*;
+
+    /// A batch of one record by a producer, at an offset.
+    fn batch(offset: i64, producer: i64, transactional: bool) -> Batch {
+        read(encode(offset, producer, None, transactional))
+    }
+
+    /// The marker that ends a producer's transaction.
+    fn marker(offset: i64, producer: i64, commits: bool) -> Batch {
+        let kind = [0, 0, 0, u8::from(commits)];
+        let mut bytes = BytesMut::from(&encode(offset, producer, Some(&kind), true)[..]);
+        bytes[22] |= 1 << 5; // control
+        let checksum = crc32c::crc32c(&bytes[21..]);
+        (&mut bytes[17..21]).put_u32(checksum);
+        read(bytes.freeze())
+    }
+
+    fn encode(offset: i64, producer: i64, key: Option<&[u8]>, transactional: bool) -> Bytes {
+        let mut builder = BatchBuilder::new(100);
+        builder.push(0, key, None, &[]);
+        let identity = ProducerIdentity {
+            id: producer,
+            epoch: 0,
+        };
+        let mut bytes = BytesMut::from(&builder.close(identity, 0, transactional)[..]);
+        (&mut bytes[..8]).put_i64(offset); // outside the checksum
+        bytes.freeze()
+    }
+
+    fn read(bytes: Bytes) -> Batch {
+        Batches(bytes).next().unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_producers_batches_are_hidden_from_its_first_aborted_offset_to_its_abort_marker() {
+        let mut aborted = Aborted::new([(7, 12), (8, 10)]);
+        let log = [
+            (batch(9, 7, true), false),
+            (marker(10, 7, true), false),
+            (batch(11, 8, true), true),
+            (batch(12, 7, true), true),
+            (batch(13, 9, true), false),
+            (batch(14, 7, false), false),
+            (marker(15, 8, false), true),
+            (batch(16, 8, true), false),
+            (batch(17, 7, true), true),
+            (marker(18, 7, false), true),
+            (batch(19, 7, true), false),
+        ];
+        for (batch, hidden) in log {
+            let offset = batch.base_offset;
+            assert_eq!(aborted.hides(&batch).unwrap(), hidden, "offset {offset}");
+        }
+    }
+
+    #[test]
+    fn a_producer_that_aborts_twice_is_hidden_twice() {
+        let mut aborted = Aborted::new([(7, 0), (7, 3)]);
+        let log = [
+            (batch(0, 7, true), true),
+            (marker(1, 7, false), true),
+            (batch(2, 7, true), false),
+            (batch(3, 7, true), true),
+            (marker(4, 7, false), true),
+        ];
+        for (batch, hidden) in log {
+            let offset = batch.base_offset;
+            assert_eq!(aborted.hides(&batch).unwrap(), hidden, "offset {offset}");
+        }
+    }
+}

@@ -46,9 +46,15 @@ pub(super) fn check(code: i16, what: impl FnOnce() -> String) -> Result<(), Fail
     };
     // The error itself stays in the chain, for callers who must tell one code from another.
     let described = anyhow::Error::new(error).context(format!("{}: broker error {code}", what()));
-    Err(if error.is_retriable() {
+    Err(if retriable(error) {
         Failure::Retry(described)
     } else {
         Failure::Final(described)
     })
+}
+
+/// As Kafka's own client sees it; `kafka_protocol` takes the first of these for final, though it
+/// only says that the markers of the transaction before are still being written.
+fn retriable(error: ResponseError) -> bool {
+    error == ResponseError::ConcurrentTransactions || error.is_retriable()
 }

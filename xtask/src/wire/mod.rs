@@ -10,6 +10,7 @@
 //!   ├── topics, offsets, groups, transactions: ask and answer
 //!   └── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
 //! Producer ──► batch (records → bytes), sequences, retries that cannot double a record
+//! TransactionalProducer: for tests that play a program which aborts, hangs or returns as a zombie
 //! ```
 //!
 //! What it deliberately leaves out: compression, TLS and SASL, group membership, fetch sessions.
@@ -25,6 +26,7 @@ mod offsets;
 mod producer;
 mod routing;
 mod topics;
+mod transactional;
 mod transactions;
 mod versions;
 
@@ -35,4 +37,5 @@ pub use groups::{GroupMember, GroupState};
 pub use kafka_protocol as protocol;
 pub use producer::Producer;
 pub use routing::{Client, Node};
+pub use transactional::{End, TransactionalProducer};
 pub use transactions::TransactionState;

@@ -57,7 +57,7 @@ fn newest_spoken(key: i16) -> i16 {
         Ok(ApiKey::OffsetCommit | ApiKey::OffsetFetch) => 9,
         Ok(ApiKey::DescribeGroups | ApiKey::DeleteTopics) => 5,
         Ok(ApiKey::FindCoordinator | ApiKey::InitProducerId | ApiKey::EndTxn) => 4,
-        Ok(ApiKey::AddPartitionsToTxn) => 3,
+        Ok(ApiKey::AddPartitionsToTxn | ApiKey::AddOffsetsToTxn | ApiKey::TxnOffsetCommit) => 3,
         Ok(ApiKey::ListTransactions) => 0,
         _ => i16::MAX,
     }
