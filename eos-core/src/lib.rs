@@ -1,5 +1,58 @@
 //! Kafka stream processing in which every effect happens exactly once, whatever dies.
+//!
+//! ```no_run
+//! use eos_core::{App, Topic};
+//! # use serde::{Deserialize, Serialize};
+//! # #[derive(Serialize, Deserialize)]
+//! # struct Order { id: String, amount: u64 }
+//! # #[derive(Serialize, Deserialize)]
+//! # struct Priced { id: String, total: u64 }
+//! # fn price(order: Order) -> Priced { Priced { id: order.id, total: order.amount * 2 } }
+//!
+//! #[tokio::main]
+//! async fn main() -> eos_core::Result<()> {
+//!     let orders = Topic::<String, Order>::json("orders");
+//!     let priced = Topic::<String, Priced>::json("orders-priced");
+//!     let mut app = App::new("pricing-v1");
+//!     app.source(&orders).map(price).to(&priced);
+//!     app.run("localhost:9092").await
+//! }
+//! ```
+//!
+//! # Exactly-once
+//! What a record causes (records in any number of output topics) and the fact that it was consumed
+//! are written in one Kafka transaction. Whoever reads the outputs with
+//! `isolation.level=read_committed` sees each input's effects once, however often processes,
+//! machines and brokers die. The guarantee ends where Kafka does: a closure that calls a web
+//! service may call it again after a crash.
 
 pub mod client;
+pub mod codec;
+
+mod app;
+mod ctx;
+mod error;
+mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod record;
+mod runtime;
+mod settings;
+mod stream;
+mod topic;
+mod topology;
+pub mod worker;
+
+pub use app::App;
+pub use client::{Header, Headers};
+pub use ctx::Ctx;
+pub use eos_protocol::{FirstStart, Guarantee, Timestamp};
+pub use error::{Error, Result};
+pub use failure::{Done, Failure};
+pub use record::Record;
+pub use runtime::{Handle, PreflightError, Running, SlotError};
+pub use settings::SettingsError;
+pub use stream::{Output, Stream};
+pub use topic::Topic;
+pub use topology::TopologyError;
+pub use worker::{Counts, StopMode, WorkerError};

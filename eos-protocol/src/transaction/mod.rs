@@ -294,6 +294,9 @@ impl Transaction {
     fn failed(&mut self, now: Now, call: CallSite, class: ErrorClass) -> Actions {
         use ErrorClass::{Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, Retriable};
         let reason = StopReason::Error { call, class };
+        if !self.concerns(call) {
+            return Actions::none();
+        }
         match (self.state, class) {
             (State::Failed, _) => Actions::none(),
 
@@ -336,6 +339,21 @@ impl Transaction {
             (State::Aborting, Retriable) => self.again(call),
             // What cannot be aborted is ended by the next producer's init.
             (State::Aborting, _) => self.give_up_aborting(now, class),
+        }
+    }
+
+    /// Whether a failure of this call means anything now. Above all, nothing but the answer to the
+    /// commit itself counts while EndTxn is on its way (rule 5).
+    fn concerns(&self, call: CallSite) -> bool {
+        match self.state {
+            State::Committing => matches!(call, CallSite::Commit | CallSite::ConsumerCommit),
+            State::Aborting => call == CallSite::Abort,
+            State::InDoubt => {
+                matches!(call, CallSite::Create | CallSite::Init | CallSite::Committed)
+            }
+            State::Initializing => call == CallSite::Init,
+            State::Cold | State::Fenced => call == CallSite::Create,
+            _ => true,
         }
     }
 

@@ -256,12 +256,13 @@ impl Shell {
         if machine.state() == State::Cold && self.pending.is_empty() && !self.stopped {
             events.push(Event::Start);
         }
-        let mut failures = Vec::new();
+        // Bad news of the consumer, and of a record, may come at any time.
+        let mut failures = vec![CallSite::Poll, CallSite::Send];
         if machine.takes_records() {
             events.push(Event::Touched);
         }
         if machine.state() == State::Open {
-            failures.extend([CallSite::Send, CallSite::Begin, CallSite::Poll]);
+            failures.push(CallSite::Begin);
         }
         for pending in &self.pending {
             let (done, call): (&[Event], CallSite) = match pending {

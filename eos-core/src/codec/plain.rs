@@ -1,0 +1,168 @@
+//! Types that have an encoding of their own in Kafka.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::{Codec, CodecError, Encoded};
+
+/// A type whose bytes are agreed on: text is UTF-8, integers are big-endian (as Java's
+/// `IntegerSerializer` and `LongSerializer` write them), bytes are themselves, `()` is null, and
+/// `None` is null too.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no plain encoding in Kafka",
+    note = "plain are `String`, `Vec<u8>`, `i32`, `i64`, `u32`, `u64`, `()` and an `Option` of \
+            these; for anything else use `Topic::with` and a codec"
+)]
+pub trait Plain: Sized + 'static {
+    /// Reads a value; `None` is Kafka's null.
+    ///
+    /// # Errors
+    /// [`CodecError`] if the bytes are no such value.
+    fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError>;
+
+    /// Appends the value's bytes, or says that it is null.
+    fn write(&self, into: &mut Vec<u8>) -> Encoded;
+}
+
+impl Plain for String {
+    fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
+        let bytes = bytes.ok_or(CodecError::Null { expected: "UTF-8 text" })?;
+        let text = std::str::from_utf8(bytes).map_err(|e| CodecError::invalid("UTF-8 text", e))?;
+        Ok(text.to_owned())
+    }
+
+    fn write(&self, into: &mut Vec<u8>) -> Encoded {
+        into.extend_from_slice(self.as_bytes());
+        Encoded::Bytes
+    }
+}
+
+impl Plain for Vec<u8> {
+    fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
+        bytes.map(<[u8]>::to_vec).ok_or(CodecError::Null { expected: "bytes" })
+    }
+
+    fn write(&self, into: &mut Vec<u8>) -> Encoded {
+        into.extend_from_slice(self);
+        Encoded::Bytes
+    }
+}
+
+macro_rules! integer {
+    ($($int:ty => $what:literal),+) => {$(
+        impl Plain for $int {
+            fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
+                let bytes = bytes.ok_or(CodecError::Null { expected: $what })?;
+                let bytes = bytes.try_into().map_err(|_| {
+                    CodecError::invalid($what, format!("{} bytes", bytes.len()))
+                })?;
+                Ok(Self::from_be_bytes(bytes))
+            }
+
+            fn write(&self, into: &mut Vec<u8>) -> Encoded {
+                into.extend_from_slice(&self.to_be_bytes());
+                Encoded::Bytes
+            }
+        }
+    )+};
+}
+
+integer!(
+    i32 => "a 4-byte integer",
+    u32 => "a 4-byte integer",
+    i64 => "an 8-byte integer",
+    u64 => "an 8-byte integer"
+);
+
+impl Plain for () {
+    fn read(_: Option<&[u8]>) -> Result<Self, CodecError> {
+        Ok(())
+    }
+
+    fn write(&self, _: &mut Vec<u8>) -> Encoded {
+        Encoded::Null
+    }
+}
+
+impl<T: Plain> Plain for Option<T> {
+    fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
+        match bytes {
+            None => Ok(None),
+            some => T::read(some).map(Some),
+        }
+    }
+
+    fn write(&self, into: &mut Vec<u8>) -> Encoded {
+        match self {
+            None => Encoded::Null,
+            Some(value) => value.write(into),
+        }
+    }
+}
+
+/// The codec of a [`Plain`] type.
+pub struct PlainCodec<T>(PhantomData<fn() -> T>);
+
+impl<T> PlainCodec<T> {
+    /// The codec.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> Default for PlainCodec<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for PlainCodec<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlainCodec")
+    }
+}
+
+impl<T: Plain> Codec<T> for PlainCodec<T> {
+    fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
+        T::read(bytes)
+    }
+
+    fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+        Ok(value.write(into))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check<T: Plain + PartialEq + fmt::Debug>(value: T, bytes: Option<&[u8]>) {
+        let mut written = Vec::new();
+        let encoded = value.write(&mut written);
+        let as_kafka = (encoded == Encoded::Bytes).then_some(&written[..]);
+        assert_eq!(as_kafka, bytes);
+        assert_eq!(T::read(bytes).unwrap(), value);
+    }
+
+    #[test]
+    fn bytes_are_those_that_java_writes() {
+        check("zürich".to_owned(), Some("zürich".as_bytes()));
+        check(-2i32, Some(&[0xff, 0xff, 0xff, 0xfe]));
+        check(258u64, Some(&[0, 0, 0, 0, 0, 0, 1, 2]));
+        check(vec![0u8, 255], Some(&[0, 255]));
+        check((), None);
+        check(None::<String>, None);
+        check(Some(String::new()), Some(b""));
+    }
+
+    #[test]
+    fn what_does_not_fit_says_what_was_expected() {
+        let error = |r: Result<i64, CodecError>| r.unwrap_err().to_string();
+        assert_eq!(error(i64::read(Some(b"123"))), "not an 8-byte integer: 3 bytes");
+        assert!(error(i64::read(None)).starts_with("null where an 8-byte integer was expected"));
+        let error = String::read(Some(b"\xff")).unwrap_err().to_string();
+        assert!(error.starts_with("not UTF-8 text: invalid utf-8"), "{error}");
+    }
+}

@@ -1,0 +1,126 @@
+//! The one thing that causes effects.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+
+use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
+
+use crate::client::Headers;
+use crate::codec::CodecError;
+use crate::failure::Failure;
+use crate::record::Record;
+use crate::stream::Output;
+use crate::topic::Topic;
+use crate::topology::{OutputSpec, Scratch};
+
+/// Where the record at hand came from.
+#[derive(Debug)]
+pub(crate) struct Origin<'r> {
+    pub(crate) task: TaskId,
+    pub(crate) partition: &'r TopicPartition,
+    pub(crate) offset: Offset,
+    pub(crate) timestamp: Option<Timestamp>,
+    pub(crate) headers: &'r Headers,
+}
+
+/// The context of one record: what may be done while it is processed.
+///
+/// Only the runtime makes one, it can't be kept beyond its record and can't be sent to another
+/// thread. So nothing can be written outside a transaction. Its methods take `&self`: what you emit
+/// is collected, and counts once your closure has returned without an error.
+pub struct Ctx<'r> {
+    app: u64,
+    outputs: &'r [OutputSpec],
+    scratch: &'r RefCell<Scratch>,
+    origin: Origin<'r>,
+    /// Neither `Send` nor `Sync`, and invariant in its lifetime: a brand.
+    brand: PhantomData<(*mut (), fn(&'r ()) -> &'r ())>,
+}
+
+impl<'r> Ctx<'r> {
+    pub(crate) fn new(
+        app: u64,
+        outputs: &'r [OutputSpec],
+        scratch: &'r RefCell<Scratch>,
+        origin: Origin<'r>,
+    ) -> Self {
+        Self { app, outputs, scratch, origin, brand: PhantomData }
+    }
+
+    /// Emits a record to an output, with the time and the headers of the record at hand.
+    ///
+    /// # Exactly-once
+    /// It is written in the transaction that also commits the input's offset: both or none.
+    ///
+    /// # Errors
+    /// If key or value can't be encoded, or the output belongs to another app.
+    pub fn emit<K: 'static, V: 'static>(
+        &self,
+        output: &Output<K, V>,
+        key: K,
+        value: V,
+    ) -> Result<(), Failure> {
+        let (timestamp, headers) = (self.origin.timestamp, self.origin.headers.clone());
+        self.emit_record(output, Record { key, value, timestamp, headers })
+    }
+
+    /// Emits a record with a time and headers of its own.
+    ///
+    /// # Errors
+    /// As [`Ctx::emit`].
+    pub fn emit_record<K: 'static, V: 'static>(
+        &self,
+        output: &Output<K, V>,
+        record: Record<K, V>,
+    ) -> Result<(), Failure> {
+        let topic = (output.app == self.app)
+            .then(|| self.outputs.get(output.index)?.topic.downcast_ref::<Topic<K, V>>())
+            .flatten()
+            .ok_or("this output was made by another app: make it with `app.output(..)` of this one")?;
+        let Record { key, value, timestamp, headers } = record;
+        Ok(self.write(output.index, topic, &key, &value, timestamp, headers)?)
+    }
+
+    pub(crate) fn write<K: 'static, V: 'static>(
+        &self,
+        output: usize,
+        topic: &Topic<K, V>,
+        key: &K,
+        value: &V,
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) -> Result<(), CodecError> {
+        self.scratch.borrow_mut().write(output, topic, key, value, timestamp, headers)
+    }
+
+    /// The task that processes the record.
+    #[must_use]
+    pub fn task(&self) -> TaskId {
+        self.origin.task
+    }
+
+    /// The topic of the record.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        self.origin.partition.topic.as_str()
+    }
+
+    /// The partition of the record.
+    #[must_use]
+    pub fn partition(&self) -> i32 {
+        self.origin.partition.partition.get()
+    }
+
+    /// The offset of the record.
+    #[must_use]
+    pub fn offset(&self) -> i64 {
+        self.origin.offset.get()
+    }
+}
+
+impl fmt::Debug for Ctx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ctx").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,47 @@
+//! Everything that can end an app.
+
+use std::io;
+
+use crate::runtime::{PreflightError, SlotError};
+use crate::settings::SettingsError;
+use crate::topology::TopologyError;
+use crate::worker::WorkerError;
+
+/// What an app's calls answer.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an app did not start, or ended by itself. The text names the value, the reason and the fix.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph makes no sense.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A setting is out of range.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// This process has no identity.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// The cluster is not fit for the app.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    /// A worker could not go on.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// A stop did not end in time.
+    #[error(
+        "the app did not stop within {waited_s} s; what was open is decided by the next start. \
+         End the process"
+    )]
+    StopTimedOut {
+        /// How long, in seconds.
+        waited_s: u64,
+    },
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(io::Error),
+    /// A worker's thread ended by a panic of the library: a defect.
+    #[error("a worker ended unexpectedly; what it had open is decided by the next start")]
+    Gone,
+}

@@ -1,0 +1,87 @@
+//! What a user's closure answers when it can't process a record.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+
+/// A record could not be processed.
+///
+/// Made from any error by `?`, `anyhow`'s included, and from a text:
+///
+/// ```
+/// use eos_core::Failure;
+///
+/// fn amount(text: &str) -> Result<u64, Failure> {
+///     let amount: u64 = text.parse()?;
+///     if amount == 0 {
+///         return Err("an order of nothing".into());
+///     }
+///     Ok(amount)
+/// }
+/// assert_eq!(amount("0").unwrap_err().to_string(), "an order of nothing");
+/// ```
+///
+/// It is not itself an [`Error`](StdError): that is what lets `?` take every other one.
+pub struct Failure(BoxError);
+
+impl Failure {
+    /// The error inside.
+    #[must_use]
+    pub fn into_inner(self) -> BoxError {
+        self.0
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// What a [`process`](crate::Stream::process) closure may answer: nothing, or a result.
+#[diagnostic::on_unimplemented(
+    message = "a `process` closure answers `()` or `Result<(), Failure>`, not `{Self}`",
+    note = "end the closure with `;` to answer nothing, or with `Ok(())` after using `?`"
+)]
+pub trait Done: sealed::Sealed {
+    /// As a result.
+    #[doc(hidden)]
+    fn done(self) -> Result<(), Failure>;
+}
+
+impl Done for () {
+    fn done(self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl Done for Result<(), Failure> {
+    fn done(self) -> Result<(), Failure> {
+        self
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for () {}
+    impl Sealed for Result<(), super::Failure> {}
+}

@@ -1,0 +1,7 @@
+//! The adapter against a real broker.
+
+mod facts;
+mod fencing;
+mod rebalance;
+mod support;
+mod transaction;

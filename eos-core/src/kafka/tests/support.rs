@@ -1,0 +1,254 @@
+//! What the scenarios share: a broker, names of their own, and patience with an end.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use eos_protocol::{ErrorClass, Offset, Partition, TopicName, TopicPartition, TransactionalId};
+use xtask::wire;
+
+use crate::client::{
+    Client, CommittedOffset, Headers, Message, OffsetToCommit, Outgoing, Producer, ProducerSpec,
+    Result, Source, SourceEvent, SourceSpec,
+};
+use crate::kafka::{KafkaClient, KafkaConfig, KafkaMessage, KafkaProducer, KafkaSource};
+
+/// How long anything may take before a test gives up on it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one call may block.
+pub(super) const SLICE: Duration = Duration::from_millis(20);
+
+/// A broker, and names that no other scenario uses.
+pub(super) struct Fixture {
+    pub(super) client: KafkaClient,
+    pub(super) wire: wire::Client,
+    pub(super) bootstrap: String,
+    name: String,
+}
+
+impl Fixture {
+    pub(super) fn new(scenario: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let bootstrap = std::env::var("EOS_TEST_KAFKA").unwrap();
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Self {
+            client: client_of(&bootstrap),
+            wire: wire::Client::connect(&bootstrap, PATIENCE).unwrap(),
+            bootstrap,
+            name: format!("{scenario}-{}-{count}", std::process::id()),
+        }
+    }
+
+    pub(super) fn topic(&mut self, suffix: &str, partitions: i32) -> TopicName {
+        let name = format!("{}-{suffix}", self.name);
+        self.wire.create_topic(&name, partitions, 1, &[]).unwrap();
+        name.as_str().into()
+    }
+
+    pub(super) fn group(&self) -> String {
+        format!("{}-group", self.name)
+    }
+
+    /// Puts records `0..count`, as text, into one partition.
+    pub(super) fn fill(&self, topic: &TopicName, partition: i32, count: i64) {
+        let mut producer = wire::Producer::new(&self.bootstrap).unwrap();
+        for n in 0..count {
+            let value = n.to_string();
+            producer
+                .send(topic.as_str(), partition, Some(b"k"), Some(value.as_bytes()), &[], 1000 + n)
+                .unwrap();
+        }
+        producer.flush().unwrap();
+    }
+
+    pub(super) fn source(&self) -> KafkaSource {
+        self.client.source(&self.source_spec()).unwrap()
+    }
+
+    pub(super) fn source_spec(&self) -> SourceSpec {
+        SourceSpec {
+            group: self.group(),
+            client_id: self.name.clone(),
+            instance_id: None,
+            session_timeout: Duration::from_secs(6),
+        }
+    }
+
+    pub(super) fn producer(&self, topics: &[&TopicName]) -> KafkaProducer {
+        self.client.producer(&self.producer_spec(topics)).unwrap()
+    }
+
+    pub(super) fn producer_spec(&self, topics: &[&TopicName]) -> ProducerSpec {
+        ProducerSpec {
+            client_id: self.name.clone(),
+            transactional_id: Some(TransactionalId::new(self.name.as_str())),
+            transaction_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(2),
+            topics: topics.iter().map(|&topic| topic.clone()).collect(),
+        }
+    }
+}
+
+pub(super) fn client_of(bootstrap: &str) -> KafkaClient {
+    KafkaClient::new(config_of(bootstrap))
+}
+
+pub(super) fn config_of(bootstrap: &str) -> KafkaConfig {
+    KafkaConfig { bootstrap: bootstrap.to_owned(), ..KafkaConfig::default() }
+}
+
+pub(super) fn partition(topic: &TopicName, number: i32) -> TopicPartition {
+    TopicPartition::new(topic.as_str(), Partition::new(number).unwrap())
+}
+
+pub(super) fn offset(value: i64) -> Offset {
+    Offset::new(value).unwrap()
+}
+
+pub(super) fn to_commit(partition: &TopicPartition, at: i64, metadata: &str) -> OffsetToCommit {
+    let metadata = metadata.to_owned();
+    OffsetToCommit { partition: partition.clone(), offset: offset(at), metadata }
+}
+
+/// Tries until there is something, or the patience is over.
+#[track_caller]
+pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "still no {what} after {PATIENCE:?}");
+    }
+}
+
+/// Calls until the answer is there, and again after errors that pass by themselves.
+#[track_caller]
+pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Result<T> {
+    until("answer", || match call(SLICE) {
+        Poll::Pending => None,
+        Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => None,
+        Poll::Ready(answer) => Some(answer),
+    })
+}
+
+#[track_caller]
+pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
+    until("event", || {
+        let event = source.poll();
+        if event.is_none() {
+            source.wait(SLICE);
+        }
+        event
+    })
+}
+
+/// Waits for an assignment and answers it with the committed offsets, or 0.
+#[track_caller]
+pub(super) fn take_over(source: &mut KafkaSource) -> Vec<TopicPartition> {
+    match event(source) {
+        SourceEvent::Assigned(partitions) => {
+            resume(source, &partitions);
+            partitions
+        }
+        other => panic!("not an assignment: {other:?}"),
+    }
+}
+
+/// Assigns these from their committed offsets, or 0.
+#[track_caller]
+pub(super) fn resume(source: &mut KafkaSource, partitions: &[TopicPartition]) {
+    let committed = committed(source, partitions);
+    let start = |c: &CommittedOffset| (c.partition.clone(), c.offset.unwrap_or(Offset::ZERO));
+    source.assign(&committed.iter().map(start).collect::<Vec<_>>()).unwrap();
+}
+
+#[track_caller]
+pub(super) fn committed(
+    source: &mut KafkaSource,
+    of: &[TopicPartition],
+) -> Vec<CommittedOffset> {
+    if of.is_empty() {
+        return Vec::new();
+    }
+    ready(|slice| source.committed(of, slice)).unwrap()
+}
+
+/// Takes exactly `count` records of a partition.
+#[track_caller]
+pub(super) fn take(
+    source: &mut KafkaSource,
+    from: &TopicPartition,
+    count: usize,
+) -> Vec<KafkaMessage> {
+    let mut records = Vec::new();
+    until("records", || {
+        if let Some(event) = source.poll() {
+            panic!("while waiting for records: {event:?}");
+        }
+        source.take(from, count - records.len(), &mut records).unwrap();
+        if records.len() < count {
+            source.wait(SLICE);
+        }
+        (records.len() == count).then_some(())
+    });
+    records
+}
+
+pub(super) fn offsets(records: &[KafkaMessage]) -> Vec<i64> {
+    records.iter().map(|record| record.offset().get()).collect()
+}
+
+#[track_caller]
+pub(super) fn send(producer: &mut KafkaProducer, topic: usize, partition: i32, value: &str) {
+    let record = Outgoing {
+        topic,
+        partition: Partition::new(partition).unwrap(),
+        timestamp: None,
+        key: Some(b"k"),
+        value: Some(value.as_bytes()),
+        headers: &Headers::new(),
+    };
+    ready(|_| producer.send(&record)).unwrap();
+}
+
+/// Sends the offsets, flushes and commits.
+pub(super) fn commit(
+    source: &mut KafkaSource,
+    producer: &mut KafkaProducer,
+    offsets: &[OffsetToCommit],
+) -> Result<()> {
+    let member = source.member()?;
+    ready(|slice| producer.send_offsets(offsets, &member, slice))?;
+    ready(|slice| producer.flush(slice))?;
+    ready(|slice| producer.commit(slice))
+}
+
+/// Closes, answering what comes up.
+#[track_caller]
+pub(super) fn close(mut source: KafkaSource) -> Duration {
+    let start = Instant::now();
+    ready(|slice| {
+        match source.poll() {
+            Some(SourceEvent::Revoked { partitions, .. }) => source.unassign(&partitions)?,
+            Some(SourceEvent::Assigned(_)) => source.assign(&[])?,
+            _ => {}
+        }
+        source.close(slice)
+    })
+    .unwrap();
+    drop(source);
+    start.elapsed()
+}
+
+/// What a topic holds for readers of committed records, as text.
+pub(super) fn read(wire: &mut wire::Client, topic: &TopicName) -> Vec<String> {
+    let mut all = Vec::new();
+    wire.read_all(topic.as_str(), wire::Isolation::ReadCommitted, |_, record| {
+        let value = record.value.as_deref().unwrap_or_default();
+        all.push(String::from_utf8_lossy(value).into_owned());
+    })
+    .unwrap();
+    all
+}

@@ -1,0 +1,259 @@
+//! One consumer, one producer: from the subscription to the committed offset.
+
+use std::time::{Duration, Instant};
+
+use eos_protocol::{Partition, Timestamp, code};
+use xtask::wire::Isolation;
+
+use super::support::{
+    Fixture, close, commit, committed, event, offset, offsets, partition, read, ready, send, take,
+    take_over, to_commit, until,
+};
+use crate::client::{
+    Client, CommittedOffset, Headers, Message, OffsetBounds, Outgoing, Producer, Source,
+    SourceEvent,
+};
+
+#[test]
+fn records_and_offsets_commit_together_and_metadata_comes_back() {
+    let mut fixture = Fixture::new("commit");
+    let (input, output) = (fixture.topic("in", 2), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut source = fixture.source();
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    let SourceEvent::Assigned(mut partitions) = event(&mut source) else { panic!() };
+    partitions.sort();
+    let (p0, p1) = (partition(&input, 0), partition(&input, 1));
+    assert_eq!(partitions, [p0.clone(), p1.clone()]);
+    for first in committed(&mut source, &partitions) {
+        assert_eq!((first.offset, first.metadata.as_str()), (None, ""));
+    }
+    let bounds = ready(|slice| source.bounds(&partitions, slice)).unwrap();
+    assert_eq!(
+        bounds,
+        [
+            OffsetBounds { partition: p0.clone(), first: offset(0), end: offset(10) },
+            OffsetBounds { partition: p1.clone(), first: offset(0), end: offset(0) },
+        ]
+    );
+    source.assign(&[(p0.clone(), offset(3)), (p1.clone(), offset(0))]).unwrap();
+
+    let records = take(&mut source, &p0, 4);
+    assert_eq!(offsets(&records), [3, 4, 5, 6], "from the offset that we gave, not the group's");
+    assert_eq!(records[0].value(), Some(b"3".as_slice()));
+    assert_eq!(records[0].timestamp(), Some(Timestamp(1003)));
+    producer.begin().unwrap();
+    for record in &records {
+        send(&mut producer, 0, 0, std::str::from_utf8(record.value().unwrap()).unwrap());
+    }
+    drop(records);
+    assert_eq!(read(&mut fixture.wire, &output), [""; 0], "nothing is visible yet");
+    let name = "v1;layout=7;seq=1;nonce=é";
+    let done = [to_commit(&p0, 7, name), to_commit(&p1, 0, name)];
+    commit(&mut source, &mut producer, &done).unwrap();
+
+    assert_eq!(read(&mut fixture.wire, &output), ["3", "4", "5", "6"]);
+    let expected = |offset: &_, at: i64| CommittedOffset {
+        partition: partition(&input, *offset),
+        offset: Some(self::offset(at)),
+        metadata: name.into(),
+    };
+    assert_eq!(committed(&mut source, &[p0, p1]), [expected(&0, 7), expected(&1, 0)]);
+    assert!(!producer.unanswered());
+    drop(producer);
+    assert!(close(source) < Duration::from_secs(3));
+}
+
+#[test]
+fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
+    let mut fixture = Fixture::new("abort");
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 3));
+    fixture.fill(&input, 0, 5000);
+    let mut source = fixture.source();
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+
+    producer.begin().unwrap();
+    take(&mut source, &p0, 100);
+    for n in 0..3000 {
+        send(&mut producer, 0, n % 3, "aborted");
+    }
+    let start = Instant::now();
+    ready(|slice| producer.abort(slice)).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    // Thousands of records beyond are prefetched by now; none of them may show.
+    ready(|slice| source.seek(&[(p0.clone(), offset(10))], slice)).unwrap();
+    assert_eq!(offsets(&take(&mut source, &p0, 3)), [10, 11, 12]);
+
+    producer.begin().unwrap();
+    send(&mut producer, 0, 0, "kept");
+    commit(&mut source, &mut producer, &[to_commit(&p0, 13, "")]).unwrap();
+    assert_eq!(read(&mut fixture.wire, &output), ["kept"]);
+    close(source);
+}
+
+#[test]
+fn keys_values_headers_and_times_arrive_as_they_were_sent() {
+    let mut fixture = Fixture::new("fidelity");
+    let topic = fixture.topic("t", 2);
+    let mut producer = fixture.producer(&[&topic]);
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    let mut headers = Headers::new();
+    headers.push("trace", Some(b"1"));
+    headers.push("trace", None);
+    headers.push("empty", Some(b""));
+    let none = Headers::new();
+    let plain = Outgoing {
+        topic: 0,
+        partition: Partition::new(1).unwrap(),
+        timestamp: Some(Timestamp(1_700_000_000_123)),
+        key: Some(b"key"),
+        value: Some(b"value"),
+        headers: &headers,
+    };
+    let all = [
+        plain,
+        Outgoing { key: None, value: None, headers: &none, ..plain },
+        Outgoing { key: Some(b""), value: Some(b""), headers: &none, ..plain },
+        Outgoing { timestamp: None, headers: &none, ..plain },
+    ];
+    for record in &all {
+        ready(|_| producer.send(record)).unwrap();
+    }
+    ready(|slice| producer.flush(slice)).unwrap();
+    ready(|slice| producer.commit(slice)).unwrap();
+
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    take_over(&mut source);
+    let got = take(&mut source, &partition(&topic, 1), 4);
+    for (sent, got) in all.iter().zip(&got) {
+        assert_eq!((got.key(), got.value()), (sent.key, sent.value));
+        assert_eq!(got.headers(), *sent.headers);
+    }
+    assert_eq!(got[0].timestamp(), plain.timestamp);
+    assert!(got[3].timestamp().unwrap().0 > 1_700_000_000_123, "the client's own time");
+    close(source);
+}
+
+#[test]
+fn an_offset_that_is_gone_is_reported_and_never_reset() {
+    let mut fixture = Fixture::new("gone");
+    let topic = fixture.topic("t", 1);
+    fixture.fill(&topic, 0, 10);
+    let p0 = partition(&topic, 0);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    assert!(matches!(event(&mut source), SourceEvent::Assigned(_)));
+    source.assign(&[(p0.clone(), offset(77))]).unwrap();
+    let mut records = Vec::new();
+    let found = until("OutOfRange", || {
+        source.take(&p0, 10, &mut records).unwrap();
+        source.wait(Duration::from_millis(10));
+        source.poll()
+    });
+    assert_eq!(found, SourceEvent::OutOfRange(p0.clone()));
+    assert!(records.is_empty(), "{records:?}");
+
+    // Records that retention removed under the offset.
+    fixture.wire.delete_records(topic.as_str(), 0, 6).unwrap();
+    source.unassign(std::slice::from_ref(&p0)).unwrap();
+    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&p0), slice)).unwrap();
+    assert_eq!((bounds[0].first, bounds[0].end), (offset(6), offset(10)));
+    source.assign(&[(p0.clone(), offset(2))]).unwrap();
+    let found = until("OutOfRange", || {
+        source.take(&p0, 10, &mut records).unwrap();
+        source.wait(Duration::from_millis(10));
+        source.poll()
+    });
+    assert_eq!(found, SourceEvent::OutOfRange(p0));
+    assert!(records.is_empty(), "{records:?}");
+    close(source);
+}
+
+#[test]
+fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_end() {
+    let mut fixture = Fixture::new("stable");
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    send(&mut producer, 0, 0, "open");
+    let member = source.member().unwrap();
+    let offsets = [to_commit(&p0, 5, "first")];
+    ready(|slice| producer.send_offsets(&offsets, &member, slice)).unwrap();
+    ready(|slice| producer.flush(slice)).unwrap();
+
+    let of = std::slice::from_ref(&p0);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1500) {
+        let call = Instant::now();
+        assert!(source.committed(of, Duration::from_millis(20)).is_pending());
+        assert!(call.elapsed() < Duration::from_millis(500), "the worker may go on meanwhile");
+    }
+    let out = partition(&output, 0);
+    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&out), slice)).unwrap();
+    assert_eq!(bounds[0].end, offset(0), "what a reader of committed records can reach");
+    assert_eq!(fixture.wire.end_offsets(output.as_str(), Isolation::ReadUncommitted).unwrap(), [1]);
+
+    ready(|slice| producer.commit(slice)).unwrap();
+    let found = committed(&mut source, of);
+    assert_eq!((found[0].offset, found[0].metadata.as_str()), (Some(offset(5)), "first"));
+    close(source);
+}
+
+#[test]
+fn without_a_transactional_id_offsets_commit_through_the_consumer() {
+    let mut fixture = Fixture::new("at-least-once");
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut spec = fixture.producer_spec(&[&output]);
+    spec.transactional_id = None;
+    let mut producer = fixture.client.producer(&spec).unwrap();
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    send(&mut producer, 0, 0, "out");
+    ready(|slice| producer.flush(slice)).unwrap();
+    assert_eq!(read(&mut fixture.wire, &output), ["out"]);
+
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    ready(|slice| source.commit(&[to_commit(&p0, 4, "meta")], slice)).unwrap();
+    let found = committed(&mut source, std::slice::from_ref(&p0));
+    assert_eq!((found[0].offset, found[0].metadata.as_str()), (Some(offset(4)), "meta"));
+    close(source);
+}
+
+#[test]
+fn a_partition_that_is_not_assigned_gives_nothing() {
+    let mut fixture = Fixture::new("unassigned");
+    let topic = fixture.topic("t", 1);
+    fixture.fill(&topic, 0, 1000);
+    let p0 = partition(&topic, 0);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    take_over(&mut source);
+    take(&mut source, &p0, 1);
+    source.unassign(std::slice::from_ref(&p0)).unwrap();
+    let mut records = Vec::new();
+    let error = source.take(&p0, 10, &mut records).unwrap_err();
+    assert_eq!(error.fault.code, code::LOCAL_UNKNOWN_PARTITION);
+    // Again, from elsewhere: nothing of the first time shows.
+    source.assign(&[(p0.clone(), offset(500))]).unwrap();
+    assert_eq!(offsets(&take(&mut source, &p0, 2)), [500, 501]);
+    close(source);
+}

@@ -1,0 +1,79 @@
+//! What a caller holds of a running app.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+use crate::worker::{Counters, Counts, StopMode};
+
+/// Stops a running app and tells how it is doing. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    stop: Arc<AtomicU8>,
+    counters: Arc<Counters>,
+}
+
+impl Handle {
+    pub(super) fn new(counters: Arc<Counters>) -> Self {
+        Self { stop: Arc::default(), counters }
+    }
+
+    /// Stops the app: each worker commits what it has and closes. Returns at once; the app's run
+    /// ends when all are done. Asking again changes nothing.
+    pub fn stop(&self, mode: StopMode) {
+        let mode = match mode {
+            StopMode::Restart => 1,
+            StopMode::Leave => 2,
+        };
+        let _first_one_counts =
+            self.stop.compare_exchange(0, mode, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// What was done since the app started.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counters.read()
+    }
+
+    pub(super) fn asked(&self) -> Option<StopMode> {
+        match self.stop.load(Ordering::Relaxed) {
+            1 => Some(StopMode::Restart),
+            2 => Some(StopMode::Leave),
+            _ => None,
+        }
+    }
+}
+
+/// A started app. Dropping it stops the app in the background.
+#[derive(Debug)]
+pub struct Running {
+    pub(super) handle: Handle,
+    pub(super) ended: oneshot::Receiver<Result<(), Error>>,
+}
+
+impl Running {
+    /// A handle to stop it and to see how it does.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Waits until the app has ended: because it was stopped, or because a worker could not go on.
+    ///
+    /// # Errors
+    /// The first worker's [`Error`]; the others have stopped cleanly by then.
+    ///
+    /// # Cancel safety
+    /// Safe: the app runs on until it is stopped, and can be waited for again.
+    pub async fn ended(&mut self) -> Result<(), Error> {
+        (&mut self.ended).await.unwrap_or(Err(Error::Gone))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.stop(StopMode::Restart);
+    }
+}

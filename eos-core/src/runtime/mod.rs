@@ -1,0 +1,15 @@
+//! From an app to running workers: checks, identity, threads, a clean stop.
+
+mod clock;
+mod handle;
+mod preflight;
+mod run;
+mod signals;
+mod slot;
+
+pub use handle::{Handle, Running};
+pub use preflight::PreflightError;
+pub use slot::SlotError;
+
+pub(crate) use run::start;
+pub(crate) use signals::stop_on_signals;

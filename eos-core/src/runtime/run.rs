@@ -1,0 +1,140 @@
+//! Starts the workers, one thread each, and gathers how they ended.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eos_protocol::WorkerId;
+use tokio::sync::oneshot;
+
+use super::clock::real_world;
+use super::handle::{Handle, Running};
+use super::preflight::{Partitions, preflight};
+use super::slot::{Slot, default_state_dir};
+use crate::client::Client;
+use crate::error::Error;
+use crate::settings::Settings;
+use crate::topology::Topology;
+use crate::worker::{Counters, Step, StopMode, Worker, WorkerSpec};
+
+/// Checks everything that can be checked, takes a slot, and starts the workers.
+pub(crate) fn start<C>(
+    settings: Settings,
+    topology: Arc<Topology>,
+    client: C,
+    bootstrap: &str,
+) -> Result<Running, Error>
+where
+    C: Client + Send + Sync + 'static,
+{
+    settings.check()?;
+    let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
+    let slot = Slot::take(&root, &settings.app, settings.slot)?;
+    let partitions =
+        preflight(&client, &topology, settings.guarantee, bootstrap, settings.start_deadline)?;
+    tracing::info!(
+        app = %settings.app, instance = %slot.instance, slot = %slot.path.display(),
+        workers = settings.workers, guarantee = ?settings.guarantee, "starting"
+    );
+
+    let counters = Arc::new(Counters::default());
+    let handle = Handle::new(Arc::clone(&counters));
+    let client = Arc::new(client);
+    let env = real_world();
+    let mut threads = Vec::new();
+    for n in 0..settings.workers {
+        let spec = worker_spec(&settings, &slot, WorkerId(n), &partitions);
+        let (topology, client) = (Arc::clone(&topology), Arc::clone(&client));
+        let (env, counters, asked) = (env.clone(), Arc::clone(&counters), handle.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("eos-worker-{n}"))
+            .spawn(move || {
+                let patience = stop_deadline(&spec);
+                let body = || -> Result<(), Error> {
+                    let worker = Worker::new(spec, env, topology, client, counters)?;
+                    run_worker(worker, &asked, patience)
+                };
+                let end = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
+                if end.is_err() {
+                    // The others stop too: the process is what gets restarted.
+                    asked.stop(StopMode::Restart);
+                }
+                end
+            })
+            .map_err(Error::Thread);
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                handle.stop(StopMode::Restart);
+                return Err(error);
+            }
+        }
+    }
+
+    let (ended, on_end) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("eos-ending".into())
+        .spawn(move || {
+            let ends = threads.into_iter().map(|t| t.join().unwrap_or(Err(Error::Gone)));
+            let ends: Vec<Result<(), Error>> = ends.collect();
+            // The slot is free once no worker runs under its ids any more.
+            drop(slot);
+            let _nobody_waits = ended.send(ends.into_iter().find(Result::is_err).unwrap_or(Ok(())));
+        })
+        .map_err(Error::Thread)?;
+    Ok(Running { handle, ended: on_end })
+}
+
+/// A stop takes as long as a commit and an abort may, and a little for leaving the group.
+fn stop_deadline(spec: &WorkerSpec) -> Duration {
+    spec.limits.commit + spec.limits.abort + Duration::from_secs(10)
+}
+
+fn worker_spec(
+    settings: &Settings,
+    slot: &Slot,
+    id: WorkerId,
+    partitions: &Partitions,
+) -> WorkerSpec {
+    WorkerSpec {
+        app: settings.app.clone(),
+        id,
+        identity: id.identity(&settings.app, &slot.instance),
+        static_member: settings.static_member,
+        guarantee: settings.guarantee,
+        policy: settings.policy,
+        limits: settings.limits(),
+        first_start: settings.first_start,
+        accepted_layout: settings.accepted_layout,
+        transaction_timeout: settings.transaction_timeout,
+        session_timeout: settings.session_timeout,
+        revoke_deadline: settings.revoke_deadline(),
+        offsets_deadline: settings.offsets_deadline(),
+        output_partitions: partitions.outputs.clone(),
+        input_partitions: partitions.inputs.clone(),
+    }
+}
+
+fn run_worker<C: Client>(
+    mut worker: Worker<C>,
+    handle: &Handle,
+    patience: Duration,
+) -> Result<(), Error> {
+    let mut stopping_since: Option<Instant> = None;
+    loop {
+        if stopping_since.is_none()
+            && let Some(mode) = handle.asked()
+        {
+            worker.stop(mode);
+            stopping_since = Some(Instant::now());
+        }
+        if stopping_since.is_some_and(|since| since.elapsed() > patience) {
+            return Err(Error::StopTimedOut { waited_s: patience.as_secs() });
+        }
+        match worker.step()? {
+            Step::Busy => {}
+            Step::Idle(nap) => worker.wait(nap),
+            Step::Stopped => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The lasting identity of a process: a slot on this host.
+//!
+//! ```text
+//! <state.dir>/<app>/0/lock        held while a process uses the slot
+//! <state.dir>/<app>/0/instance    a random id, made on first use
+//! ```
+//!
+//! The first free slot wins. A restart finds the slot it had (or any other: what matters is that
+//! two live processes never share one) and with it the transactional ids whose left-overs it ends.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use eos_protocol::{AppId, InstanceId};
+
+use super::clock::Entropy;
+
+/// How many processes of one app may run on one host.
+const SLOTS: u32 = 1024;
+
+/// No slot could be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SlotError {
+    /// The state directory can't be written.
+    #[error(
+        "the state directory {} can't be used: {source}. It keeps the identity of this process: \
+         choose one that this user can write with `state_dir(..)` or EOS_STATE_DIR",
+        path.display()
+    )]
+    Unusable {
+        /// The path that failed.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Every slot is locked.
+    #[error(
+        "all {SLOTS} slots in {} are locked by other processes; stop one, or use another state \
+         directory",
+        path.display()
+    )]
+    Full {
+        /// The app's directory.
+        path: PathBuf,
+    },
+    /// The slot that was asked for is locked.
+    #[error(
+        "slot {slot} in {} is locked by another live process. Each process needs a slot of its \
+         own: leave the slot unset and the first free one is taken",
+        path.display()
+    )]
+    Taken {
+        /// The app's directory.
+        path: PathBuf,
+        /// The slot.
+        slot: u32,
+    },
+    /// The instance file holds something else.
+    #[error(
+        "{} does not hold an instance id (16 hexadecimal digits) but {found:?}; delete it and a \
+         new one is made",
+        path.display()
+    )]
+    Instance {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        found: String,
+    },
+}
+
+/// A slot, held for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) instance: InstanceId,
+    pub(crate) path: PathBuf,
+    /// Dropping it lets the lock go; the kernel does the same when the process dies.
+    _lock: File,
+}
+
+impl Slot {
+    /// Takes slot number `wanted`, or the first free one.
+    pub(crate) fn take(root: &Path, app: &AppId, wanted: Option<u32>) -> Result<Self, SlotError> {
+        let home = root.join(app.as_str());
+        make_private(&home)?;
+        let candidates = wanted.map_or(0..SLOTS, |slot| slot..slot.saturating_add(1));
+        for slot in candidates {
+            let path = home.join(slot.to_string());
+            make_private(&path)?;
+            if let Some(lock) = try_lock(&path.join("lock"))? {
+                let instance = instance(&path.join("instance"))?;
+                return Ok(Self { instance, path, _lock: lock });
+            }
+        }
+        Err(match wanted {
+            Some(slot) => SlotError::Taken { path: home, slot },
+            None => SlotError::Full { path: home },
+        })
+    }
+}
+
+fn unusable(path: &Path) -> impl FnOnce(io::Error) -> SlotError + '_ {
+    move |source| SlotError::Unusable { path: path.to_owned(), source }
+}
+
+/// Makes a directory that only this user may enter: state is data.
+fn make_private(path: &Path) -> Result<(), SlotError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(unusable(path))
+}
+
+fn try_lock(path: &Path) -> Result<Option<File>, SlotError> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(unusable(path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(source)) => Err(unusable(path)(source)),
+    }
+}
+
+/// Reads the instance id, or makes one. Written aside and renamed: a crash leaves all or nothing.
+fn instance(path: &Path) -> Result<InstanceId, SlotError> {
+    match File::open(path) {
+        Ok(mut file) => {
+            let mut text = String::new();
+            file.read_to_string(&mut text).map_err(unusable(path))?;
+            let id = text.trim();
+            if id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
+                Ok(InstanceId::new(id))
+            } else {
+                Err(SlotError::Instance { path: path.to_owned(), found: text })
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let id = format!("{:016x}", Entropy::new().next());
+            let aside = path.with_extension("new");
+            let mut file = File::create(&aside).map_err(unusable(&aside))?;
+            file.write_all(id.as_bytes()).map_err(unusable(&aside))?;
+            file.sync_all().map_err(unusable(&aside))?;
+            fs::rename(&aside, path).map_err(unusable(path))?;
+            Ok(InstanceId::new(id))
+        }
+        Err(error) => Err(unusable(path)(error)),
+    }
+}
+
+/// Where state lives unless the user says otherwise: `EOS_STATE_DIR`, else the user's state
+/// directory (`XDG_STATE_HOME`, `~/.local/state`), else the system's temporary one.
+pub(crate) fn default_state_dir() -> PathBuf {
+    let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    from("EOS_STATE_DIR").unwrap_or_else(|| {
+        from("XDG_STATE_HOME")
+            .or_else(|| from("HOME").map(|home| home.join(".local/state")))
+            .unwrap_or_else(std::env::temp_dir)
+            .join("eos")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_has_the_same_identity_and_a_second_process_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = AppId::from("a");
+        let first = Slot::take(dir.path(), &app, None).unwrap();
+        let second = Slot::take(dir.path(), &app, None).unwrap();
+        assert_ne!(first.instance, second.instance);
+        assert_eq!(second.path, dir.path().join("a/1"));
+        let was = first.instance.clone();
+        drop(first);
+        assert_eq!(Slot::take(dir.path(), &app, None).unwrap().instance, was);
+    }
+
+    #[test]
+    fn a_locked_slot_is_refused_by_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = AppId::from("a");
+        let _first = Slot::take(dir.path(), &app, Some(3)).unwrap();
+        let error = Slot::take(dir.path(), &app, Some(3)).unwrap_err();
+        assert!(error.to_string().contains("slot 3"), "{error}");
+        assert!(error.to_string().contains("first free one"), "{error}");
+    }
+
+    #[test]
+    fn an_unwritable_directory_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = Slot::take(&file, &AppId::from("a"), None).unwrap_err();
+        assert!(matches!(error, SlotError::Unusable { .. }), "{error}");
+        assert!(error.to_string().contains("EOS_STATE_DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_instance_file_is_not_taken_for_an_id() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/0")).unwrap();
+        fs::write(dir.path().join("a/0/instance"), "../../evil").unwrap();
+        let error = Slot::take(dir.path(), &AppId::from("a"), None).unwrap_err();
+        assert!(error.to_string().contains("delete it"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_may_enter() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let slot = Slot::take(dir.path(), &AppId::from("a"), None).unwrap();
+        assert_eq!(fs::metadata(slot.path).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

@@ -1,0 +1,76 @@
+//! A topic with the types of its records.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::TopicName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec::{Codec, Json, Plain, PlainCodec};
+
+/// A topic that carries both types of its records, and how they become bytes: source and output
+/// alike, so that a value can't be written to a topic of another type.
+pub struct Topic<K, V> {
+    pub(crate) name: TopicName,
+    pub(crate) key: Arc<dyn Codec<K>>,
+    pub(crate) value: Arc<dyn Codec<V>>,
+}
+
+impl<K: Plain, V: Serialize + DeserializeOwned> Topic<K, V> {
+    /// Values are JSON; keys are plain (text, bytes, integers).
+    ///
+    /// ```
+    /// # use eos_core::Topic;
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Order { amount: u64 }
+    /// let orders = Topic::<String, Order>::json("orders");
+    /// ```
+    pub fn json(name: &str) -> Self
+    where
+        V: 'static,
+    {
+        Self::with(name, PlainCodec::new(), Json)
+    }
+}
+
+impl<K: Plain, V: Plain> Topic<K, V> {
+    /// Keys and values are plain: text (UTF-8), bytes, integers.
+    ///
+    /// ```
+    /// # use eos_core::Topic;
+    /// let lines = Topic::<Option<String>, String>::plain("lines");
+    /// ```
+    pub fn plain(name: &str) -> Self {
+        Self::with(name, PlainCodec::new(), PlainCodec::new())
+    }
+}
+
+impl<K, V> Topic<K, V> {
+    /// With codecs of your choice.
+    pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
+        Self { name: name.into(), key: Arc::new(key), value: Arc::new(value) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+}
+
+impl<K, V> Clone for Topic<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            key: Arc::clone(&self.key),
+            value: Arc::clone(&self.value),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for Topic<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Topic").field("name", &self.name).finish_non_exhaustive()
+    }
+}

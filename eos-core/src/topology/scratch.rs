@@ -1,0 +1,143 @@
+//! The effects of one record, before they count.
+
+use std::ops::Range;
+
+use eos_protocol::{Partition, Timestamp, partition_for};
+
+use crate::client::{Headers, Outgoing};
+use crate::codec::{CodecError, Encoded};
+use crate::topic::Topic;
+
+/// Everything that one record wants to write. It merges into the transaction when the record is
+/// done; a failed record leaves no trace, because this is simply cleared.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    bytes: Vec<u8>,
+    outputs: Vec<Output>,
+}
+
+#[derive(Debug)]
+struct Output {
+    /// Index into the topology's outputs, and so into the producer's topics.
+    topic: usize,
+    key: Option<Range<usize>>,
+    value: Option<Range<usize>>,
+    timestamp: Option<Timestamp>,
+    headers: Headers,
+}
+
+impl Scratch {
+    /// Encodes a record for an output. On an error nothing of it stays.
+    pub(crate) fn write<K: 'static, V: 'static>(
+        &mut self,
+        output: usize,
+        topic: &Topic<K, V>,
+        key: &K,
+        value: &V,
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) -> Result<(), CodecError> {
+        let start = self.bytes.len();
+        let key = self.append(|bytes| topic.key.encode(key, bytes));
+        let key = key.inspect_err(|_| self.bytes.truncate(start))?;
+        let value = self.append(|bytes| topic.value.encode(value, bytes));
+        let value = value.inspect_err(|_| self.bytes.truncate(start))?;
+        self.outputs.push(Output { topic: output, key, value, timestamp, headers });
+        Ok(())
+    }
+
+    fn append(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
+    ) -> Result<Option<Range<usize>>, CodecError> {
+        let start = self.bytes.len();
+        Ok(match encode(&mut self.bytes)? {
+            Encoded::Bytes => Some(start..self.bytes.len()),
+            Encoded::Null => {
+                self.bytes.truncate(start);
+                None
+            }
+        })
+    }
+
+    /// How many outputs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// How many bytes the outputs have.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Output number `at`, with its partition decided.
+    ///
+    /// A key goes where Java's default partitioner puts it. Without a key the input's partition
+    /// number decides, so that the order of an input partition is kept.
+    pub(crate) fn get(&self, at: usize, counts: &[u32], input: Partition) -> Option<Outgoing<'_>> {
+        let output = self.outputs.get(at)?;
+        let bytes = |range: &Option<Range<usize>>| self.bytes.get(range.clone()?);
+        let key = bytes(&output.key);
+        let count = counts.get(output.topic).copied().unwrap_or(1).max(1);
+        let partition = match key {
+            Some(key) => partition_for(key, count),
+            None => Partition::new(input.get() % i32::try_from(count).unwrap_or(i32::MAX))
+                .unwrap_or(Partition::ZERO),
+        };
+        Some(Outgoing {
+            topic: output.topic,
+            partition,
+            timestamp: output.timestamp,
+            key,
+            value: bytes(&output.value),
+            headers: &output.headers,
+        })
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.outputs.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Codec, PlainCodec};
+
+    struct Refuses;
+    impl Codec<String> for Refuses {
+        fn decode(&self, _: Option<&[u8]>) -> Result<String, CodecError> {
+            Ok(String::new())
+        }
+        fn encode(&self, _: &String, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+            into.extend_from_slice(b"half of it");
+            Err(CodecError::invalid("encodable", "no"))
+        }
+    }
+
+    #[test]
+    fn a_value_that_can_not_be_encoded_leaves_nothing_behind() {
+        let mut scratch = Scratch::default();
+        let topic = Topic::<String, String>::with("t", PlainCodec::new(), Refuses);
+        let result = scratch.write(0, &topic, &"k".into(), &"v".into(), None, Headers::new());
+        assert!(result.is_err());
+        assert_eq!((scratch.len(), scratch.size()), (0, 0));
+    }
+
+    #[test]
+    fn a_key_decides_the_partition_as_in_java_and_its_absence_keeps_the_inputs() {
+        let mut scratch = Scratch::default();
+        let topic = Topic::<Option<String>, String>::plain("t");
+        for key in [Some("foobar".to_owned()), None] {
+            scratch.write(0, &topic, &key, &"v".into(), None, Headers::new()).unwrap();
+        }
+        let partition = |at| scratch.get(at, &[6], Partition::new(9).unwrap()).unwrap().partition;
+        assert_eq!(partition(0), partition_for(b"foobar", 6));
+        assert_eq!(partition(1).get(), 3);
+        let tombstone = Topic::<String, Option<String>>::plain("t");
+        scratch.write(0, &tombstone, &"k".into(), &None, None, Headers::new()).unwrap();
+        assert_eq!(scratch.get(2, &[6], Partition::ZERO).unwrap().value, None);
+    }
+}

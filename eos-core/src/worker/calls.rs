@@ -1,0 +1,377 @@
+//! Performs what the transaction machine asks for and reports what came of it.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{
+    Action, Backoff, CallSite, Committed, ErrorClass, Event, Now, Nonce, Outcome, State,
+    checked_membership, outcome,
+};
+
+use super::error::{self, WorkerError};
+use super::task::Readiness;
+use super::{Counters, SLICE, Worker};
+use crate::client::{
+    Client, ClientError, CommittedOffset, GroupMetadata, OffsetToCommit, Producer, ProducerSpec,
+    Source,
+};
+
+/// The calls that are under way: asked for by the machine, and not done yet.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) build_at: Option<Now>,
+    init: bool,
+    seal: bool,
+    send_offsets: bool,
+    flush: bool,
+    commit: bool,
+    consumer_commit: bool,
+    abort: bool,
+    read_outcome: bool,
+    /// The offsets of the sealed transaction.
+    offsets: Vec<OffsetToCommit>,
+    /// The machine has given up.
+    over: bool,
+}
+
+impl Calls {
+    fn busy(&self) -> bool {
+        self.init
+            || self.seal
+            || self.send_offsets
+            || self.flush
+            || self.commit
+            || self.consumer_commit
+            || self.abort
+            || self.read_outcome
+    }
+}
+
+impl<C: Client> Worker<C> {
+    /// Tells the machine and does what it answers.
+    pub(super) fn feed(&mut self, event: Event) {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let before = self.machine.state();
+            for action in self.machine.step(self.env.now(), event) {
+                if let Err(error) = self.perform(action) {
+                    let (call, class) = (error.call, error.class());
+                    self.last_error = Some(error);
+                    // Begin is the one call that answers at once; nothing follows it.
+                    next = Some(Event::Failed(call, class));
+                }
+            }
+            let after = self.machine.state();
+            if before != after {
+                tracing::trace!(worker = %self.spec.id, ?event, ?before, ?after, "transaction");
+            }
+        }
+    }
+
+    fn failed(&mut self, error: ClientError) {
+        let (call, class) = (error.call, error.class());
+        if class != ErrorClass::Retriable {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+                ?class, %error, "a call of the transaction failed"
+            );
+        }
+        self.last_error = Some(error);
+        self.feed(Event::Failed(call, class));
+    }
+
+    fn perform(&mut self, action: Action) -> Result<(), ClientError> {
+        match action {
+            Action::Build { after } => {
+                let wait = Backoff::jitter(after, self.env.entropy());
+                self.calls.build_at = Some(self.env.now().after(wait));
+            }
+            Action::Drop => self.drop_producer(),
+            Action::Init => self.calls.init = true,
+            Action::Begin => return self.begin(),
+            Action::Seal => self.calls.seal = true,
+            Action::SendOffsets => self.calls.send_offsets = true,
+            Action::Flush => self.calls.flush = true,
+            Action::Commit => self.calls.commit = true,
+            Action::CommitThroughConsumer => self.calls.consumer_commit = true,
+            Action::Abort => {
+                self.calls = Calls { abort: true, ..Calls::default() };
+                self.unsent = None;
+            }
+            Action::Apply => self.apply(),
+            Action::Discard => self.discard(),
+            Action::ReadOutcome => self.calls.read_outcome = true,
+            Action::Stop(reason) => {
+                self.calls.over = true;
+                let error = error::from_reason(
+                    self.spec.identity.as_str(),
+                    reason,
+                    self.last_error.take(),
+                );
+                self.failure.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), ClientError> {
+        match &mut self.producer {
+            Some(producer) => producer.begin(),
+            None => Err(ClientError::new(CallSite::Begin, 0, "there is no producer")),
+        }
+    }
+
+    fn drop_producer(&mut self) {
+        if self.producer.take().is_some() && !self.calls.over {
+            Counters::add(&self.counters.rebuilds, 1);
+            tracing::info!(
+                app = %self.spec.app, worker = %self.spec.id, id = %self.spec.identity,
+                state = ?self.machine.state(), "replacing the producer"
+            );
+        }
+        self.calls = Calls { over: self.calls.over, ..Calls::default() };
+    }
+
+    fn apply(&mut self) {
+        for task in self.tasks.values_mut() {
+            task.committed();
+        }
+        self.load = None;
+        Counters::add(&self.counters.commits, 1);
+        tracing::debug!(
+            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+            cause = ?self.cause, "committed"
+        );
+    }
+
+    /// Drops what the transaction held and remembers where to go back to.
+    fn discard(&mut self) {
+        self.scratch.borrow_mut().clear();
+        self.unsent = None;
+        self.load = None;
+        for task in self.tasks.values_mut() {
+            let back = task.progress.discarded();
+            if !back.is_empty() {
+                task.drop_fetched();
+                task.readiness = Readiness::Rewinding;
+                self.rewinds.extend(back);
+            }
+        }
+        Counters::add(&self.counters.aborts, 1);
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+            "transaction dropped, going back to the last commit"
+        );
+    }
+
+    /// Goes on with whatever is under way. Answers whether anything is.
+    pub(super) fn drive(&mut self) -> Result<bool, WorkerError> {
+        if let Some(at) = self.calls.build_at
+            && self.env.now() >= at
+        {
+            self.calls.build_at = None;
+            self.build();
+        }
+        if !self.calls.busy() {
+            self.look_for_unanswered();
+            return Ok(false);
+        }
+        if self.calls.seal && self.send_rest() {
+            self.calls.seal = false;
+            self.seal();
+        }
+        if self.calls.send_offsets {
+            self.send_offsets();
+        }
+        self.drive_producer();
+        if self.calls.consumer_commit {
+            let done = self.source.commit(&self.calls.offsets, SLICE);
+            self.report(done, |calls| &mut calls.consumer_commit, Event::Committed);
+        }
+        if self.calls.read_outcome {
+            self.read_outcome();
+        }
+        Ok(true)
+    }
+
+    /// The calls that are just made again until they are done.
+    fn drive_producer(&mut self) {
+        let slice = self.slice();
+        if self.calls.init {
+            let done = self.on_producer(|p| p.init(slice));
+            self.report(done, |calls| &mut calls.init, Event::Initialized);
+        }
+        if self.calls.flush {
+            let done = self.on_producer(|p| p.flush(slice));
+            self.report(done, |calls| &mut calls.flush, Event::Drained);
+        }
+        if self.calls.commit {
+            let done = self.on_producer(|p| p.commit(slice));
+            if done.is_ready() {
+                self.look_for_unanswered();
+            }
+            self.report(done, |calls| &mut calls.commit, Event::Committed);
+        }
+        if self.calls.abort {
+            let done = self.on_producer(|p| p.abort(slice));
+            if done.is_ready() {
+                self.look_for_unanswered();
+            }
+            self.report(done, |calls| &mut calls.abort, Event::Aborted);
+        }
+    }
+
+    fn on_producer(
+        &mut self,
+        call: impl FnOnce(&mut C::Producer) -> Poll<Result<(), ClientError>>,
+    ) -> Poll<Result<(), ClientError>> {
+        self.producer.as_mut().map_or(Poll::Pending, call)
+    }
+
+    fn report(
+        &mut self,
+        done: Poll<Result<(), ClientError>>,
+        call: impl FnOnce(&mut Calls) -> &mut bool,
+        event: Event,
+    ) {
+        let Poll::Ready(result) = done else { return };
+        *call(&mut self.calls) = false;
+        match result {
+            Ok(()) => self.feed(event),
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// How long a call may block: not past the deadline, and not at all while a rebalance waits.
+    fn slice(&self) -> Duration {
+        self.machine.deadline().map_or(SLICE, |deadline| deadline.slice(self.env.now(), SLICE))
+    }
+
+    fn build(&mut self) {
+        let transactional = self.spec.guarantee == eos_protocol::Guarantee::ExactlyOnce;
+        let built = self.client.producer(&ProducerSpec {
+            client_id: format!("{}-producer", self.spec.identity),
+            transactional_id: transactional.then(|| self.spec.identity.clone()),
+            transaction_timeout: self.spec.transaction_timeout,
+            request_timeout: self.spec.limits.commit / 2,
+            topics: self.topology.output_names(),
+        });
+        match built {
+            Ok(producer) => {
+                self.producer = Some(producer);
+                self.feed(Event::Built);
+            }
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// Rule 7: a request that was never answered may hit the next transaction.
+    fn look_for_unanswered(&mut self) {
+        if self.producer.as_ref().is_some_and(Producer::unanswered) {
+            self.feed(Event::Unanswered);
+        }
+    }
+
+    /// Rule 2: the offsets of all inputs of every touched task, under one name each.
+    fn seal(&mut self) {
+        let nonce = Nonce(self.env.entropy());
+        let sealed = self.tasks.values_mut().flat_map(|task| task.progress.seal(nonce));
+        self.calls.offsets = sealed
+            .map(|(partition, offset, metadata)| OffsetToCommit { partition, offset, metadata })
+            .collect();
+        self.feed(Event::Sealed);
+    }
+
+    fn send_offsets(&mut self) {
+        self.calls.send_offsets = false;
+        let done = self.try_send_offsets();
+        match done {
+            Poll::Pending => self.calls.send_offsets = true,
+            Poll::Ready(Ok(())) => self.feed(Event::OffsetsSent),
+            Poll::Ready(Err(error)) => self.failed(error),
+        }
+    }
+
+    fn try_send_offsets(&mut self) -> Poll<Result<(), ClientError>> {
+        if self.calls.offsets.is_empty() {
+            // librdkafka would send nothing, and the transaction would not be fenced by the group.
+            let text = "no task of this transaction is ours any more";
+            return Poll::Ready(Err(ClientError::new(
+                CallSite::SendOffsets,
+                eos_protocol::code::UNKNOWN_MEMBER_ID,
+                text,
+            )));
+        }
+        let member = self.source.member()?;
+        if let Err(not) = checked_membership(member.generation_id(), member.member_id()) {
+            return Poll::Ready(Err(error::not_a_member(&not)));
+        }
+        let slice = self.slice();
+        let Some(producer) = &mut self.producer else { return Poll::Pending };
+        producer.send_offsets(&self.calls.offsets, &member, slice)
+    }
+
+    /// Rule 6: what became of the transaction, by the names beside the stable offsets.
+    fn read_outcome(&mut self) {
+        let touched = self.tasks.values().filter(|t| t.progress.touched());
+        let partitions: Vec<_> =
+            touched.flat_map(|t| t.progress.inputs()).map(|i| i.partition.clone()).collect();
+        let committed = if partitions.is_empty() {
+            Poll::Ready(Ok(Vec::new()))
+        } else {
+            self.source.committed(&partitions, SLICE)
+        };
+        let Poll::Ready(committed) = committed else { return };
+        self.calls.read_outcome = false;
+        match committed {
+            Ok(committed) => {
+                let verdict = self.judge(&committed);
+                tracing::info!(
+                    app = %self.spec.app, worker = %self.spec.id, ?verdict,
+                    "the transaction in doubt is decided"
+                );
+                self.feed(Event::Resolved(verdict));
+            }
+            Err(error) => self.failed(error),
+        }
+    }
+
+    fn judge(&self, committed: &[CommittedOffset]) -> Outcome {
+        let mut verdict = None;
+        for task in self.tasks.values().filter(|t| t.progress.touched()) {
+            let inputs = task.progress.inputs();
+            let found: Vec<Committed> = committed
+                .iter()
+                .filter(|c| inputs.iter().any(|i| i.partition == c.partition))
+                .map(as_committed)
+                .collect();
+            let one = outcome(task.progress.sealed(), task.progress.last(), &found);
+            match verdict {
+                None => verdict = Some(one),
+                Some(other) if other != one => return Outcome::Dirty,
+                Some(_) => {}
+            }
+        }
+        // Nothing of it is ours any more: there is nothing to apply.
+        verdict.unwrap_or(Outcome::Aborted)
+    }
+
+    /// Stops if the machine has given up.
+    pub(super) fn check(&mut self) -> Result<(), WorkerError> {
+        if self.calls.over
+            && self.machine.state() == State::Failed
+            && let Some(failure) = self.failure.take()
+        {
+            return Err(failure);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn as_committed(c: &CommittedOffset) -> Committed {
+    Committed {
+        partition: c.partition.clone(),
+        offset: c.offset,
+        metadata: c.metadata.clone(),
+    }
+}

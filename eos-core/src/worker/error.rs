@@ -1,0 +1,176 @@
+//! Why a worker stopped.
+
+use eos_protocol::{
+    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicPartition,
+};
+
+use crate::client::ClientError;
+use crate::topology::Fault;
+
+/// Why a worker stopped by itself. Whatever it had open is aborted or left to the next start,
+/// which decides it: nothing is lost, and nothing counts twice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// A record could not be processed.
+    #[error(
+        "task {task}: record {offset} of {partition} could not be processed: {reason}. Everything \
+         before it is committed; a restart begins with this record"
+    )]
+    Record {
+        /// The task.
+        task: TaskId,
+        /// Where the record is.
+        partition: TopicPartition,
+        /// Where the record is.
+        offset: Offset,
+        /// Why.
+        reason: RecordFault,
+    },
+    /// A task must not start where its offsets say.
+    #[error("{0}")]
+    Start(#[from] StartError),
+    /// The committed offset is not in the log any more, or not yet.
+    #[error(
+        "the next offset to read of {partition} is {wanted}, but the log has {first} to {end}. \
+         {}. Nothing was skipped. Decide where to go on: kafka-consumer-groups.sh --group {group} \
+         --topic {partition} --reset-offsets --execute --to-earliest (or another point)",
+        if wanted < first {
+            "Records were deleted before they were read (retention, or DeleteRecords)"
+        } else {
+            "The log is shorter than it was (topic recreated, or an unclean leader election)"
+        }
+    )]
+    OffsetOutOfRange {
+        /// The partition.
+        partition: TopicPartition,
+        /// The consumer group.
+        group: String,
+        /// What was to be read.
+        wanted: Offset,
+        /// The first offset that there is.
+        first: Offset,
+        /// The end of the log.
+        end: Offset,
+    },
+    /// Another live process has the same identity.
+    #[error(
+        "another live process uses the id {id:?} ({source}). Each process needs a slot of its own: \
+         if a state directory was copied, delete the file `instance` in the copy; if an instance id \
+         is set by hand, make it unique"
+    )]
+    TwoOwners {
+        /// `transactional.id` and `group.instance.id`.
+        id: String,
+        /// What the client reported.
+        source: TwoOwners,
+    },
+    /// A call to Kafka failed for good.
+    #[error("Kafka refused: {0}")]
+    Client(ClientError),
+    /// `init_transactions` did not end.
+    #[error(
+        "the transactions of {id:?} could not be initialised in time{}. An earlier transaction may \
+         still be open (it ends after its transaction.timeout.ms), or the transaction coordinator \
+         is not available",
+        last.as_ref().map_or(String::new(), |e| format!(" ({e})"))
+    )]
+    InitTimedOut {
+        /// `transactional.id`.
+        id: String,
+        /// The last answer.
+        last: Option<ClientError>,
+    },
+    /// The same records abort every transaction.
+    #[error(
+        "{times} transactions in a row were aborted, each beginning at the same records{}. Nothing \
+         of them is visible",
+        last.as_ref().map_or(String::new(), |e| format!(" (last: {e})"))
+    )]
+    RepeatedAborts {
+        /// How many.
+        times: u32,
+        /// The last answer.
+        last: Option<ClientError>,
+    },
+    /// A transaction was in doubt and somebody else went on with its tasks.
+    #[error(
+        "the outcome of a transaction is unknown, and its tasks were taken over meanwhile. The \
+         new owner went on from a committed offset; restart this process"
+    )]
+    Dirty,
+    /// Stable committed offsets could not be read.
+    #[error(
+        "the committed offsets of {partitions} partitions did not become stable in {waited_s} s{}. \
+         Another producer's transaction holds them; see kafka-transactions.sh list",
+        last.as_ref().map_or(String::new(), |e| format!(" ({e})"))
+    )]
+    OffsetsUnstable {
+        /// How many partitions were asked for.
+        partitions: usize,
+        /// How long, in seconds.
+        waited_s: u64,
+        /// The last answer.
+        last: Option<ClientError>,
+    },
+    /// The client delivered a record twice: a defect, and reason enough to stop.
+    #[error("out of order: {0}")]
+    OutOfOrder(#[from] OutOfOrder),
+}
+
+/// Why a record could not be processed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RecordFault(Fault);
+
+impl From<Fault> for RecordFault {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+/// How a second owner of an identity showed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TwoOwners {
+    /// The producer was fenced again and again.
+    #[error("fenced {0} times within a minute")]
+    Producer(u32),
+    /// The group fenced the member.
+    #[error("{0}")]
+    Member(ClientError),
+}
+
+/// Puts a client error into words, by what follows from it.
+pub(super) fn from_client(id: &str, error: ClientError) -> WorkerError {
+    match error.class() {
+        ErrorClass::GroupFenced => {
+            WorkerError::TwoOwners { id: id.to_owned(), source: TwoOwners::Member(error) }
+        }
+        _ => WorkerError::Client(error),
+    }
+}
+
+/// Puts the machine's reason to stop into words, with the error that led to it.
+pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError>) -> WorkerError {
+    let id = id.to_owned();
+    match (reason, last) {
+        (StopReason::InitTimedOut, last) => WorkerError::InitTimedOut { id, last },
+        (StopReason::RepeatedAborts { times }, last) => WorkerError::RepeatedAborts { times, last },
+        (StopReason::FencedAgain { times }, _) => {
+            WorkerError::TwoOwners { id, source: TwoOwners::Producer(times) }
+        }
+        (StopReason::Dirty, _) => WorkerError::Dirty,
+        (StopReason::Error { .. }, Some(last)) => from_client(&id, last),
+        (StopReason::Error { call, class }, None) => {
+            let text = format!("{class:?} without a report");
+            WorkerError::Client(ClientError::new(call, 0, text))
+        }
+    }
+}
+
+/// A membership that must not fence, as an error of the call that it was for.
+pub(super) fn not_a_member(error: &NotAMember) -> ClientError {
+    use eos_protocol::{CallSite, code};
+    ClientError::new(CallSite::SendOffsets, code::UNKNOWN_MEMBER_ID, error.to_string())
+}

@@ -1,0 +1,381 @@
+//! One worker: a consumer, a transactional producer, and the tasks it owns.
+//!
+//! [`Worker::step`] does a little of everything that is due and returns: it hears events, answers
+//! a rebalance, goes on with the transaction, processes records. Nothing calls back into it and
+//! nothing blocks for longer than a slice, so a simulation can step several workers on one thread
+//! under a virtual clock. What to do is decided in `eos-protocol`; here it is done.
+//!
+//! | file | does |
+//! |---|---|
+//! | `mod.rs` | the step, and stopping |
+//! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
+//! | `rebalance.rs` | answers assignments and revocations |
+//! | `intake.rs` | takes records through the task's nodes into the transaction |
+
+mod calls;
+mod counters;
+mod error;
+#[cfg(test)]
+mod fake;
+mod intake;
+mod rebalance;
+mod spec;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::{
+    CommitCause, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition,
+    Transaction,
+};
+
+use crate::client::{Client, ClientError, Source, SourceEvent, SourceSpec};
+use crate::topology::{Scratch, Topology};
+
+pub use counters::{Counters, Counts};
+pub use error::{RecordFault, TwoOwners, WorkerError};
+pub use spec::{Env, WorkerSpec};
+
+use calls::Calls;
+use rebalance::{Answering, Change};
+use task::Task;
+
+/// How long one call into the client may block while there is nothing else to do.
+const SLICE: Duration = Duration::from_millis(20);
+/// The longest wait for something to happen; a stop is noticed after it at the latest.
+const NAP: Duration = Duration::from_millis(50);
+
+/// What a step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// There is more to do at once.
+    Busy,
+    /// Nothing to do before this wait is over, or something happens: see [`Worker::wait`].
+    Idle(Duration),
+    /// The worker has stopped as asked.
+    Stopped,
+}
+
+/// How a worker stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopMode {
+    /// Commits and closes. A static member keeps its partitions for its session time-out: for a
+    /// quick restart.
+    Restart,
+    /// Commits, leaves the group and closes: its partitions move at once.
+    Leave,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    No,
+    Draining(StopMode),
+    Leaving,
+    Closing,
+}
+
+type MessageOf<C> = <<C as Client>::Source as Source>::Message;
+
+/// A worker, generic over its Kafka client.
+pub struct Worker<C: Client> {
+    spec: WorkerSpec,
+    env: Env,
+    topology: Arc<Topology>,
+    client: Arc<C>,
+    counters: Arc<Counters>,
+
+    source: C::Source,
+    producer: Option<C::Producer>,
+    machine: Transaction,
+    calls: Calls,
+
+    tasks: BTreeMap<TaskId, Task<MessageOf<C>>>,
+    /// The tasks by the partition of their driving topic: what the group assigns.
+    owned: BTreeMap<TopicPartition, TaskId>,
+    changes: VecDeque<Change>,
+    answering: Answering,
+    /// Seeks that are not confirmed yet.
+    rewinds: Vec<(TopicPartition, Offset)>,
+    out_of_range: Option<TopicPartition>,
+
+    scratch: RefCell<Scratch>,
+    /// How much of the scratch is sent; the rest waits for room in the producer's queue.
+    unsent: Option<intake::Unsent>,
+    /// The open transaction.
+    load: Option<Load>,
+    cause: CommitCause,
+    /// Events that came up while a task was at work; the machine hears them once it is back.
+    deferred: Vec<Event>,
+    /// Records processed and sent that are not in the counters yet.
+    processed: u64,
+    sent: u64,
+    /// The task that is served first in the next step.
+    turn: usize,
+
+    stopping: Stopping,
+    /// Why the worker stops once what it has is committed.
+    failure: Option<WorkerError>,
+    last_error: Option<ClientError>,
+}
+
+impl<C: Client> Worker<C> {
+    /// A worker that has joined nothing yet.
+    ///
+    /// # Errors
+    /// If the client refuses its configuration.
+    pub(crate) fn new(
+        spec: WorkerSpec,
+        env: Env,
+        topology: Arc<Topology>,
+        client: Arc<C>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, WorkerError> {
+        let mut source = client
+            .source(&SourceSpec {
+                group: spec.app.as_str().to_owned(),
+                client_id: format!("{}-consumer", spec.identity),
+                instance_id: spec.static_member.then(|| spec.identity.as_str().to_owned()),
+                session_timeout: spec.session_timeout,
+            })
+            .map_err(WorkerError::Client)?;
+        let topics: Vec<_> = topology.stages().iter().map(|s| s.driving_topic().clone()).collect();
+        source.subscribe(&topics).map_err(WorkerError::Client)?;
+        let mut worker = Self {
+            machine: Transaction::new(spec.guarantee, spec.limits.clone()),
+            spec,
+            env,
+            topology,
+            client,
+            counters,
+            source,
+            producer: None,
+            calls: Calls::default(),
+            tasks: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            changes: VecDeque::new(),
+            answering: Answering::Nothing,
+            rewinds: Vec::new(),
+            out_of_range: None,
+            scratch: RefCell::default(),
+            unsent: None,
+            load: None,
+            cause: CommitCause::Interval,
+            deferred: Vec::new(),
+            processed: 0,
+            sent: 0,
+            turn: 0,
+            stopping: Stopping::No,
+            failure: None,
+            last_error: None,
+        };
+        worker.feed(Event::Start);
+        Ok(worker)
+    }
+
+    /// Does a little of everything that is due.
+    ///
+    /// # Errors
+    /// [`WorkerError`] if the worker can't go on. It is over then; dropping it leaves whatever is
+    /// open to the next start with the same identity.
+    pub fn step(&mut self) -> Result<Step, WorkerError> {
+        self.hear()?;
+        self.catch_up();
+        self.feed(Event::Tick);
+        let mut busy = self.answer()?;
+        busy |= self.rewind()?;
+        busy |= self.claim();
+        busy |= self.drive()?;
+        self.check()?;
+        busy |= self.intake();
+        self.count();
+        self.commit_if_due();
+        if self.stop_if_asked()? {
+            return Ok(Step::Stopped);
+        }
+        if self.settled()
+            && let Some(failure) = self.failure.take()
+        {
+            return Err(failure);
+        }
+        Ok(if busy { Step::Busy } else { Step::Idle(self.nap()) })
+    }
+
+    /// Waits until something may have happened, or `at_most` has passed.
+    pub fn wait(&mut self, at_most: Duration) {
+        self.source.wait(at_most);
+    }
+
+    /// Asks the worker to stop; go on stepping until it answers [`Step::Stopped`].
+    pub fn stop(&mut self, mode: StopMode) {
+        if self.stopping == Stopping::No {
+            tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?mode, "stopping");
+            self.stopping = Stopping::Draining(mode);
+            self.commit(CommitCause::Shutdown);
+        }
+    }
+
+    /// Takes the client's events in. A rebalance is answered later, in order.
+    fn hear(&mut self) -> Result<(), WorkerError> {
+        while let Some(event) = self.source.poll() {
+            match event {
+                SourceEvent::Assigned(partitions) => {
+                    self.changes.push_back(Change::Assigned(partitions));
+                }
+                SourceEvent::Revoked { partitions, lost } => {
+                    self.changes.push_back(Change::Revoked { partitions, lost });
+                }
+                SourceEvent::OutOfRange(partition) => {
+                    if self.tasks.values().any(|t| t.reads(&partition)) {
+                        self.out_of_range.get_or_insert(partition);
+                    }
+                }
+                SourceEvent::Failed(error) => match error.class() {
+                    ErrorClass::Retriable => {
+                        tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
+                    }
+                    _ => self.give_up(error::from_client(self.spec.identity.as_str(), error)),
+                },
+            }
+        }
+        if self.out_of_range.is_some() {
+            self.explain_out_of_range()?;
+        }
+        Ok(())
+    }
+
+    /// Stops for good, without committing what is open: it can't be trusted to be complete, or
+    /// can't be fenced.
+    fn give_up(&mut self, error: WorkerError) {
+        if self.failure.is_none() {
+            self.failure = Some(error);
+            self.deferred.push(Event::Lost);
+        }
+    }
+
+    /// Says where the log begins and ends that lacks the offset we asked for.
+    fn explain_out_of_range(&mut self) -> Result<(), WorkerError> {
+        let Some(partition) = self.out_of_range.clone() else { return Ok(()) };
+        let wanted = self.tasks.values().flat_map(|t| t.progress.inputs());
+        let wanted = wanted.filter(|i| i.partition == partition).map(|i| i.next).next();
+        let Some(wanted) = wanted else {
+            // Revoked meanwhile: the next owner will find out.
+            self.out_of_range = None;
+            return Ok(());
+        };
+        match self.source.bounds(std::slice::from_ref(&partition), SLICE) {
+            std::task::Poll::Pending => Ok(()),
+            std::task::Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => Ok(()),
+            std::task::Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
+            std::task::Poll::Ready(Ok(bounds)) => {
+                self.out_of_range = None;
+                let (first, end) =
+                    bounds.first().map_or((Offset::ZERO, Offset::ZERO), |b| (b.first, b.end));
+                let group = self.spec.app.as_str().to_owned();
+                self.give_up(WorkerError::OffsetOutOfRange { partition, group, wanted, first, end });
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether no transaction is open or under way.
+    fn settled(&self) -> bool {
+        matches!(
+            self.machine.state(),
+            State::Cold | State::Initializing | State::Idle | State::Fenced | State::Failed
+        )
+    }
+
+    /// Whether records may be taken now.
+    fn accepts(&self) -> bool {
+        self.machine.takes_records()
+            && self.stopping == Stopping::No
+            && self.failure.is_none()
+            && !matches!(self.answering, Answering::Revoking(_))
+    }
+
+    /// The way out: commit, leave, close; events are answered all the while.
+    fn stop_if_asked(&mut self) -> Result<bool, WorkerError> {
+        match self.stopping {
+            Stopping::No => Ok(false),
+            Stopping::Draining(mode) if self.settled() && self.unsent.is_none() => {
+                if mode == StopMode::Leave {
+                    self.source.unsubscribe().map_err(WorkerError::Client)?;
+                }
+                self.stopping = match mode {
+                    StopMode::Leave => Stopping::Leaving,
+                    StopMode::Restart => Stopping::Closing,
+                };
+                Ok(false)
+            }
+            Stopping::Draining(_) => Ok(false),
+            Stopping::Leaving => {
+                // The revocation that `unsubscribe` causes has to be answered first.
+                if self.owned.is_empty() && self.quiet() {
+                    self.stopping = Stopping::Closing;
+                }
+                Ok(false)
+            }
+            Stopping::Closing => match self.source.close(SLICE) {
+                std::task::Poll::Pending => Ok(false),
+                std::task::Poll::Ready(closed) => {
+                    if let Err(error) = closed {
+                        tracing::warn!(worker = %self.spec.id, %error, "closing the consumer");
+                    }
+                    self.producer = None;
+                    Ok(true)
+                }
+            },
+        }
+    }
+
+    fn quiet(&self) -> bool {
+        self.changes.is_empty() && matches!(self.answering, Answering::Nothing)
+    }
+
+    /// How long nothing can be due.
+    fn nap(&self) -> Duration {
+        let now = self.env.now();
+        let mut nap = match self.answering {
+            Answering::Nothing => NAP,
+            // Whoever waits for us waits for these.
+            _ => Duration::from_millis(5),
+        };
+        if let Some(load) = &self.load {
+            nap = nap.min(self.spec.policy.wait(now, load));
+        }
+        if let Some(at) = self.calls.build_at {
+            nap = nap.min(at.since(now));
+        }
+        nap
+    }
+
+    /// Asks for a commit of what is open.
+    fn commit(&mut self, cause: CommitCause) {
+        if self.machine.state() == State::Open {
+            self.cause = cause;
+            self.feed(Event::CommitDue);
+        }
+    }
+
+    fn commit_if_due(&mut self) {
+        let due = self.load.as_ref().and_then(|load| self.spec.policy.due(self.env.now(), load));
+        if let Some(cause) = due {
+            self.commit(cause);
+        }
+    }
+}
+
+impl<C: Client> std::fmt::Debug for Worker<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker")
+            .field("id", &self.spec.id)
+            .field("state", &self.machine.state())
+            .field("tasks", &self.tasks.keys())
+            .finish_non_exhaustive()
+    }
+}

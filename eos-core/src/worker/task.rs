@@ -1,0 +1,63 @@
+//! One task of a worker: its progress, its nodes, and the records it has at hand.
+
+use eos_protocol::{TaskProgress, TopicPartition};
+
+use crate::topology::Chains;
+
+/// Whether a task may take records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    /// Its first-start offset is not committed yet (rule 10).
+    Unclaimed,
+    /// It may.
+    Ready,
+    /// A rewind is under way (rule 8).
+    Rewinding,
+}
+
+/// A task.
+pub(super) struct Task<M> {
+    pub(super) progress: TaskProgress,
+    pub(super) chains: Chains,
+    pub(super) readiness: Readiness,
+    /// By input: fetched records, the next one last.
+    pub(super) fetched: Vec<Vec<M>>,
+    /// Whether a committed offset covers the start.
+    pub(super) claimed: bool,
+}
+
+impl<M> Task<M> {
+    pub(super) fn new(progress: TaskProgress, chains: Chains, claimed: bool) -> Self {
+        let mut fetched = Vec::new();
+        fetched.resize_with(progress.inputs().len(), Vec::new);
+        let readiness = if claimed { Readiness::Ready } else { Readiness::Unclaimed };
+        Self { progress, chains, readiness, fetched, claimed }
+    }
+
+    /// Its part of the transaction is committed.
+    pub(super) fn committed(&mut self) {
+        if self.progress.touched() {
+            self.progress.committed();
+            self.claimed = true;
+            if self.readiness == Readiness::Unclaimed {
+                self.readiness = Readiness::Ready;
+            }
+        }
+    }
+
+    /// The rewind is done.
+    pub(super) fn rewound(&mut self) {
+        self.readiness = if self.claimed { Readiness::Ready } else { Readiness::Unclaimed };
+    }
+
+    /// Whether this partition is one of its inputs.
+    pub(super) fn reads(&self, partition: &TopicPartition) -> bool {
+        self.progress.inputs().iter().any(|input| input.partition == *partition)
+    }
+
+    pub(super) fn drop_fetched(&mut self) {
+        for records in &mut self.fetched {
+            records.clear();
+        }
+    }
+}
