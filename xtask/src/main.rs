@@ -1,1 +1,92 @@
-fn main() {}
+//! `cargo xtask`: what cargo cannot do.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use xtask::{kafka, setup};
+
+/// What cargo cannot do: set-up, a local Kafka, and the whole test run.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Finds or installs what the build and the local Kafka need
+    Setup,
+    /// A Kafka on this machine, without Docker
+    #[command(subcommand)]
+    Kafka(Kafka),
+    /// All tests, those on a real Kafka included; further arguments go to `cargo test`
+    Test {
+        /// A filter, or anything that `cargo test` takes
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum Kafka {
+    /// Starts it, or finds it running, and prints where it is
+    Up {
+        /// 1 node, or 3 with replication
+        #[arg(long, value_parser = ["1", "3"])]
+        nodes: Option<String>,
+        /// Port of the first node; further nodes take the next ones
+        /// [default: 9092 if it is free, otherwise any free port]
+        #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+        port: Option<u16>,
+        /// In containers, by docker-compose.yml
+        #[arg(long, conflicts_with = "port")]
+        docker: bool,
+    },
+    /// Stops it and removes its data
+    Down,
+    /// Says what runs where, and whether it is ready
+    Status,
+}
+
+fn main() -> ExitCode {
+    let outcome = run(Cli::parse().command);
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Setup => setup::everything()?,
+        Command::Kafka(kafka) => run_kafka(kafka)?,
+        Command::Test { .. } => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_kafka(command: Kafka) -> Result<()> {
+    match command {
+        Kafka::Up {
+            nodes,
+            port,
+            docker,
+        } => {
+            let nodes = nodes.map(|nodes| if nodes == "3" { 3 } else { 1 });
+            if !docker && kafka::external().is_none() {
+                setup::ensure(setup::Need::KAFKA)?;
+            }
+            let bootstrap = kafka::up(&kafka::Up {
+                nodes,
+                port,
+                docker,
+            })?;
+            println!("{}={bootstrap}", kafka::BOOTSTRAP_VAR);
+        }
+        Kafka::Down => println!("{}", kafka::down()?),
+        Kafka::Status => println!("{}", kafka::status()?),
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! `cargo xtask kafka up | down | status`: one cluster per user that stays until it is sent away.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::detached::Detached;
+use super::{Cluster, ClusterOptions, VERSION, docker, external, ports, provide, ready, scratch};
+use crate::paths;
+
+/// Where everybody expects Kafka.
+const USUAL_PORT: u16 = 9092;
+
+/// What `up` is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Up {
+    /// 1 or 3; whatever is up already, if not given.
+    pub nodes: Option<u8>,
+    /// The first node's port; 9092 if it is free, otherwise any free one.
+    pub port: Option<u16>,
+    /// In containers, by `docker-compose.yml`.
+    pub docker: bool,
+}
+
+/// What is up, as kept in the user's cache.
+#[derive(Debug, Serialize, Deserialize)]
+enum State {
+    Jvms(Detached),
+    Containers { nodes: u8 },
+}
+
+impl State {
+    fn bootstrap(&self) -> String {
+        match self {
+            State::Jvms(detached) => detached.bootstrap(),
+            State::Containers { nodes } => docker::bootstrap(*nodes).to_owned(),
+        }
+    }
+
+    fn nodes(&self) -> u8 {
+        match self {
+            State::Jvms(detached) => detached.layout.nodes.len() as u8,
+            State::Containers { nodes } => *nodes,
+        }
+    }
+}
+
+/// Brings a cluster up, or finds it up, and answers its addresses.
+///
+/// # Errors
+/// When it cannot start, or a different one is up.
+pub fn up(wanted: &Up) -> Result<String> {
+    if let Some(theirs) = external() {
+        eprintln!(
+            "{} is set: using that cluster, nothing is started.",
+            provide::BOOTSTRAP_VAR
+        );
+        return Ok(theirs);
+    }
+    let place = Place::find()?;
+    let _one_at_a_time = paths::lock(&place.lock)?;
+    let state = match place.load()? {
+        Some(state) => again(state, wanted, &place)?,
+        None => first(wanted, &place)?,
+    };
+    Ok(state.bootstrap())
+}
+
+fn first(wanted: &Up, place: &Place) -> Result<State> {
+    let nodes = wanted.nodes.unwrap_or(1);
+    let state = if wanted.docker {
+        // Noted before, so that `down` finds the containers of a start that failed half way.
+        place.save(&State::Containers { nodes })?;
+        docker::up(nodes)?;
+        State::Containers { nodes }
+    } else {
+        // An interrupted `up` may have left brokers and data without a state.
+        scratch::kill_orphans(&place.data)?;
+        paths::remove_dir(&place.data)?;
+        let mut options = ClusterOptions::default().nodes(nodes).outlives_owner();
+        options = options.data_dir(&place.data);
+        if let Some(port) = choose_port(wanted.port, nodes)? {
+            options = options.port(port);
+        }
+        State::Jvms(Cluster::start(&options)?.detach()?)
+    };
+    place.save(&state)?;
+    Ok(state)
+}
+
+fn choose_port(wanted: Option<u16>, nodes: u8) -> Result<Option<u16>> {
+    let last = |first: u16| first.saturating_add(u16::from(nodes - 1));
+    if let Some(port) = wanted {
+        if let Some(taken) = (port..=last(port)).find(|port| !ports::is_free(*port)) {
+            bail!("port {taken} is taken: choose another with --port, or leave --port out");
+        }
+        return Ok(Some(port));
+    }
+    let usual = (USUAL_PORT..=last(USUAL_PORT)).all(ports::is_free);
+    Ok(usual.then_some(USUAL_PORT))
+}
+
+/// Something is up, or was until a reboot.
+fn again(state: State, wanted: &Up, place: &Place) -> Result<State> {
+    if let Some(difference) = difference(&state, wanted) {
+        bail!(
+            "a different Kafka is up ({difference}): run `cargo xtask kafka down` first, which removes its data"
+        );
+    }
+    match state {
+        State::Jvms(mut detached) => {
+            if detached.revive()? {
+                place.save(&State::Jvms(detached.clone()))?;
+            }
+            detached.wait_ready()?;
+            Ok(State::Jvms(detached))
+        }
+        State::Containers { nodes } => docker::up(nodes).map(|()| state),
+    }
+}
+
+fn difference(state: &State, wanted: &Up) -> Option<String> {
+    let nodes = state.nodes();
+    if wanted.nodes.is_some_and(|wanted| wanted != nodes) {
+        return Some(format!("with {nodes} nodes"));
+    }
+    match state {
+        State::Containers { .. } if !wanted.docker => Some("in Docker".into()),
+        State::Jvms(_) if wanted.docker => Some("not in Docker".into()),
+        State::Jvms(detached) => {
+            let port = detached.layout.nodes.first()?.port;
+            let other = wanted.port.is_some_and(|wanted| wanted != port);
+            other.then(|| format!("on port {port}"))
+        }
+        State::Containers { .. } => None,
+    }
+}
+
+/// Stops what `up` started and removes its data. Answers what it did, for people.
+///
+/// # Errors
+/// When a process cannot be stopped or data cannot be removed.
+pub fn down() -> Result<String> {
+    let place = Place::find()?;
+    let _one_at_a_time = paths::lock(&place.lock)?;
+    let Some(state) = place.load()? else {
+        return Ok("No local Kafka is up.".into());
+    };
+    match &state {
+        State::Jvms(detached) => detached.destroy()?,
+        State::Containers { .. } => docker::down()?,
+    }
+    place.forget()?;
+    let nodes = state.nodes();
+    Ok(format!(
+        "Kafka is down: {nodes} node(s) stopped, data removed."
+    ))
+}
+
+/// What is up: nodes, processes, ports, and whether they are ready. For people.
+///
+/// # Errors
+/// When the state in the cache cannot be read.
+pub fn status() -> Result<String> {
+    if let Some(theirs) = external() {
+        let answer = verdict(&theirs, 1);
+        return Ok(format!(
+            "{} is set: {theirs}, {answer}",
+            provide::BOOTSTRAP_VAR
+        ));
+    }
+    let Some(state) = Place::find()?.load()? else {
+        return Ok("No local Kafka is up. `cargo xtask kafka up` starts one.".into());
+    };
+    let mut lines = vec![format!("Kafka {VERSION}, {} node(s)", state.nodes())];
+    match &state {
+        State::Jvms(detached) => lines.extend(node_lines(detached)),
+        State::Containers { nodes } => {
+            let addresses = docker::bootstrap(*nodes).split(',');
+            lines.extend(
+                addresses.map(|a| format!("container at {a}: {}", verdict(a, usize::from(*nodes)))),
+            );
+        }
+    }
+    lines.push(format!("{}={}", provide::BOOTSTRAP_VAR, state.bootstrap()));
+    Ok(lines.join("\n"))
+}
+
+fn node_lines(detached: &Detached) -> Vec<String> {
+    let count = detached.layout.nodes.len();
+    let lines = detached.nodes().map(|(node, process)| {
+        let (process, answer) = match process {
+            Some(process) => (
+                format!("pid {}", process.pid),
+                verdict(&node.address(), count),
+            ),
+            None => (
+                "no process".into(),
+                "ended: `cargo xtask kafka up` starts it again".into(),
+            ),
+        };
+        let (id, port, log) = (node.id, node.port, node.log());
+        format!(
+            "node {id}: {process}, port {port}, {answer}; log {}",
+            log.display()
+        )
+    });
+    lines.collect()
+}
+
+fn verdict(address: &str, nodes: usize) -> String {
+    match ready::ask(address, nodes) {
+        Ok(()) => "ready".into(),
+        Err(error) => format!("not ready ({:#})", error.root_cause()),
+    }
+}
+
+/// The files of this user's cluster.
+struct Place {
+    lock: PathBuf,
+    state: PathBuf,
+    data: PathBuf,
+}
+
+impl Place {
+    fn find() -> Result<Place> {
+        let base = paths::cache_dir()?.join("local");
+        Ok(Place {
+            lock: base.join("lock"),
+            state: base.join("state.json"),
+            data: base.join("data"),
+        })
+    }
+
+    fn load(&self) -> Result<Option<State>> {
+        let text = match fs::read(&self.state) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context(unreadable(&self.state)),
+        };
+        let state = serde_json::from_slice(&text).with_context(|| unreadable(&self.state))?;
+        Ok(Some(state))
+    }
+
+    fn save(&self, state: &State) -> Result<()> {
+        let text = serde_json::to_string_pretty(state)?;
+        // Renamed when whole: a torn state would hide running brokers.
+        let fresh = self.state.with_extension("fresh");
+        paths::write(&fresh, &text)?;
+        fs::rename(&fresh, &self.state).with_context(|| unreadable(&self.state))
+    }
+
+    fn forget(&self) -> Result<()> {
+        fs::remove_file(&self.state).with_context(|| unreadable(&self.state))
+    }
+}
+
+fn unreadable(state: &Path) -> String {
+    format!(
+        "the state of the local Kafka in {}: stop its processes by hand and remove the file if this stays",
+        state.display()
+    )
+}

@@ -1,0 +1,56 @@
+//! Apache Kafka on this machine: real brokers from the official jars, without Docker.
+//!
+//! ```text
+//! install   jars by Maven into the user's cache, formatted once, class archive made once
+//!    └── layout   ids, ports, directories ──► properties
+//!          └── node   one JVM  ◄── spawner: a thread whose end is the JVMs' end
+//!                └── cluster   start, ready, kill, freeze, stop; removed when dropped
+//!                      ├── provide   what tests and the demo ask for
+//!                      └── local     `cargo xtask kafka up | down | status`
+//! ```
+//!
+//! What it deliberately leaves out: TLS, SASL, separate controllers, and other Kafka versions.
+
+mod archive;
+mod cluster;
+mod compose;
+mod detached;
+mod docker;
+mod error;
+mod format;
+mod ids;
+mod install;
+mod java;
+mod layout;
+mod local;
+mod node;
+mod options;
+mod ports;
+mod process;
+mod properties;
+mod prove;
+mod provide;
+mod ready;
+mod scratch;
+mod smoke;
+mod spawner;
+mod yaml;
+
+pub(crate) use install::{is_downloaded, prepare};
+pub(crate) use java::{Java, OLDEST as OLDEST_JAVA};
+
+pub use cluster::Cluster;
+pub use detached::Detached;
+pub use docker::usable as docker_usable;
+pub use error::StartError;
+pub use java::Compiler;
+pub use local::{Up, down, status, up};
+pub use options::ClusterOptions;
+pub use prove::prove_compose;
+pub use provide::{BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing, provide};
+pub use smoke::smoke;
+
+/// The version of Kafka that is started.
+///
+/// 4.3.1, not 4.3.0: that release leaks native memory in Kafka Streams, our peer in benchmarks.
+pub const VERSION: &str = "4.3.1";

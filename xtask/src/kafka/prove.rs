@@ -1,0 +1,246 @@
+//! Proof of `docker-compose.yml` without Docker.
+//!
+//! The image's set-up program comes with Kafka's jars. It is given each container's environment,
+//! writes the broker's settings and formats its data as it would in the container, and the broker
+//! runs on what it wrote. Only hosts and ports differ: containers have addresses of their own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::cluster::START_LIMIT;
+use super::compose::{self, Listener, Service};
+use super::error::TAIL_LINES;
+use super::install::{self, Installation};
+use super::java::{self, Compiler};
+use super::layout::NodeLayout;
+use super::scratch::Scratch;
+use super::spawner::Spawner;
+use super::{archive, docker, node, ports, properties, ready, smoke};
+use crate::{paths, run};
+
+/// Sets up and starts the containers' brokers as processes, and produces and consumes with them.
+///
+/// # Errors
+/// When the file is inconsistent, or the brokers made from it do not work.
+pub fn prove_compose(nodes: u8) -> Result<()> {
+    let file = paths::workspace_root().join("docker-compose.yml");
+    let mut services = compose::read(&file)?;
+    let wanted = docker::services(nodes);
+    services.retain(|name, _| wanted.contains(&name.as_str()));
+    ensure!(
+        services.len() == wanted.len(),
+        "docker-compose.yml lacks one of {wanted:?}"
+    );
+    let ports = Ports::choose(&services)?;
+    let installation = install::prepare()?;
+    let scratch = Scratch::new()?;
+    let spawner = Spawner::start(true);
+    let mut running = Running(Vec::new());
+    for service in services.values() {
+        let place = set_up(&installation, service, &ports, scratch.path())?;
+        let child = spawner.spawn(broker(&installation, &place)?)?;
+        running.0.push((place, child));
+    }
+    running.wait_ready()?;
+    smoke(&running.addresses().join(","), i16::from(nodes))
+        .with_context(|| format!("the brokers said:\n{}", running.tails()))
+}
+
+/// The ports that stand for the containers', by service and listener.
+struct Ports<'a> {
+    services: &'a BTreeMap<String, Service>,
+    chosen: BTreeMap<(String, String), u16>,
+}
+
+impl Ports<'_> {
+    fn choose(services: &BTreeMap<String, Service>) -> Result<Ports<'_>> {
+        let mut keys = Vec::new();
+        for service in services.values() {
+            service.check_addresses()?;
+            let listeners = service.listeners()?.into_iter();
+            keys.extend(listeners.map(|listener| (service.name.clone(), listener.name)));
+        }
+        let free = ports::free(keys.len())?;
+        Ok(Ports {
+            services,
+            chosen: keys.into_iter().zip(free).collect(),
+        })
+    }
+
+    fn of(&self, service: &str, listener: &str) -> Result<u16> {
+        let key = (service.to_owned(), listener.to_owned());
+        let port = self.chosen.get(&key).copied();
+        port.with_context(|| format!("service `{service}` has no listener {listener}"))
+    }
+
+    /// The container's environment, with this machine's addresses in place of the container's.
+    fn environment(&self, service: &Service) -> Result<BTreeMap<String, String>> {
+        let mut environment = service.environment.clone();
+        let here = |listener: &Listener| {
+            let port = self.of(&service.name, &listener.name)?;
+            Ok(format!("{}://127.0.0.1:{port}", listener.name))
+        };
+        let join = |listeners: Vec<Listener>| -> Result<String> {
+            let all: Result<Vec<_>> = listeners.iter().map(here).collect();
+            Ok(all?.join(","))
+        };
+        let voters = service.variable("KAFKA_CONTROLLER_QUORUM_VOTERS")?;
+        let voters: Result<Vec<_>> = voters.split(',').map(|v| self.voter(v, service)).collect();
+        environment.insert("KAFKA_LISTENERS".into(), join(service.listeners()?)?);
+        environment.insert(
+            "KAFKA_ADVERTISED_LISTENERS".into(),
+            join(service.advertised()?)?,
+        );
+        environment.insert("KAFKA_CONTROLLER_QUORUM_VOTERS".into(), voters?.join(","));
+        Ok(environment)
+    }
+
+    /// `id@host:port`, where the host's container must have that id and a controller at that port.
+    fn voter(&self, voter: &str, asking: &Service) -> Result<String> {
+        let parts = voter.split_once('@');
+        let parts = parts.and_then(|(id, address)| Some((id, address.rsplit_once(':')?)));
+        let (id, (host, port)) = parts.with_context(|| format!("voter `{voter}`"))?;
+        let host = if host == "localhost" {
+            &asking.name
+        } else {
+            host
+        };
+        let service = self
+            .services
+            .get(host)
+            .with_context(|| format!("voter `{voter}`: no such service"))?;
+        ensure!(
+            service.variable("KAFKA_NODE_ID")? == id,
+            "voter `{voter}` has another id"
+        );
+        let controller = service.variable("KAFKA_CONTROLLER_LISTENER_NAMES")?;
+        let listeners = service.listeners()?;
+        let found = listeners
+            .iter()
+            .find(|l| l.name == controller && l.port.to_string() == port);
+        ensure!(
+            found.is_some(),
+            "voter `{voter}`: no controller listens there"
+        );
+        Ok(format!("{id}@127.0.0.1:{}", self.of(host, controller)?))
+    }
+}
+
+/// Runs the image's set-up program: settings from the environment, then a formatted directory.
+fn set_up(
+    installation: &Installation,
+    service: &Service,
+    ports: &Ports<'_>,
+    base: &Path,
+) -> Result<NodeLayout> {
+    let dir = base.join(&service.name);
+    let place = NodeLayout {
+        id: service.variable("KAFKA_NODE_ID")?.parse()?,
+        port: clients_port(service, ports)?,
+        controller_port: 0,
+        dir: dir.join("final"),
+    };
+    for part in ["default", "mounted", "final", "tmp", "final/tmp"] {
+        paths::create_dir(&dir.join(part))?;
+    }
+    for part in ["default", "final"] {
+        paths::write(&dir.join(part).join("server.properties"), "")?;
+        for log4j in ["log4j2.yaml", "tools-log4j2.yaml"] {
+            paths::write(&dir.join(part).join(log4j), "Configuration: {}\n")?;
+        }
+    }
+    // A container has its own /tmp; here the mounted settings say where data goes instead.
+    let data = format!("log.dirs={}\n", place.data().display());
+    paths::write(&dir.join("mounted/server.properties"), &data)?;
+    paths::write(&place.dir.join("log4j2.properties"), properties::LOG4J2)?;
+    let mut wrapper = installation.java(&jvm_flags(&place))?;
+    wrapper.arg("kafka.docker.KafkaDockerWrapper").arg("setup");
+    for (option, part) in [
+        ("default", "default"),
+        ("mounted", "mounted"),
+        ("final", "final"),
+    ] {
+        wrapper
+            .arg(format!("--{option}-configs-dir"))
+            .arg(dir.join(part));
+    }
+    only_these(&mut wrapper, ports.environment(service)?);
+    run::succeed(&mut wrapper, Duration::from_secs(120))
+        .with_context(|| format!("set up service `{}` as its image does", service.name))?;
+    Ok(place)
+}
+
+/// A container sees nothing of this machine's environment.
+fn only_these(command: &mut Command, environment: BTreeMap<String, String>) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env_clear().env("PATH", path).envs(environment);
+}
+
+/// The port of the listener that is advertised on localhost, where clients on this machine connect.
+fn clients_port(service: &Service, ports: &Ports<'_>) -> Result<u16> {
+    let advertised = service.advertised()?;
+    let local = advertised
+        .iter()
+        .find(|listener| listener.host == "localhost");
+    let local = local
+        .with_context(|| format!("service `{}` advertises nothing on localhost", service.name))?;
+    ports.of(&service.name, &local.name)
+}
+
+fn jvm_flags(place: &NodeLayout) -> Vec<String> {
+    let mut flags = java::flags(256, Compiler::Quick);
+    flags.extend(node::directory_flags(&place.dir));
+    flags
+}
+
+fn broker(installation: &Installation, place: &NodeLayout) -> Result<Command> {
+    let mut flags = jvm_flags(place);
+    flags.extend(archive::use_flags(installation));
+    let mut command = installation.java(&flags)?;
+    command.arg("kafka.Kafka").arg(place.properties());
+    node::log_to(&mut command, place)?;
+    Ok(command)
+}
+
+/// The brokers, killed when dropped.
+struct Running(Vec<(NodeLayout, Child)>);
+
+impl Running {
+    fn addresses(&self) -> Vec<String> {
+        self.0.iter().map(|(place, _)| place.address()).collect()
+    }
+
+    fn tails(&self) -> String {
+        let tails = self
+            .0
+            .iter()
+            .map(|(place, _)| node::log_tail(&place.log(), TAIL_LINES));
+        tails.collect::<Vec<_>>().join("\n---\n")
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let addresses = self.addresses();
+        let deadline = Instant::now() + START_LIMIT;
+        let outcome = ready::wait(&addresses, addresses.len(), deadline, || {
+            for (place, child) in &mut self.0 {
+                let ended = child.try_wait()?;
+                ensure!(ended.is_none(), "broker {} ended", place.id);
+            }
+            Ok(())
+        });
+        outcome.with_context(|| format!("the brokers said:\n{}", self.tails()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.0 {
+            // Ended by itself: then there is nothing to kill.
+            let _ = node::kill(child);
+        }
+    }
+}

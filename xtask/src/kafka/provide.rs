@@ -1,0 +1,101 @@
+//! The Kafka that a test, the demo or a benchmark runs on: the user's own, or one just started.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Cluster, ClusterOptions, install, ready};
+
+/// Names the user's own cluster; then nothing is started.
+pub const BOOTSTRAP_VAR: &str = "KAFKA_BOOTSTRAP_SERVERS";
+
+/// Set to 1, tests that need a real Kafka say so and pass. `cargo xtask test` sets it.
+pub const SKIP_VAR: &str = "EOS_SKIP_KAFKA";
+
+/// A cluster that can be used.
+#[derive(Debug)]
+pub enum Provided {
+    /// Somebody else's, named by `KAFKA_BOOTSTRAP_SERVERS`.
+    External {
+        /// Its addresses.
+        bootstrap: String,
+    },
+    /// Started for the caller; gone when dropped.
+    Started(Box<Cluster>),
+}
+
+impl Provided {
+    /// Where clients connect.
+    pub fn bootstrap(&self) -> &str {
+        match self {
+            Provided::External { bootstrap } => bootstrap,
+            Provided::Started(cluster) => cluster.bootstrap(),
+        }
+    }
+
+    /// The cluster, if its nodes may be killed.
+    pub fn cluster(&mut self) -> Option<&mut Cluster> {
+        match self {
+            Provided::External { .. } => None,
+            Provided::Started(cluster) => Some(cluster),
+        }
+    }
+}
+
+/// The addresses in `KAFKA_BOOTSTRAP_SERVERS`, if it is set.
+pub fn external() -> Option<String> {
+    let given = std::env::var(BOOTSTRAP_VAR).ok()?;
+    Some(given.trim().to_owned()).filter(|given| !given.is_empty())
+}
+
+/// What a cluster of one's own needs and is not there, with how to get it.
+///
+/// Tests that kill brokers ask this; those that only use them ask [`for_tests`].
+pub fn missing() -> Option<String> {
+    if std::env::var(SKIP_VAR).is_ok_and(|value| value == "1") {
+        return Some(format!(
+            "{SKIP_VAR}=1 says to do without (unset it, and run `cargo xtask setup` for what is missing)"
+        ));
+    }
+    install::missing()
+}
+
+/// The user's cluster if one is named, else a new one with 1 or 3 nodes.
+///
+/// # Errors
+/// When the named cluster does not answer, or none can be started.
+pub fn provide(nodes: u8) -> Result<Provided> {
+    let Some(bootstrap) = external() else {
+        let cluster = Cluster::start(&ClusterOptions::default().nodes(nodes))?;
+        return Ok(Provided::Started(Box::new(cluster)));
+    };
+    let addresses = [bootstrap.clone()];
+    let deadline = Instant::now() + Duration::from_secs(10);
+    ready::wait(&addresses, usize::from(nodes), deadline, || Ok(())).with_context(|| {
+        format!("{BOOTSTRAP_VAR} names a cluster that is not usable: correct it, or unset it to have one started")
+    })?;
+    eprintln!("Using the Kafka at {bootstrap} ({BOOTSTRAP_VAR}); nothing is started.");
+    Ok(Provided::External { bootstrap })
+}
+
+/// As [`provide`]; none if the test is to be skipped, which is then said on standard error.
+///
+/// # Errors
+/// As [`provide`]; with `CI=true` also when Java or Maven is missing.
+pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
+    match missing() {
+        Some(why) if external().is_none() => {
+            if is_ci() {
+                bail!("CI must not skip tests on a real Kafka: {why}");
+            }
+            eprintln!("SKIPPED, needs a real Kafka: {why}");
+            Ok(None)
+        }
+        _ => provide(nodes).map(Some),
+    }
+}
+
+/// Whether this is a continuous integration run, where skipping would hide a failure.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}

@@ -1,0 +1,122 @@
+//! Each thing that is needed, and how to tell whether it is there.
+
+use std::fmt;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::libclang;
+use crate::{kafka, run};
+
+/// Something that comes from the system, not from cargo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Need {
+    /// A C compiler, for librdkafka and RocksDB.
+    C,
+    /// A C++ compiler, for the same two.
+    Cpp,
+    /// `make`, for librdkafka.
+    Make,
+    /// `bash`, for librdkafka's configure script.
+    Bash,
+    /// zlib's headers, for librdkafka.
+    Zlib,
+    /// libclang, from which RocksDB's bindings are made.
+    Libclang,
+    /// Java, for a local Kafka.
+    Java,
+    /// Maven, to download Kafka's jars; not needed once they are there.
+    Maven,
+}
+
+impl Need {
+    /// For building the workspace.
+    pub const BUILD: &[Need] = &[
+        Need::C,
+        Need::Cpp,
+        Need::Make,
+        Need::Bash,
+        Need::Zlib,
+        Need::Libclang,
+    ];
+
+    /// For a local Kafka.
+    pub const KAFKA: &[Need] = &[Need::Java, Need::Maven];
+
+    /// For everything.
+    pub const ALL: &[Need] = &[
+        Need::C,
+        Need::Cpp,
+        Need::Make,
+        Need::Bash,
+        Need::Zlib,
+        Need::Libclang,
+        Need::Java,
+        Need::Maven,
+    ];
+
+    /// Whether it is there.
+    pub fn is_met(self) -> bool {
+        match self {
+            Need::C => run::find("cc").is_some(),
+            Need::Cpp => run::find("c++").is_some(),
+            Need::Make => run::find("make").is_some(),
+            Need::Bash => run::find("bash").is_some(),
+            Need::Zlib => compiles("#include <zlib.h>\n"),
+            Need::Libclang => libclang::is_found(),
+            Need::Java => kafka::Java::find().is_some(),
+            Need::Maven => run::find("mvn").is_some() || kafka::is_downloaded(),
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Need::C => f.write_str("a C compiler (cc)"),
+            Need::Cpp => f.write_str("a C++ compiler (c++)"),
+            Need::Make => f.write_str("make"),
+            Need::Bash => f.write_str("bash"),
+            Need::Zlib => f.write_str("zlib's headers"),
+            Need::Libclang => f.write_str("libclang"),
+            Need::Java => write!(f, "a JDK {} or newer", kafka::OLDEST_JAVA),
+            Need::Maven => f.write_str("Maven"),
+        }
+    }
+}
+
+/// Whether the C compiler takes this; it knows best where headers are.
+fn compiles(source: &str) -> bool {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-fsyntax-only", "-x", "c", "-"]);
+    compiler
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let Ok(mut child) = compiler.spawn() else {
+        return false;
+    };
+    // A compiler that ends early has answered already.
+    let _ = child
+        .stdin
+        .take()
+        .map(|mut input| input.write_all(source.as_bytes()));
+    child.wait().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_build_and_kafka_together() {
+        let both: Vec<_> = Need::BUILD.iter().chain(Need::KAFKA).collect();
+        assert_eq!(both, Need::ALL.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_compiler_is_asked_for_headers() {
+        assert!(compiles("#include <stddef.h>\n"));
+        assert!(!compiles("#include <no-such-header-anywhere.h>\n"));
+    }
+}

@@ -1,0 +1,188 @@
+//! What to do about what is missing. Pure: the system's state comes in as values.
+
+use super::needs::Need;
+use crate::run;
+
+/// How this system installs packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manager {
+    Apt,
+    Dnf,
+    Brew,
+}
+
+impl Manager {
+    /// The one that is there.
+    pub(crate) fn of_this_system() -> Option<Manager> {
+        let known = [
+            ("apt-get", Manager::Apt),
+            ("dnf", Manager::Dnf),
+            ("brew", Manager::Brew),
+        ];
+        let found = known
+            .into_iter()
+            .find(|(program, _)| run::find(program).is_some());
+        found.map(|(_, manager)| manager)
+    }
+}
+
+/// The decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Nothing,
+    /// These packages, by apt-get.
+    Install(Vec<String>),
+    /// This is for the user to do.
+    Tell(String),
+}
+
+/// Stands for whichever JDK the distribution has.
+pub(crate) const APT_JDK: &str = "default-jdk-headless";
+
+/// Installs what is missing if that is ours to do, else says how.
+pub(crate) fn plan(missing: &[Need], manager: Option<Manager>, root: bool) -> Plan {
+    if missing.is_empty() {
+        return Plan::Nothing;
+    }
+    if manager == Some(Manager::Apt) && root {
+        return Plan::Install(packages(missing, Manager::Apt));
+    }
+    let names: Vec<_> = missing.iter().map(|need| need.to_string()).collect();
+    let mut text = format!("Missing: {}.\n", names.join(", "));
+    match manager {
+        Some(manager) => {
+            text += "Run this, then `cargo xtask setup` again:\n";
+            text += &format!("  {}", command(missing, manager));
+        }
+        None => {
+            text += "Install them with what your system has, for example one of\n";
+            let known = [Manager::Apt, Manager::Dnf, Manager::Brew];
+            let commands = known.map(|manager| format!("  {}", command(missing, manager)));
+            text += &commands.join("\n");
+        }
+    }
+    Plan::Tell(text)
+}
+
+/// The one command that installs it.
+fn command(missing: &[Need], manager: Manager) -> String {
+    let packages = packages(missing, manager).join(" ");
+    match manager {
+        Manager::Apt => format!(
+            "sudo apt-get update && sudo apt-get install --yes --no-install-recommends {packages}"
+        ),
+        Manager::Dnf => format!("sudo dnf install --assumeyes {packages}"),
+        // Apple's compilers come with the command line tools, not from Homebrew.
+        Manager::Brew
+            if missing
+                .iter()
+                .any(|need| matches!(need, Need::C | Need::Cpp)) =>
+        {
+            format!("xcode-select --install; brew install {packages}")
+        }
+        Manager::Brew => format!("brew install {packages}"),
+    }
+}
+
+fn packages(missing: &[Need], manager: Manager) -> Vec<String> {
+    let mut packages: Vec<String> = Vec::new();
+    for need in missing {
+        let package = package(*need, manager).to_owned();
+        if !packages.contains(&package) {
+            packages.push(package);
+        }
+    }
+    packages
+}
+
+fn package(need: Need, manager: Manager) -> &'static str {
+    match (manager, need) {
+        // gcc's package alone lacks the C library's headers, which are a mere recommendation.
+        (Manager::Apt, Need::C | Need::Cpp) => "build-essential",
+        (Manager::Apt, Need::Zlib) => "zlib1g-dev",
+        (Manager::Apt, Need::Libclang) => "libclang-dev",
+        (Manager::Apt, Need::Java) => APT_JDK,
+        (Manager::Dnf, Need::C) => "gcc",
+        (Manager::Dnf, Need::Cpp) => "gcc-c++",
+        (Manager::Dnf, Need::Zlib) => "zlib-devel",
+        (Manager::Dnf, Need::Libclang) => "clang-devel",
+        (Manager::Dnf, Need::Java) => "java-21-openjdk-headless",
+        (Manager::Brew, Need::C | Need::Cpp | Need::Libclang) => "llvm",
+        (Manager::Brew, Need::Zlib) => "zlib",
+        (Manager::Brew, Need::Java) => "openjdk@21",
+        (_, Need::Make) => "make",
+        (_, Need::Bash) => "bash",
+        (_, Need::Maven) => "maven",
+    }
+}
+
+/// The first JDK that the distribution knows: 17 is what everything here was measured with, and
+/// the distribution's default may be older than Kafka takes.
+pub(crate) fn choose_jdk(known: impl Fn(&str) -> bool) -> Option<String> {
+    let releases = ["17", "21", "25"];
+    let names = releases.map(|release| format!("openjdk-{release}-jdk-headless"));
+    names.into_iter().find(|name| known(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_missing_means_nothing_to_do() {
+        assert_eq!(plan(&[], Some(Manager::Apt), true), Plan::Nothing);
+        assert_eq!(plan(&[], None, false), Plan::Nothing);
+    }
+
+    #[test]
+    fn root_on_debian_gets_it_installed_each_package_once() {
+        let missing = [Need::C, Need::Cpp, Need::Zlib, Need::Java];
+        let packages = ["build-essential", "zlib1g-dev", APT_JDK].map(str::to_owned);
+        let expected = Plan::Install(packages.into());
+        assert_eq!(plan(&missing, Some(Manager::Apt), true), expected);
+    }
+
+    #[test]
+    fn everybody_else_is_told_the_one_command() {
+        let told = |manager| match plan(&[Need::Java, Need::Maven], Some(manager), false) {
+            Plan::Tell(text) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(told(Manager::Apt).ends_with(
+            "sudo apt-get update && sudo apt-get install --yes --no-install-recommends default-jdk-headless maven"
+        ));
+        assert!(
+            told(Manager::Dnf)
+                .ends_with("sudo dnf install --assumeyes java-21-openjdk-headless maven")
+        );
+        assert!(told(Manager::Brew).ends_with("  brew install openjdk@21 maven"));
+        assert!(told(Manager::Dnf).starts_with("Missing: a JDK 17 or newer, Maven.\n"));
+    }
+
+    #[test]
+    fn root_elsewhere_is_told_too() {
+        let answer = plan(&[Need::Make], Some(Manager::Dnf), true);
+        assert!(matches!(answer, Plan::Tell(_)), "{answer:?}");
+    }
+
+    #[test]
+    fn an_unknown_system_is_told_all_three() {
+        let Plan::Tell(text) = plan(&[Need::Make], None, true) else {
+            panic!("told");
+        };
+        for command in ["apt-get", "dnf", "brew"] {
+            assert!(text.contains(command), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_jdk_is_one_that_the_distribution_has() {
+        let only = |name: &'static str| choose_jdk(move |asked| asked == name);
+        assert_eq!(
+            only("openjdk-21-jdk-headless"),
+            Some("openjdk-21-jdk-headless".into())
+        );
+        assert_eq!(only("openjdk-11-jdk-headless"), None);
+        assert_eq!(choose_jdk(|_| true), Some("openjdk-17-jdk-headless".into()));
+    }
+}
