@@ -4,7 +4,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, Committed, ErrorClass, Event, Now, Nonce, Outcome, State,
+    Action, Backoff, CallSite, Committed, ErrorClass, Event, Nonce, Now, Outcome, State,
     checked_membership, outcome,
 };
 
@@ -95,7 +95,10 @@ impl<C: Client> Worker<C> {
             Action::Commit => self.calls.commit = true,
             Action::CommitThroughConsumer => self.calls.consumer_commit = true,
             Action::Abort => {
-                self.calls = Calls { abort: true, ..Calls::default() };
+                self.calls = Calls {
+                    abort: true,
+                    ..Calls::default()
+                };
                 self.unsent = None;
             }
             Action::Apply => self.apply(),
@@ -103,11 +106,8 @@ impl<C: Client> Worker<C> {
             Action::ReadOutcome => self.calls.read_outcome = true,
             Action::Stop(reason) => {
                 self.calls.over = true;
-                let error = error::from_reason(
-                    self.spec.identity.as_str(),
-                    reason,
-                    self.last_error.take(),
-                );
+                let error =
+                    error::from_reason(self.spec.identity.as_str(), reason, self.last_error.take());
                 self.failure.get_or_insert(error);
             }
         }
@@ -129,7 +129,10 @@ impl<C: Client> Worker<C> {
                 state = ?self.machine.state(), "replacing the producer"
             );
         }
-        self.calls = Calls { over: self.calls.over, ..Calls::default() };
+        self.calls = Calls {
+            over: self.calls.over,
+            ..Calls::default()
+        };
     }
 
     fn apply(&mut self) {
@@ -244,7 +247,9 @@ impl<C: Client> Worker<C> {
 
     /// How long a call may block: not past the deadline, and not at all while a rebalance waits.
     fn slice(&self) -> Duration {
-        self.machine.deadline().map_or(SLICE, |deadline| deadline.slice(self.env.now(), SLICE))
+        self.machine
+            .deadline()
+            .map_or(SLICE, |deadline| deadline.slice(self.env.now(), SLICE))
     }
 
     fn build(&mut self) {
@@ -275,9 +280,16 @@ impl<C: Client> Worker<C> {
     /// Rule 2: the offsets of all inputs of every touched task, under one name each.
     fn seal(&mut self) {
         let nonce = Nonce(self.env.entropy());
-        let sealed = self.tasks.values_mut().flat_map(|task| task.progress.seal(nonce));
+        let sealed = self
+            .tasks
+            .values_mut()
+            .flat_map(|task| task.progress.seal(nonce));
         self.calls.offsets = sealed
-            .map(|(partition, offset, metadata)| OffsetToCommit { partition, offset, metadata })
+            .map(|(partition, offset, metadata)| OffsetToCommit {
+                partition,
+                offset,
+                metadata,
+            })
             .collect();
         self.feed(Event::Sealed);
     }
@@ -307,21 +319,27 @@ impl<C: Client> Worker<C> {
             return Poll::Ready(Err(error::not_a_member(&not)));
         }
         let slice = self.slice();
-        let Some(producer) = &mut self.producer else { return Poll::Pending };
+        let Some(producer) = &mut self.producer else {
+            return Poll::Pending;
+        };
         producer.send_offsets(&self.calls.offsets, &member, slice)
     }
 
     /// Rule 6: what became of the transaction, by the names beside the stable offsets.
     fn read_outcome(&mut self) {
         let touched = self.tasks.values().filter(|t| t.progress.touched());
-        let partitions: Vec<_> =
-            touched.flat_map(|t| t.progress.inputs()).map(|i| i.partition.clone()).collect();
+        let partitions: Vec<_> = touched
+            .flat_map(|t| t.progress.inputs())
+            .map(|i| i.partition.clone())
+            .collect();
         let committed = if partitions.is_empty() {
             Poll::Ready(Ok(Vec::new()))
         } else {
             self.source.committed(&partitions, SLICE)
         };
-        let Poll::Ready(committed) = committed else { return };
+        let Poll::Ready(committed) = committed else {
+            return;
+        };
         self.calls.read_outcome = false;
         match committed {
             Ok(committed) => {

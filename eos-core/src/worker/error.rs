@@ -144,9 +144,10 @@ pub enum TwoOwners {
 /// Puts a client error into words, by what follows from it.
 pub(super) fn from_client(id: &str, error: ClientError) -> WorkerError {
     match error.class() {
-        ErrorClass::GroupFenced => {
-            WorkerError::TwoOwners { id: id.to_owned(), source: TwoOwners::Member(error) }
-        }
+        ErrorClass::GroupFenced => WorkerError::TwoOwners {
+            id: id.to_owned(),
+            source: TwoOwners::Member(error),
+        },
         _ => WorkerError::Client(error),
     }
 }
@@ -157,9 +158,10 @@ pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError
     match (reason, last) {
         (StopReason::InitTimedOut, last) => WorkerError::InitTimedOut { id, last },
         (StopReason::RepeatedAborts { times }, last) => WorkerError::RepeatedAborts { times, last },
-        (StopReason::FencedAgain { times }, _) => {
-            WorkerError::TwoOwners { id, source: TwoOwners::Producer(times) }
-        }
+        (StopReason::FencedAgain { times }, _) => WorkerError::TwoOwners {
+            id,
+            source: TwoOwners::Producer(times),
+        },
         (StopReason::Dirty, _) => WorkerError::Dirty,
         (StopReason::Error { .. }, Some(last)) => from_client(&id, last),
         (StopReason::Error { call, class }, None) => {
@@ -172,5 +174,9 @@ pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError
 /// A membership that must not fence, as an error of the call that it was for.
 pub(super) fn not_a_member(error: &NotAMember) -> ClientError {
     use eos_protocol::{CallSite, code};
-    ClientError::new(CallSite::SendOffsets, code::UNKNOWN_MEMBER_ID, error.to_string())
+    ClientError::new(
+        CallSite::SendOffsets,
+        code::UNKNOWN_MEMBER_ID,
+        error.to_string(),
+    )
 }

@@ -49,7 +49,11 @@ impl Pace {
 
     fn adapt(&mut self, took: Duration) {
         let quick = took < Duration::from_micros(500);
-        self.stride = if quick { (self.stride * 2).min(256) } else { (self.stride / 4).max(1) };
+        self.stride = if quick {
+            (self.stride * 2).min(256)
+        } else {
+            (self.stride / 4).max(1)
+        };
         self.left = self.stride;
     }
 }
@@ -71,11 +75,15 @@ impl<C: Client> Worker<C> {
         for n in 0..ids.len() {
             let id = ids[(self.turn + n) % ids.len()];
             // A task is taken out while it is at work: its records write into the worker.
-            let Some(mut task) = self.tasks.remove(&id) else { continue };
+            let Some(mut task) = self.tasks.remove(&id) else {
+                continue;
+            };
             let mut failure = None;
             let mut more = true;
             while more && failure.is_none() {
-                let Some(message) = self.next_record(&mut task) else { break };
+                let Some(message) = self.next_record(&mut task) else {
+                    break;
+                };
                 any = true;
                 match self.process(&mut task, message) {
                     Done::Next => {}
@@ -86,7 +94,10 @@ impl<C: Client> Worker<C> {
                     let now = self.env.now();
                     pace.adapt(now.since(looked));
                     looked = now;
-                    let due = self.load.as_ref().is_some_and(|l| self.spec.policy.due(now, l).is_some());
+                    let due = self
+                        .load
+                        .as_ref()
+                        .is_some_and(|l| self.spec.policy.due(now, l).is_some());
                     more = !due && now.since(begun) < STRETCH;
                 }
             }
@@ -106,7 +117,10 @@ impl<C: Client> Worker<C> {
 
     /// Makes what was done in this step known.
     pub(super) fn count(&mut self) {
-        Counters::add(&self.counters.records_in, std::mem::take(&mut self.processed));
+        Counters::add(
+            &self.counters.records_in,
+            std::mem::take(&mut self.processed),
+        );
         Counters::add(&self.counters.records_out, std::mem::take(&mut self.sent));
     }
 
@@ -143,7 +157,11 @@ impl<C: Client> Worker<C> {
             }
         }
         let env = &self.env;
-        let load = self.load.get_or_insert_with(|| Load { since: env.now(), records: 0, bytes: 0 });
+        let load = self.load.get_or_insert_with(|| Load {
+            since: env.now(),
+            records: 0,
+            bytes: 0,
+        });
         load.records += 1;
 
         if let Err(fault) = self.run(task, INPUT, &message) {
@@ -158,10 +176,14 @@ impl<C: Client> Worker<C> {
                 reason: fault.into(),
             });
         }
-        task.progress.advance(INPUT, message.offset(), message.timestamp());
+        task.progress
+            .advance(INPUT, message.offset(), message.timestamp());
         self.processed += 1;
         if self.scratch.get_mut().len() > 0 {
-            self.unsent = Some(Unsent { at: 0, input: task.progress.task.partition });
+            self.unsent = Some(Unsent {
+                at: 0,
+                input: task.progress.task.partition,
+            });
             if !self.send_some() {
                 return Done::Wait;
             }
@@ -176,7 +198,9 @@ impl<C: Client> Worker<C> {
         input: usize,
         message: &MessageOf<C>,
     ) -> Result<(), Fault> {
-        let Some(at) = task.progress.inputs().get(input) else { return Ok(()) };
+        let Some(at) = task.progress.inputs().get(input) else {
+            return Ok(());
+        };
         let headers = message.headers();
         let raw = Raw {
             key: message.key(),
@@ -191,9 +215,16 @@ impl<C: Client> Worker<C> {
             timestamp: raw.timestamp,
             headers: &headers,
         };
-        let ctx = Ctx::new(self.topology.token(), self.topology.outputs(), &self.scratch, origin);
+        let ctx = Ctx::new(
+            self.topology.token(),
+            self.topology.outputs(),
+            &self.scratch,
+            origin,
+        );
         let chains = &mut task.chains;
-        let Some(entries) = chains.inputs.get_mut(input) else { return Ok(()) };
+        let Some(entries) = chains.inputs.get_mut(input) else {
+            return Ok(());
+        };
         let places = &mut chains.places[..];
         // A panic in a closure is an error of the record: the nodes hold nothing that it could
         // have left half done, and the scratch is cleared.
@@ -222,11 +253,15 @@ impl<C: Client> Worker<C> {
 
     /// As [`send_rest`](Self::send_rest), while a task is at work: a failure is heard later.
     fn send_some(&mut self) -> bool {
-        let Some(mut unsent) = self.unsent else { return true };
+        let Some(mut unsent) = self.unsent else {
+            return true;
+        };
         let scratch = self.scratch.get_mut();
         let counts = &self.spec.output_partitions;
         while let Some(outgoing) = scratch.get(unsent.at, counts, unsent.input) {
-            let Some(producer) = &mut self.producer else { break };
+            let Some(producer) = &mut self.producer else {
+                break;
+            };
             match producer.send(&outgoing) {
                 Poll::Ready(Ok(())) => unsent.at += 1,
                 Poll::Pending => {

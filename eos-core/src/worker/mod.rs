@@ -30,8 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition,
-    Transaction,
+    CommitCause, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition, Transaction,
 };
 
 use crate::client::{Client, ClientError, Source, SourceEvent, SourceSpec};
@@ -139,11 +138,17 @@ impl<C: Client> Worker<C> {
             .source(&SourceSpec {
                 group: spec.app.as_str().to_owned(),
                 client_id: format!("{}-consumer", spec.identity),
-                instance_id: spec.static_member.then(|| spec.identity.as_str().to_owned()),
+                instance_id: spec
+                    .static_member
+                    .then(|| spec.identity.as_str().to_owned()),
                 session_timeout: spec.session_timeout,
             })
             .map_err(WorkerError::Client)?;
-        let topics: Vec<_> = topology.stages().iter().map(|s| s.driving_topic().clone()).collect();
+        let topics: Vec<_> = topology
+            .stages()
+            .iter()
+            .map(|s| s.driving_topic().clone())
+            .collect();
         source.subscribe(&topics).map_err(WorkerError::Client)?;
         let mut worker = Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
@@ -202,7 +207,11 @@ impl<C: Client> Worker<C> {
         {
             return Err(failure);
         }
-        Ok(if busy { Step::Busy } else { Step::Idle(self.nap()) })
+        Ok(if busy {
+            Step::Busy
+        } else {
+            Step::Idle(self.nap())
+        })
     }
 
     /// Waits until something may have happened, or `at_most` has passed.
@@ -259,9 +268,14 @@ impl<C: Client> Worker<C> {
 
     /// Says where the log begins and ends that lacks the offset we asked for.
     fn explain_out_of_range(&mut self) -> Result<(), WorkerError> {
-        let Some(partition) = self.out_of_range.clone() else { return Ok(()) };
+        let Some(partition) = self.out_of_range.clone() else {
+            return Ok(());
+        };
         let wanted = self.tasks.values().flat_map(|t| t.progress.inputs());
-        let wanted = wanted.filter(|i| i.partition == partition).map(|i| i.next).next();
+        let wanted = wanted
+            .filter(|i| i.partition == partition)
+            .map(|i| i.next)
+            .next();
         let Some(wanted) = wanted else {
             // Revoked meanwhile: the next owner will find out.
             self.out_of_range = None;
@@ -273,10 +287,17 @@ impl<C: Client> Worker<C> {
             std::task::Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
             std::task::Poll::Ready(Ok(bounds)) => {
                 self.out_of_range = None;
-                let (first, end) =
-                    bounds.first().map_or((Offset::ZERO, Offset::ZERO), |b| (b.first, b.end));
+                let (first, end) = bounds
+                    .first()
+                    .map_or((Offset::ZERO, Offset::ZERO), |b| (b.first, b.end));
                 let group = self.spec.app.as_str().to_owned();
-                self.give_up(WorkerError::OffsetOutOfRange { partition, group, wanted, first, end });
+                self.give_up(WorkerError::OffsetOutOfRange {
+                    partition,
+                    group,
+                    wanted,
+                    first,
+                    end,
+                });
                 Ok(())
             }
         }
@@ -363,7 +384,10 @@ impl<C: Client> Worker<C> {
     }
 
     fn commit_if_due(&mut self) {
-        let due = self.load.as_ref().and_then(|load| self.spec.policy.due(self.env.now(), load));
+        let due = self
+            .load
+            .as_ref()
+            .and_then(|load| self.spec.policy.due(self.env.now(), load));
         if let Some(cause) = due {
             self.commit(cause);
         }

@@ -18,7 +18,10 @@ use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
 #[derive(Debug)]
 pub(super) enum Change {
     Assigned(Vec<TopicPartition>),
-    Revoked { partitions: Vec<TopicPartition>, lost: bool },
+    Revoked {
+        partitions: Vec<TopicPartition>,
+        lost: bool,
+    },
 }
 
 /// The event that is being answered.
@@ -105,15 +108,22 @@ impl<C: Client> Worker<C> {
         }
         let gone: BTreeSet<&TopicPartition> = plan.unassign.iter().collect();
         self.owned.retain(|partition, _| !gone.contains(partition));
-        self.rewinds.retain(|(partition, _)| !gone.contains(partition));
-        self.source.unassign(&plan.unassign).map_err(WorkerError::Client)
+        self.rewinds
+            .retain(|(partition, _)| !gone.contains(partition));
+        self.source
+            .unassign(&plan.unassign)
+            .map_err(WorkerError::Client)
     }
 
     fn resolve(&mut self, partitions: Vec<TopicPartition>) {
         tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?partitions, "partitions assigned");
         Counters::add(&self.counters.rebalances, 1);
         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-        self.answering = Answering::Resolving(Resolving { partitions, deadline, starts: None });
+        self.answering = Answering::Resolving(Resolving {
+            partitions,
+            deadline,
+            starts: None,
+        });
     }
 
     fn go_on_resolving(&mut self, mut resolving: Resolving) -> Result<(), WorkerError> {
@@ -155,7 +165,12 @@ impl<C: Client> Worker<C> {
         let mut asked: Vec<TopicPartition> = Vec::new();
         for partition in assigned {
             if let Some(stage) = stage_of(self.topology.stages(), partition) {
-                asked.extend(stage.topics.iter().map(|t| TopicPartition::new(t.clone(), partition.partition)));
+                asked.extend(
+                    stage
+                        .topics
+                        .iter()
+                        .map(|t| TopicPartition::new(t.clone(), partition.partition)),
+                );
                 if self.spec.first_start == FirstStart::Latest {
                     asked.push(eldest_of(stage));
                 }
@@ -175,8 +190,13 @@ impl<C: Client> Worker<C> {
         };
         let mut starts = Vec::with_capacity(assigned.len());
         for partition in assigned {
-            let Some(stage) = stage_of(self.topology.stages(), partition) else { continue };
-            let task = TaskId { stage: stage.id, partition: partition.partition };
+            let Some(stage) = stage_of(self.topology.stages(), partition) else {
+                continue;
+            };
+            let task = TaskId {
+                stage: stage.id,
+                partition: partition.partition,
+            };
             let eldest = find(&committed, &eldest_of(stage))
                 .and_then(|c| TransactionName::parse(&c.metadata).ok().flatten());
             let situation = Situation {
@@ -192,7 +212,12 @@ impl<C: Client> Worker<C> {
             let inputs: Vec<Committed> = stage
                 .topics
                 .iter()
-                .filter_map(|t| find(&committed, &TopicPartition::new(t.clone(), partition.partition)))
+                .filter_map(|t| {
+                    find(
+                        &committed,
+                        &TopicPartition::new(t.clone(), partition.partition),
+                    )
+                })
                 .map(as_committed)
                 .collect();
             starts.push((task, plan_start(&situation, &inputs)?));
@@ -233,7 +258,9 @@ impl<C: Client> Worker<C> {
     ) -> Result<(), WorkerError> {
         let mut at = Vec::new();
         for (task, start) in starts {
-            let Some(stage) = self.topology.stage(task.stage) else { continue };
+            let Some(stage) = self.topology.stage(task.stage) else {
+                continue;
+            };
             let (inputs, name, claimed) = match start {
                 Start::Resume { at, name } => (at, name, true),
                 Start::First { partitions, from } => {
@@ -252,21 +279,31 @@ impl<C: Client> Worker<C> {
                 app = %self.spec.app, worker = %self.spec.id, %task, offsets = ?inputs, claimed,
                 "task starts"
             );
-            let known = self.spec.input_partitions.get(stage.driving_topic()).copied().unwrap_or(0);
+            let known = self
+                .spec
+                .input_partitions
+                .get(stage.driving_topic())
+                .copied()
+                .unwrap_or(0);
             let width = known.max(task.partition.get().unsigned_abs() + 1);
             at.extend(inputs.iter().cloned());
             let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name);
             let chains = self.topology.instantiate(stage);
             let driving = TopicPartition::new(stage.driving_topic().clone(), task.partition);
             self.owned.insert(driving, task);
-            self.tasks.insert(task, Task::new(progress, chains, claimed));
+            self.tasks
+                .insert(task, Task::new(progress, chains, claimed));
         }
         self.source.assign(&at).map_err(WorkerError::Client)
     }
 
     /// How long a query may block: not at all while other tasks have work.
     fn patience(&self) -> std::time::Duration {
-        if self.tasks.is_empty() { SLICE } else { std::time::Duration::ZERO }
+        if self.tasks.is_empty() {
+            SLICE
+        } else {
+            std::time::Duration::ZERO
+        }
     }
 
     /// Rule 10: a start offset that a policy resolved is committed before the first record.
@@ -298,13 +335,21 @@ impl<C: Client> Worker<C> {
                 // The fetcher has not started yet: assigning explicitly does the same.
                 tracing::debug!(worker = %self.spec.id, %error, "assigning again instead of seeking");
                 let partitions: Vec<_> = self.rewinds.iter().map(|(p, _)| p.clone()).collect();
-                self.source.unassign(&partitions).map_err(WorkerError::Client)?;
-                self.source.assign(&self.rewinds).map_err(WorkerError::Client)?;
+                self.source
+                    .unassign(&partitions)
+                    .map_err(WorkerError::Client)?;
+                self.source
+                    .assign(&self.rewinds)
+                    .map_err(WorkerError::Client)?;
             }
             Poll::Ready(Err(error)) => return Err(WorkerError::Client(error)),
         }
         self.rewinds.clear();
-        for task in self.tasks.values_mut().filter(|t| t.readiness == Readiness::Rewinding) {
+        for task in self
+            .tasks
+            .values_mut()
+            .filter(|t| t.readiness == Readiness::Rewinding)
+        {
             task.rewound();
         }
         Ok(true)
@@ -313,7 +358,9 @@ impl<C: Client> Worker<C> {
 
 /// The stage that this topic drives.
 fn stage_of<'a>(stages: &'a [Stage], partition: &TopicPartition) -> Option<&'a Stage> {
-    stages.iter().find(|stage| *stage.driving_topic() == partition.topic)
+    stages
+        .iter()
+        .find(|stage| *stage.driving_topic() == partition.topic)
 }
 
 /// Partition 0 was there from the beginning.

@@ -58,7 +58,10 @@ impl Env {
         clock: impl Fn() -> Now + Send + Sync + 'static,
         entropy: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
-        Self { clock: Arc::new(clock), entropy: Arc::new(entropy) }
+        Self {
+            clock: Arc::new(clock),
+            entropy: Arc::new(entropy),
+        }
     }
 
     pub(crate) fn now(&self) -> Now {

@@ -30,8 +30,18 @@ impl<M> Task<M> {
     pub(super) fn new(progress: TaskProgress, chains: Chains, claimed: bool) -> Self {
         let mut fetched = Vec::new();
         fetched.resize_with(progress.inputs().len(), Vec::new);
-        let readiness = if claimed { Readiness::Ready } else { Readiness::Unclaimed };
-        Self { progress, chains, readiness, fetched, claimed }
+        let readiness = if claimed {
+            Readiness::Ready
+        } else {
+            Readiness::Unclaimed
+        };
+        Self {
+            progress,
+            chains,
+            readiness,
+            fetched,
+            claimed,
+        }
     }
 
     /// Its part of the transaction is committed.
@@ -47,12 +57,19 @@ impl<M> Task<M> {
 
     /// The rewind is done.
     pub(super) fn rewound(&mut self) {
-        self.readiness = if self.claimed { Readiness::Ready } else { Readiness::Unclaimed };
+        self.readiness = if self.claimed {
+            Readiness::Ready
+        } else {
+            Readiness::Unclaimed
+        };
     }
 
     /// Whether this partition is one of its inputs.
     pub(super) fn reads(&self, partition: &TopicPartition) -> bool {
-        self.progress.inputs().iter().any(|input| input.partition == *partition)
+        self.progress
+            .inputs()
+            .iter()
+            .any(|input| input.partition == *partition)
     }
 
     pub(super) fn drop_fetched(&mut self) {
