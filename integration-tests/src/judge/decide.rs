@@ -45,13 +45,7 @@ fn walk(evidence: &Evidence, output: &Output, verdict: &mut Verdict) -> Presence
         };
         presence[nth] += 1;
         if presence[nth] > 1 {
-            let first = output.rows.iter().find(|other| other.seq == row.seq);
-            let at = first.map_or(String::new(), |row| {
-                format!("{}-{}, offset {}", output.topic, row.partition, row.offset)
-            });
-            verdict
-                .doubled
-                .add(|| example(format!("it is also at {at}")));
+            verdict.doubled.add(|| example(beside(output, row)));
             continue;
         }
         let input = &evidence.input.records()[nth];
@@ -94,14 +88,12 @@ fn lost(
 }
 
 fn torn(evidence: &Evidence, presences: &[Presence], verdict: &mut Verdict) {
+    let topic = |output: usize| &evidence.outputs[output].topic;
     for nth in 0..evidence.input.records().len() {
-        let (with, without): (Vec<_>, Vec<_>) = evidence
-            .outputs
-            .iter()
-            .zip(presences)
-            .partition(|(_, presence)| presence[nth] > 0);
-        if let (Some((with, _)), Some((without, _))) = (with.first(), without.first()) {
-            let note = || format!("it is in {} and not in {}", with.topic, without.topic);
+        let with = presences.iter().position(|presence| presence[nth] > 0);
+        let without = presences.iter().position(|presence| presence[nth] == 0);
+        if let (Some(with), Some(without)) = (with, without) {
+            let note = || format!("it is in {} and not in {}", topic(with), topic(without));
             verdict.torn.add(|| of_input(evidence, nth, note()));
         }
     }
@@ -137,6 +129,18 @@ fn open(evidence: &Evidence, verdict: &mut Verdict) {
             ..Example::default()
         });
     }
+}
+
+/// Where the first row with the same number is.
+fn beside(output: &Output, row: &Row) -> String {
+    let first = output.rows.iter().find(|other| other.seq == row.seq);
+    first.map_or_else(String::new, |first| {
+        let (partition, offset) = (first.partition, first.offset);
+        format!(
+            "it is also at {}-{partition}, offset {offset}",
+            output.topic
+        )
+    })
 }
 
 /// A violation that shows at a row of an output.

@@ -39,7 +39,7 @@ const HELD: Duration = Duration::from_secs(2);
 /// When the cluster does not answer, a topic does not exist, or the input cannot be judged by.
 pub fn read(question: &Question<'_>) -> Result<Evidence> {
     let mut client = Client::connect(question.bootstrap, TIMEOUT)?;
-    topics_exist(&mut client, question)?;
+    topics_are_whole(&mut client, question)?;
     let open = settle(&mut client, question)?;
     let mut keys = Keys::default();
     let input = Input::new(
@@ -58,12 +58,21 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
     })
 }
 
-fn topics_exist(client: &mut Client, question: &Question<'_>) -> Result<()> {
+/// Every topic exists and has lost nothing at its beginning, or much would look lost or foreign.
+fn topics_are_whole(client: &mut Client, question: &Question<'_>) -> Result<()> {
     let cluster = client.metadata(None)?;
     let outputs = question.outputs.iter().map(String::as_str);
     for topic in outputs.chain([question.input]) {
         if !cluster.topics.contains_key(topic) {
             bail!("topic {topic} does not exist: check the names given");
+        }
+        let starts = client.start_offsets(topic)?;
+        if let Some(partition) = starts.iter().position(|start| *start > 0) {
+            bail!(
+                "{topic}-{partition} begins at offset {}: its first records are deleted, judge a \
+                 run on new topics, before retention",
+                starts[partition]
+            );
         }
     }
     Ok(())

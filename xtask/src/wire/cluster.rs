@@ -7,8 +7,9 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use kafka_protocol::messages::metadata_response::{MetadataResponse, MetadataResponseTopic};
 
+use super::client::Client;
 use super::failure::{Failure, check};
-use super::routing::{Client, Node, topic_name};
+use super::routing::{Node, topic_name};
 
 /// Brokers, controller and topics at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

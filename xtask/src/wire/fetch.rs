@@ -9,8 +9,9 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 
 use super::aborted::Aborted;
 use super::batch::{Batches, Record};
+use super::client::Client;
 use super::failure::check;
-use super::routing::{Client, Node, topic_name};
+use super::routing::{Node, topic_name};
 
 /// How much one fetch may bring: large, because a reader of a whole topic pays per round trip.
 const MAX_BYTES: i32 = 8 << 20;

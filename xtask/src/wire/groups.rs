@@ -11,8 +11,9 @@ use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 
+use super::client::Client;
 use super::failure::check;
-use super::routing::{Client, Node, text, topic_name};
+use super::routing::{Node, text, topic_name};
 
 /// A consumer group at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]

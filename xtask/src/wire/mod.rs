@@ -5,7 +5,7 @@
 //! with librdkafka on purpose: a verifier built on the client under test would inherit its bugs.
 //!
 //! ```text
-//! Client ──► routing: any broker | leader of a partition | coordinator of a group
+//! Client ──► routing: any broker | leader of a partition | coordinator of a group or transaction
 //!   │            └── connection: one socket per broker, one request in flight, deadline on each
 //!   ├── topics, offsets, groups, transactions: ask and answer
 //!   └── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
@@ -17,6 +17,7 @@
 
 mod aborted;
 mod batch;
+mod client;
 mod cluster;
 mod connection;
 mod failure;
@@ -31,11 +32,12 @@ mod transactions;
 mod versions;
 
 pub use batch::Record;
+pub use client::Client;
 pub use cluster::{Broker, ClusterMetadata, Partition};
 pub use fetch::{Fetched, Isolation};
 pub use groups::{GroupMember, GroupState};
 pub use kafka_protocol as protocol;
 pub use producer::Producer;
-pub use routing::{Client, Node};
+pub use routing::Node;
 pub use transactional::{End, TransactionalProducer};
 pub use transactions::TransactionState;

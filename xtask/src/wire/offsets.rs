@@ -6,9 +6,10 @@ use kafka_protocol::messages::list_offsets_request::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
 };
 
+use super::client::Client;
 use super::failure::check;
 use super::fetch::Isolation;
-use super::routing::{Client, Node, topic_name};
+use super::routing::{Node, topic_name};
 
 /// Special timestamps of ListOffsets.
 const EARLIEST: i64 = -2;

@@ -11,8 +11,9 @@ use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
 
 use self::round::InFlight;
 use super::batch::{BatchBuilder, HEADER as EMPTY_BATCH, ProducerIdentity};
+use super::client::Client;
 use super::failure::check;
-use super::routing::{Client, Node};
+use super::routing::Node;
 
 /// A batch is closed at this size, well below the broker's default limit of 1 MiB.
 const BATCH_BYTES: usize = 256 << 10;
@@ -35,6 +36,7 @@ pub struct Producer {
     /// Bytes waiting, in open and closed batches.
     buffered: usize,
     acknowledged: u64,
+    retried: u64,
     stalled: Option<Instant>,
 }
 
@@ -94,6 +96,7 @@ impl Producer {
             in_flight: Vec::new(),
             buffered: 0,
             acknowledged: 0,
+            retried: 0,
             stalled: None,
         })
     }
@@ -154,6 +157,11 @@ impl Producer {
     /// How many records are acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
+    }
+
+    /// How many batches had to be sent again: whether a fault was felt.
+    pub fn retried(&self) -> u64 {
+        self.retried
     }
 
     /// How many partitions a topic has.

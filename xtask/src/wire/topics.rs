@@ -12,11 +12,9 @@ use kafka_protocol::messages::delete_records_request::{
 };
 use kafka_protocol::messages::delete_topics_request::DeleteTopicsRequest;
 
+use super::client::{BROKER_TIMEOUT_MS, Client};
 use super::failure::{Failure, check};
-use super::routing::{Client, Node, text, topic_name};
-
-/// How long a broker may take over a change before it says so.
-const BROKER_TIMEOUT_MS: i32 = 8_000;
+use super::routing::{Node, text, topic_name};
 
 impl Client {
     /// Creates a topic unless it exists, and waits until every broker sees a leader for each
@@ -67,7 +65,7 @@ impl Client {
                 check(topic.error_code, || name.to_owned())
             })
         })?;
-        self.forget_routes();
+        self.routes.forget();
         self.retry(&what, |client, deadline| {
             client.gone_from_all(name, deadline)
         })

@@ -23,14 +23,12 @@ use kafka_protocol::messages::{
 };
 
 use super::batch::{BatchBuilder, ProducerIdentity};
+use super::client::{BROKER_TIMEOUT_MS, Client};
 use super::failure::check;
-use super::routing::{Client, Node, text, topic_name};
+use super::routing::{Node, text, topic_name};
 
 /// How long one step may take, retries included.
 const STEP: Duration = Duration::from_secs(30);
-
-/// How long a leader may wait for its followers.
-const BROKER_TIMEOUT_MS: i32 = 8_000;
 
 /// How a transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use kafka_protocol::messages::ListTransactionsRequest;
 
+use super::client::Client;
 use super::failure::check;
-use super::routing::{Client, Node};
+use super::routing::Node;
 
 /// A transactional id and the state of its latest transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]

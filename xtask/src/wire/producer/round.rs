@@ -15,15 +15,12 @@ use kafka_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
 };
 
+use super::super::client::{BROKER_TIMEOUT_MS, EXCHANGE};
 use super::super::connection::Sent;
 use super::super::failure::{Failure, check};
 use super::super::routing::topic_name;
 use super::{Closed, Producer};
 
-/// How long a leader may wait for its followers.
-const BROKER_TIMEOUT_MS: i32 = 8_000;
-/// How long an exchange may take before its batches are sent again.
-const EXCHANGE: Duration = Duration::from_secs(10);
 /// The pause after a round in which something failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -61,7 +58,7 @@ impl Producer {
             let patience = self.patience;
             return Err(error.context(format!("produce: nothing acknowledged for {patience:?}")));
         }
-        self.client.forget_routes();
+        self.client.routes.forget();
         thread::sleep(PAUSE);
         Ok(())
     }
@@ -182,6 +179,7 @@ impl Producer {
     fn put_back(&mut self, addressed: Addressed) {
         let queue = &mut self.topics[addressed.topic].partitions[addressed.partition];
         self.buffered += addressed.batch.records_bytes();
+        self.retried += 1;
         queue.closed.push_front(addressed.batch);
     }
 }
