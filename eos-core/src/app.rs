@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use eos_protocol::{FirstStart, Guarantee, LayoutHash};
 
+#[cfg(feature = "kafka")]
+use crate::runtime::Signals;
 use crate::settings::Settings;
 use crate::stream::{Output, Stream};
 use crate::topic::Topic;
@@ -43,7 +45,11 @@ impl App {
     /// A handle to emit to a topic from [`Stream::process`].
     pub fn output<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Output<K, V> {
         let mut graph = self.lock();
-        Output { app: graph.token(), index: graph.output(topic), types: PhantomData }
+        Output {
+            app: graph.token(),
+            index: graph.output(topic),
+            types: PhantomData,
+        }
     }
 
     /// What is promised; [`Guarantee::ExactlyOnce`] unless you say otherwise.
@@ -145,7 +151,9 @@ impl App {
 
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
-        std::mem::replace(&mut *self.lock(), Graph::new()).build().map(Arc::new)
+        std::mem::replace(&mut *self.lock(), Graph::new())
+            .build()
+            .map(Arc::new)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Graph> {
@@ -183,13 +191,25 @@ impl App {
     /// # Errors
     /// [`Error`](crate::Error): its text names the fix.
     pub async fn run(self, bootstrap_servers: &str) -> crate::Result<()> {
+        // Before anything else: a stop that comes while the start still waits for a broker counts.
+        let mut signals = Signals::hear();
         let bootstrap = bootstrap_servers.to_owned();
-        let started = tokio::task::spawn_blocking(move || self.start(&bootstrap));
-        let mut running = started.await.unwrap_or(Err(crate::Error::Gone))?;
-        let signals = crate::runtime::stop_on_signals(running.handle());
+        let (tell, started) = tokio::sync::oneshot::channel();
+        // A thread of its own: nobody has to wait for it once the app was asked to stop.
+        std::thread::Builder::new()
+            .name("eos-start".into())
+            .spawn(move || {
+                // An app that nobody waits for any more is dropped, which stops it.
+                let _unheard = tell.send(self.start(&bootstrap));
+            })
+            .map_err(crate::Error::Thread)?;
+        let mut running = tokio::select! {
+            started = started => started.unwrap_or(Err(crate::Error::Gone))?,
+            _ = signals.asked() => return Ok(()),
+        };
         tokio::select! {
             ended = running.ended() => return ended,
-            () = signals => {}
+            mode = signals.asked() => running.handle().stop(mode),
         }
         running.ended().await
     }
@@ -198,6 +218,8 @@ impl App {
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Properties may hold secrets.
-        f.debug_struct("App").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("App")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -45,7 +45,13 @@ impl<'r> Ctx<'r> {
         scratch: &'r RefCell<Scratch>,
         origin: Origin<'r>,
     ) -> Self {
-        Self { app, outputs, scratch, origin, brand: PhantomData }
+        Self {
+            app,
+            outputs,
+            scratch,
+            origin,
+            brand: PhantomData,
+        }
     }
 
     /// Emits a record to an output, with the time and the headers of the record at hand.
@@ -62,7 +68,15 @@ impl<'r> Ctx<'r> {
         value: V,
     ) -> Result<(), Failure> {
         let (timestamp, headers) = (self.origin.timestamp, self.origin.headers.clone());
-        self.emit_record(output, Record { key, value, timestamp, headers })
+        self.emit_record(
+            output,
+            Record {
+                key,
+                value,
+                timestamp,
+                headers,
+            },
+        )
     }
 
     /// Emits a record with a time and headers of its own.
@@ -75,10 +89,22 @@ impl<'r> Ctx<'r> {
         record: Record<K, V>,
     ) -> Result<(), Failure> {
         let topic = (output.app == self.app)
-            .then(|| self.outputs.get(output.index)?.topic.downcast_ref::<Topic<K, V>>())
+            .then(|| {
+                self.outputs
+                    .get(output.index)?
+                    .topic
+                    .downcast_ref::<Topic<K, V>>()
+            })
             .flatten()
-            .ok_or("this output was made by another app: make it with `app.output(..)` of this one")?;
-        let Record { key, value, timestamp, headers } = record;
+            .ok_or(
+                "this output was made by another app: make it with `app.output(..)` of this one",
+            )?;
+        let Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        } = record;
         Ok(self.write(output.index, topic, &key, &value, timestamp, headers)?)
     }
 
@@ -91,7 +117,9 @@ impl<'r> Ctx<'r> {
         timestamp: Option<Timestamp>,
         headers: Headers,
     ) -> Result<(), CodecError> {
-        self.scratch.borrow_mut().write(output, topic, key, value, timestamp, headers)
+        self.scratch
+            .borrow_mut()
+            .write(output, topic, key, value, timestamp, headers)
     }
 
     /// The task that processes the record.
@@ -121,6 +149,8 @@ impl<'r> Ctx<'r> {
 
 impl fmt::Debug for Ctx<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ctx").field("origin", &self.origin).finish_non_exhaustive()
+        f.debug_struct("Ctx")
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
     }
 }

@@ -21,6 +21,11 @@ pub struct Record<K, V> {
 impl<K, V> Record<K, V> {
     /// A record without time or headers.
     pub fn new(key: K, value: V) -> Self {
-        Self { key, value, timestamp: None, headers: Headers::new() }
+        Self {
+            key,
+            value,
+            timestamp: None,
+            headers: Headers::new(),
+        }
     }
 }

@@ -80,7 +80,12 @@ impl Settings {
         let commit = (self.transaction_timeout / 3).min(Duration::from_secs(10));
         // The coordinator sweeps every ten seconds.
         let init = self.transaction_timeout * 2 + Duration::from_secs(20);
-        Limits { commit, abort: commit, init, ..Limits::default() }
+        Limits {
+            commit,
+            abort: commit,
+            init,
+            ..Limits::default()
+        }
     }
 
     /// A revocation is answered well before `max.poll.interval.ms` and the group's patience end:
@@ -99,10 +104,14 @@ impl Settings {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let fine = !name.is_empty() && name.len() <= 200 && name.chars().all(legal);
         if !fine || name == "." || name == ".." {
-            return Err(SettingsError::AppName { name: name.to_owned() });
+            return Err(SettingsError::AppName {
+                name: name.to_owned(),
+            });
         }
         if self.workers == 0 || self.workers > 256 {
-            return Err(SettingsError::Workers { workers: self.workers });
+            return Err(SettingsError::Workers {
+                workers: self.workers,
+            });
         }
         let open = self.policy.interval + self.limits().commit;
         if open >= self.transaction_timeout {

@@ -8,7 +8,7 @@ use crate::ctx::Ctx;
 use crate::failure::{Done, Failure};
 use crate::record::Record;
 use crate::topic::Topic;
-use crate::topology::{FlatMap, Filter, Graph, Map, NodeId, Process, Write};
+use crate::topology::{Filter, FlatMap, Graph, Map, NodeId, Process, Write};
 
 /// A typed handle on an output topic, for [`Ctx::emit`]. Made by
 /// [`App::output`](crate::App::output), checked when the app is built.
@@ -45,7 +45,11 @@ pub struct Stream<K, V> {
 
 impl<K: 'static, V: 'static> Stream<K, V> {
     pub(crate) fn new(graph: Arc<Mutex<Graph>>, parent: NodeId) -> Self {
-        Self { graph, parent, types: PhantomData }
+        Self {
+            graph,
+            parent,
+            types: PhantomData,
+        }
     }
 
     /// Changes the value and keeps the key.
@@ -82,13 +86,17 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         f: impl Fn(V) -> Result<Option<U>, Failure> + Send + Sync + 'static,
     ) -> Stream<K, U> {
         let f = Arc::new(f);
-        self.then(kind, move || Box::new(Map::<K, V, U, _>::new(Arc::clone(&f))))
+        self.then(kind, move || {
+            Box::new(Map::<K, V, U, _>::new(Arc::clone(&f)))
+        })
     }
 
     /// Keeps the records that pass; the others still count as processed.
     pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         let f = Arc::new(f);
-        self.then("filter", move || Box::new(Filter::<K, V, _>::new(Arc::clone(&f))))
+        self.then("filter", move || {
+            Box::new(Filter::<K, V, _>::new(Arc::clone(&f)))
+        })
     }
 
     /// Makes any number of records of one, each with its key.
@@ -122,7 +130,9 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         I: IntoIterator<Item: 'static> + 'static,
     {
         let f = Arc::new(f);
-        self.then(kind, move || Box::new(FlatMap::<K, V, I, _>::new(Arc::clone(&f))))
+        self.then(kind, move || {
+            Box::new(FlatMap::<K, V, I, _>::new(Arc::clone(&f)))
+        })
     }
 
     /// Ends the stream in a closure that emits through [`Ctx`] to any number of outputs.
@@ -147,8 +157,9 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         f: impl for<'c> Fn(&Ctx<'c>, Record<K, V>) -> R + Send + Sync + 'static,
     ) {
         let f = Arc::new(move |ctx: &Ctx<'_>, record: Record<K, V>| f(ctx, record).done());
-        let _end: Stream<(), ()> =
-            self.then("process", move || Box::new(Process::<K, V, _>::new(Arc::clone(&f))));
+        let _end: Stream<(), ()> = self.then("process", move || {
+            Box::new(Process::<K, V, _>::new(Arc::clone(&f)))
+        });
     }
 
     /// Ends the stream in a topic. Time and headers are carried along; the key decides the
@@ -156,8 +167,12 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     pub fn to(self, topic: &Topic<K, V>) {
         let output = self.graph().output(topic);
         let topic = topic.clone();
-        let _end: Stream<(), ()> =
-            self.then("to", move || Box::new(Write { output, topic: topic.clone() }));
+        let _end: Stream<(), ()> = self.then("to", move || {
+            Box::new(Write {
+                output,
+                topic: topic.clone(),
+            })
+        });
     }
 
     fn then<K2, V2>(
@@ -166,7 +181,11 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         make: impl Fn() -> Box<dyn crate::topology::Node> + Send + Sync + 'static,
     ) -> Stream<K2, V2> {
         let parent = self.graph().add(self.parent, kind, Box::new(make));
-        Stream { graph: self.graph, parent, types: PhantomData }
+        Stream {
+            graph: self.graph,
+            parent,
+            types: PhantomData,
+        }
     }
 
     fn graph(&self) -> std::sync::MutexGuard<'_, Graph> {
@@ -176,6 +195,8 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 
 impl<K, V> fmt::Debug for Stream<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("parent", &self.parent).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("parent", &self.parent)
+            .finish_non_exhaustive()
     }
 }

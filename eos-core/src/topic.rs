@@ -49,7 +49,11 @@ impl<K: Plain, V: Plain> Topic<K, V> {
 impl<K, V> Topic<K, V> {
     /// With codecs of your choice.
     pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
-        Self { name: name.into(), key: Arc::new(key), value: Arc::new(value) }
+        Self {
+            name: name.into(),
+            key: Arc::new(key),
+            value: Arc::new(value),
+        }
     }
 
     /// Its name.
@@ -71,6 +75,8 @@ impl<K, V> Clone for Topic<K, V> {
 
 impl<K, V> fmt::Debug for Topic<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topic").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Topic")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }

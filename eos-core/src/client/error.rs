@@ -17,7 +17,11 @@ pub struct ClientError {
 impl ClientError {
     /// An error that carries no transaction flags.
     pub fn new(call: CallSite, code: i32, text: impl Into<String>) -> Self {
-        Self { call, fault: Fault::plain(code), text: text.into() }
+        Self {
+            call,
+            fault: Fault::plain(code),
+            text: text.into(),
+        }
     }
 
     /// What follows from it: one table decides, for all calls.

@@ -69,16 +69,26 @@ pub trait Source {
     fn wait(&mut self, at_most: Duration);
 
     /// Appends up to `max` records of one assigned partition, as far as they are here already.
-    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Vec<Self::Message>) -> Result<()>;
+    fn take(
+        &mut self,
+        from: &TopicPartition,
+        max: usize,
+        into: &mut Vec<Self::Message>,
+    ) -> Result<()>;
 
     /// The group's committed offsets, *stable*: pending while an open transaction holds one
     /// (KIP-447, `require_stable`). One such query is under way at a time; one for other
     /// partitions abandons it.
-    fn committed(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<CommittedOffset>>>;
+    fn committed(
+        &mut self,
+        of: &[TopicPartition],
+        slice: Duration,
+    ) -> Poll<Result<Vec<CommittedOffset>>>;
 
     /// The first offset and the end (for a reader of committed records) of each partition. One
     /// such query is under way at a time.
-    fn bounds(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<OffsetBounds>>>;
+    fn bounds(&mut self, of: &[TopicPartition], slice: Duration)
+    -> Poll<Result<Vec<OffsetBounds>>>;
 
     /// Answers an assignment: these partitions, from these offsets, in addition to what is
     /// assigned already.

@@ -39,13 +39,21 @@ impl Headers {
 
     /// Adds one at the end.
     pub fn push(&mut self, name: impl Into<Box<str>>, value: Option<&[u8]>) {
-        self.0.push(Header { name: name.into(), value: value.map(Into::into) });
+        self.0.push(Header {
+            name: name.into(),
+            value: value.map(Into::into),
+        });
     }
 
     /// The value of the last header of this name: in Kafka the last one counts.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.0.iter().rev().find(|h| &*h.name == name)?.value.as_deref()
+        self.0
+            .iter()
+            .rev()
+            .find(|h| &*h.name == name)?
+            .value
+            .as_deref()
     }
 
     /// All of them, in order.

@@ -16,7 +16,8 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     }
 
     fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
-        serde_json::to_writer(into, value).map_err(|e| CodecError::invalid("writable as JSON", e))?;
+        serde_json::to_writer(into, value)
+            .map_err(|e| CodecError::invalid("writable as JSON", e))?;
         Ok(Encoded::Bytes)
     }
 }
@@ -31,6 +32,11 @@ mod tests {
         assert_eq!(decode(Some(b"[1,2]")).unwrap(), [1, 2]);
         let error = decode(Some(b"[1,")).unwrap_err().to_string();
         assert!(error.starts_with("not JSON of this type: EOF"), "{error}");
-        assert!(decode(None).unwrap_err().to_string().contains("null where JSON"));
+        assert!(
+            decode(None)
+                .unwrap_err()
+                .to_string()
+                .contains("null where JSON")
+        );
     }
 }

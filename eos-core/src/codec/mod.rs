@@ -66,6 +66,9 @@ impl CodecError {
         expected: &'static str,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        Self::Invalid { expected, source: source.into() }
+        Self::Invalid {
+            expected,
+            source: source.into(),
+        }
     }
 }

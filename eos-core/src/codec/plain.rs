@@ -26,7 +26,9 @@ pub trait Plain: Sized + 'static {
 
 impl Plain for String {
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
-        let bytes = bytes.ok_or(CodecError::Null { expected: "UTF-8 text" })?;
+        let bytes = bytes.ok_or(CodecError::Null {
+            expected: "UTF-8 text",
+        })?;
         let text = std::str::from_utf8(bytes).map_err(|e| CodecError::invalid("UTF-8 text", e))?;
         Ok(text.to_owned())
     }
@@ -39,7 +41,9 @@ impl Plain for String {
 
 impl Plain for Vec<u8> {
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
-        bytes.map(<[u8]>::to_vec).ok_or(CodecError::Null { expected: "bytes" })
+        bytes
+            .map(<[u8]>::to_vec)
+            .ok_or(CodecError::Null { expected: "bytes" })
     }
 
     fn write(&self, into: &mut Vec<u8>) -> Encoded {
@@ -160,9 +164,15 @@ mod tests {
     #[test]
     fn what_does_not_fit_says_what_was_expected() {
         let error = |r: Result<i64, CodecError>| r.unwrap_err().to_string();
-        assert_eq!(error(i64::read(Some(b"123"))), "not an 8-byte integer: 3 bytes");
+        assert_eq!(
+            error(i64::read(Some(b"123"))),
+            "not an 8-byte integer: 3 bytes"
+        );
         assert!(error(i64::read(None)).starts_with("null where an 8-byte integer was expected"));
         let error = String::read(Some(b"\xff")).unwrap_err().to_string();
-        assert!(error.starts_with("not UTF-8 text: invalid utf-8"), "{error}");
+        assert!(
+            error.starts_with("not UTF-8 text: invalid utf-8"),
+            "{error}"
+        );
     }
 }

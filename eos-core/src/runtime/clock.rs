@@ -25,7 +25,10 @@ pub(crate) struct Entropy {
 
 impl Entropy {
     pub(crate) fn new() -> Self {
-        Self { keys: RandomState::new(), counter: AtomicU64::new(0) }
+        Self {
+            keys: RandomState::new(),
+            counter: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn next(&self) -> u64 {

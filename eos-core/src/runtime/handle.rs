@@ -17,7 +17,10 @@ pub struct Handle {
 
 impl Handle {
     pub(super) fn new(counters: Arc<Counters>) -> Self {
-        Self { stop: Arc::default(), counters }
+        Self {
+            stop: Arc::default(),
+            counters,
+        }
     }
 
     /// Stops the app: each worker commits what it has and closes. Returns at once; the app's run
@@ -28,7 +31,8 @@ impl Handle {
             StopMode::Leave => 2,
         };
         let _first_one_counts =
-            self.stop.compare_exchange(0, mode, Ordering::Relaxed, Ordering::Relaxed);
+            self.stop
+                .compare_exchange(0, mode, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// What was done since the app started.

@@ -12,4 +12,4 @@ pub use preflight::PreflightError;
 pub use slot::SlotError;
 
 pub(crate) use run::start;
-pub(crate) use signals::stop_on_signals;
+pub(crate) use signals::Signals;

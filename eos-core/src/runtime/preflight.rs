@@ -73,15 +73,20 @@ pub(crate) fn preflight<C: Client>(
     bootstrap: &str,
     within: Duration,
 ) -> Result<Partitions, PreflightError> {
-    let inputs = topology.stages().iter().flat_map(|stage| stage.topics.iter().cloned());
+    let inputs = topology
+        .stages()
+        .iter()
+        .flat_map(|stage| stage.topics.iter().cloned());
     let mut topics: Vec<TopicName> = inputs.chain(topology.output_names()).collect();
     topics.sort();
     topics.dedup();
-    let facts = client.facts(&topics, within).map_err(|source| PreflightError::Unreachable {
-        bootstrap: bootstrap.to_owned(),
-        waited_s: within.as_secs(),
-        source,
-    })?;
+    let facts = client
+        .facts(&topics, within)
+        .map_err(|source| PreflightError::Unreachable {
+            bootstrap: bootstrap.to_owned(),
+            waited_s: within.as_secs(),
+            source,
+        })?;
     fit(&facts, topology, guarantee, bootstrap)
 }
 
@@ -98,7 +103,10 @@ fn fit(
         .map(|(topic, _)| topic.clone())
         .collect();
     if !missing.is_empty() {
-        return Err(PreflightError::MissingTopics { topics: missing, bootstrap: bootstrap.into() });
+        return Err(PreflightError::MissingTopics {
+            topics: missing,
+            bootstrap: bootstrap.into(),
+        });
     }
     match (guarantee, facts.verification) {
         (Guarantee::ExactlyOnce, Verification::Off) => return Err(PreflightError::NotVerified),
@@ -129,12 +137,17 @@ mod tests {
 
     fn facts(counts: &[(&str, Option<u32>)], verification: Verification) -> ClusterFacts {
         let partitions = counts.iter().map(|&(t, n)| (t.into(), n)).collect();
-        ClusterFacts { cluster_id: None, partitions, verification }
+        ClusterFacts {
+            cluster_id: None,
+            partitions,
+            verification,
+        }
     }
 
     fn topology() -> std::sync::Arc<Topology> {
         let mut app = App::new("a");
-        app.source(&Topic::<String, String>::plain("in")).to(&Topic::plain("out"));
+        app.source(&Topic::<String, String>::plain("in"))
+            .to(&Topic::plain("out"));
         app.check().unwrap()
     }
 
@@ -146,17 +159,31 @@ mod tests {
     fn missing_topics_are_named_with_the_command_that_makes_them() {
         let f = facts(&[("in", Some(6)), ("out", None)], Verification::On);
         let error = check(&f, Guarantee::ExactlyOnce).unwrap_err();
-        assert!(error.starts_with("topic out is not there. Create it: kafka-topics.sh"), "{error}");
+        assert!(
+            error.starts_with("topic out is not there. Create it: kafka-topics.sh"),
+            "{error}"
+        );
         let f = facts(&[("in", None), ("out", None)], Verification::On);
-        assert!(check(&f, Guarantee::ExactlyOnce).unwrap_err().starts_with("topics in, out are"));
+        assert!(
+            check(&f, Guarantee::ExactlyOnce)
+                .unwrap_err()
+                .starts_with("topics in, out are")
+        );
     }
 
     #[test]
     fn unverified_transactions_are_refused_where_there_are_any() {
         let f = facts(&[("in", Some(6)), ("out", Some(3))], Verification::Off);
-        assert!(check(&f, Guarantee::ExactlyOnce).unwrap_err().contains("Kafka is older than 3.6"));
+        assert!(
+            check(&f, Guarantee::ExactlyOnce)
+                .unwrap_err()
+                .contains("Kafka is older than 3.6")
+        );
         assert!(check(&f, Guarantee::AtLeastOnce).is_ok());
-        let f = ClusterFacts { verification: Verification::Unknown, ..f };
+        let f = ClusterFacts {
+            verification: Verification::Unknown,
+            ..f
+        };
         let partitions = check(&f, Guarantee::ExactlyOnce).unwrap();
         assert_eq!(partitions.outputs, [3]);
         assert_eq!(partitions.inputs.get(&"in".into()), Some(&6));

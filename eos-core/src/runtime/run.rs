@@ -30,8 +30,13 @@ where
     settings.check()?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
     let slot = Slot::take(&root, &settings.app, settings.slot)?;
-    let partitions =
-        preflight(&client, &topology, settings.guarantee, bootstrap, settings.start_deadline)?;
+    let partitions = preflight(
+        &client,
+        &topology,
+        settings.guarantee,
+        bootstrap,
+        settings.start_deadline,
+    )?;
     tracing::info!(
         app = %settings.app, instance = %slot.instance, slot = %slot.path.display(),
         workers = settings.workers, guarantee = ?settings.guarantee, "starting"
@@ -75,14 +80,19 @@ where
     std::thread::Builder::new()
         .name("eos-ending".into())
         .spawn(move || {
-            let ends = threads.into_iter().map(|t| t.join().unwrap_or(Err(Error::Gone)));
+            let ends = threads
+                .into_iter()
+                .map(|t| t.join().unwrap_or(Err(Error::Gone)));
             let ends: Vec<Result<(), Error>> = ends.collect();
             // The slot is free once no worker runs under its ids any more.
             drop(slot);
             let _nobody_waits = ended.send(ends.into_iter().find(Result::is_err).unwrap_or(Ok(())));
         })
         .map_err(Error::Thread)?;
-    Ok(Running { handle, ended: on_end })
+    Ok(Running {
+        handle,
+        ended: on_end,
+    })
 }
 
 /// A stop takes as long as a commit and an abort may, and a little for leaving the group.
@@ -129,7 +139,9 @@ fn run_worker<C: Client>(
             stopping_since = Some(Instant::now());
         }
         if stopping_since.is_some_and(|since| since.elapsed() > patience) {
-            return Err(Error::StopTimedOut { waited_s: patience.as_secs() });
+            return Err(Error::StopTimedOut {
+                waited_s: patience.as_secs(),
+            });
         }
         match worker.step()? {
             Step::Busy => {}

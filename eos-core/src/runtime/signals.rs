@@ -1,33 +1,71 @@
 //! SIGTERM and SIGINT.
 
-use super::handle::Handle;
+use std::io;
+
 use crate::worker::StopMode;
 
-/// Stops the app on SIGTERM (whoever sends it will start it again: the partitions stay) and on
+/// Hears what the operating system asks of this process, from its making on.
+///
+/// SIGTERM stops the app (whoever sends it will start it again: the partitions stay), and so does
 /// SIGINT (a person at a terminal is done with it: it leaves the group).
-pub(crate) async fn stop_on_signals(handle: Handle) {
-    match signal().await {
-        Ok(mode) => handle.stop(mode),
-        Err(error) => {
+#[derive(Debug)]
+pub(crate) struct Signals(Option<System>);
+
+impl Signals {
+    /// Listens from now on; to nothing if the system refuses.
+    pub(crate) fn hear() -> Self {
+        let system = System::hear().inspect_err(|error| {
             tracing::warn!(%error, "signals can't be heard; stop the app through its handle");
-            std::future::pending::<()>().await;
+        });
+        Self(system.ok())
+    }
+
+    /// Waits until the app is asked to stop.
+    pub(crate) async fn asked(&mut self) -> StopMode {
+        match &mut self.0 {
+            Some(system) => system.asked().await,
+            None => std::future::pending().await,
         }
     }
 }
 
 #[cfg(unix)]
-async fn signal() -> std::io::Result<StopMode> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => StopMode::Restart,
-        _ = interrupt.recv() => StopMode::Leave,
-    })
+#[derive(Debug)]
+struct System {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
 }
 
-#[cfg(not(unix))]
-async fn signal() -> std::io::Result<StopMode> {
-    tokio::signal::ctrl_c().await?;
-    Ok(StopMode::Leave)
+#[cfg(unix)]
+impl System {
+    fn hear() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn asked(&mut self) -> StopMode {
+        tokio::select! {
+            _ = self.terminate.recv() => StopMode::Restart,
+            _ = self.interrupt.recv() => StopMode::Leave,
+        }
+    }
+}
+
+#[cfg(windows)]
+#[derive(Debug)]
+struct System(tokio::signal::windows::CtrlC);
+
+#[cfg(windows)]
+impl System {
+    fn hear() -> io::Result<Self> {
+        tokio::signal::windows::ctrl_c().map(Self)
+    }
+
+    async fn asked(&mut self) -> StopMode {
+        self.0.recv().await;
+        StopMode::Leave
+    }
 }

@@ -91,7 +91,11 @@ impl Slot {
             make_private(&path)?;
             if let Some(lock) = try_lock(&path.join("lock"))? {
                 let instance = instance(&path.join("instance"))?;
-                return Ok(Self { instance, path, _lock: lock });
+                return Ok(Self {
+                    instance,
+                    path,
+                    _lock: lock,
+                });
             }
         }
         Err(match wanted {
@@ -102,7 +106,10 @@ impl Slot {
 }
 
 fn unusable(path: &Path) -> impl FnOnce(io::Error) -> SlotError + '_ {
-    move |source| SlotError::Unusable { path: path.to_owned(), source }
+    move |source| SlotError::Unusable {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Makes a directory that only this user may enter: state is data.
@@ -138,7 +145,10 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
             if id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()) {
                 Ok(InstanceId::new(id))
             } else {
-                Err(SlotError::Instance { path: path.to_owned(), found: text })
+                Err(SlotError::Instance {
+                    path: path.to_owned(),
+                    found: text,
+                })
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -157,7 +167,11 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
 /// Where state lives unless the user says otherwise: `EOS_STATE_DIR`, else the user's state
 /// directory (`XDG_STATE_HOME`, `~/.local/state`), else the system's temporary one.
 pub(crate) fn default_state_dir() -> PathBuf {
-    let from = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     from("EOS_STATE_DIR").unwrap_or_else(|| {
         from("XDG_STATE_HOME")
             .or_else(|| from("HOME").map(|home| home.join(".local/state")))
@@ -218,6 +232,9 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let slot = Slot::take(dir.path(), &AppId::from("a"), None).unwrap();
-        assert_eq!(fs::metadata(slot.path).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(
+            fs::metadata(slot.path).unwrap().permissions().mode() & 0o777,
+            0o700
+        );
     }
 }

@@ -57,7 +57,12 @@ impl Graph {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let token = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { token, sources: Vec::new(), nodes: Vec::new(), outputs: Vec::new() }
+        Self {
+            token,
+            sources: Vec::new(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+        }
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -67,13 +72,21 @@ impl Graph {
     pub(crate) fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> NodeId {
         let (name, topic) = (topic.name.clone(), topic.clone());
         let make: MakeEntry = Box::new(move || Box::new(Decode(topic.clone())));
-        self.sources.push(SourceSpec { topic: name, make, child: None });
+        self.sources.push(SourceSpec {
+            topic: name,
+            make,
+            child: None,
+        });
         NodeId::Source(self.sources.len() - 1)
     }
 
     pub(crate) fn add(&mut self, parent: NodeId, kind: &'static str, make: MakeNode) -> NodeId {
         let at = self.nodes.len();
-        self.nodes.push(NodeSpec { kind, make, child: None });
+        self.nodes.push(NodeSpec {
+            kind,
+            make,
+            child: None,
+        });
         let slot = match parent {
             NodeId::Source(n) => self.sources.get_mut(n).map(|s| &mut s.child),
             NodeId::Node(n) => self.nodes.get_mut(n).map(|s| &mut s.child),
@@ -86,7 +99,10 @@ impl Graph {
 
     /// A new output. Several may write to one topic.
     pub(crate) fn output<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> usize {
-        self.outputs.push(OutputSpec { name: topic.name.clone(), topic: Box::new(topic.clone()) });
+        self.outputs.push(OutputSpec {
+            name: topic.name.clone(),
+            topic: Box::new(topic.clone()),
+        });
         self.outputs.len() - 1
     }
 
@@ -105,10 +121,16 @@ impl Graph {
                 end = (node.kind, node.child);
             }
             if !matches!(end.0, "to" | "process") {
-                return Err(TopologyError::Dangling { topic: source.topic.clone(), kind: end.0 });
+                return Err(TopologyError::Dangling {
+                    topic: source.topic.clone(),
+                    kind: end.0,
+                });
             }
         }
-        Ok(Topology { stages: stages(&names, &[]), graph: self })
+        Ok(Topology {
+            stages: stages(&names, &[]),
+            graph: self,
+        })
     }
 }
 
@@ -120,7 +142,9 @@ fn check_name(name: &TopicName) -> Result<(), TopologyError> {
     if fine && text != "." && text != ".." {
         Ok(())
     } else {
-        Err(TopologyError::TopicName { topic: name.clone() })
+        Err(TopologyError::TopicName {
+            topic: name.clone(),
+        })
     }
 }
 
@@ -182,15 +206,23 @@ impl Topology {
 
     /// Fresh nodes for one task of a stage.
     pub(crate) fn instantiate(&self, stage: &Stage) -> Chains {
-        let mut chains = Chains { inputs: Vec::new(), places: Vec::new() };
+        let mut chains = Chains {
+            inputs: Vec::new(),
+            places: Vec::new(),
+        };
         chains.inputs.resize_with(stage.topics.len(), Vec::new);
         for &at in &stage.sources {
-            let Some(source) = self.graph.sources.get(at) else { continue };
+            let Some(source) = self.graph.sources.get(at) else {
+                continue;
+            };
             let first = source.child.map(|_| chains.places.len());
             let mut next = source.child;
             while let Some(node) = next.and_then(|n| self.graph.nodes.get(n)) {
                 let child = node.child.map(|_| chains.places.len() + 1);
-                chains.places.push(Place { node: (node.make)(), child });
+                chains.places.push(Place {
+                    node: (node.make)(),
+                    child,
+                });
                 next = node.child;
             }
             let input = stage.topics.iter().position(|t| *t == source.topic);
@@ -204,7 +236,9 @@ impl Topology {
 
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology").field("stages", &self.stages).finish_non_exhaustive()
+        f.debug_struct("Topology")
+            .field("stages", &self.stages)
+            .finish_non_exhaustive()
     }
 }
 
@@ -240,14 +274,24 @@ mod tests {
     #[test]
     fn chains_on_one_topic_are_one_stage_and_others_are_their_own() {
         let mut app = App::new("a");
-        let (a, b) = (Topic::<String, String>::plain("a"), Topic::<String, String>::plain("b"));
+        let (a, b) = (
+            Topic::<String, String>::plain("a"),
+            Topic::<String, String>::plain("b"),
+        );
         app.source(&a).to(&b);
         app.source(&b).filter(|v| !v.is_empty()).to(&a);
         app.source(&a).map(|v| v).to(&b);
         let topology = app.check().unwrap();
         assert_eq!(topology.stages().len(), 2);
         let chains = topology.instantiate(&topology.stages()[0]);
-        assert_eq!((chains.inputs.len(), chains.inputs[0].len(), chains.places.len()), (1, 2, 3));
+        assert_eq!(
+            (
+                chains.inputs.len(),
+                chains.inputs[0].len(),
+                chains.places.len()
+            ),
+            (1, 2, 3)
+        );
         assert_eq!(chains.inputs[0][1].1, Some(1));
         assert_eq!(chains.places[1].child, Some(2));
     }

@@ -5,8 +5,8 @@ mod node;
 mod nodes;
 mod scratch;
 
-pub(crate) use graph::{Chains, Graph, NodeId, OutputSpec, Topology};
 pub use graph::TopologyError;
+pub(crate) use graph::{Chains, Graph, NodeId, OutputSpec, Topology};
 pub(crate) use node::{Fault, Next, Node, Raw};
 pub(crate) use nodes::{Filter, FlatMap, Map, Process, Write};
 pub(crate) use scratch::Scratch;

@@ -64,16 +64,33 @@ pub(crate) struct Next<'n> {
 impl<'n> Next<'n> {
     /// The nodes of a whole graph, with the one to start at.
     pub(crate) fn all(places: &'n mut [Place], first: Option<usize>) -> Self {
-        Self { child: first, base: 0, rest: places }
+        Self {
+            child: first,
+            base: 0,
+            rest: places,
+        }
     }
 
     /// Hands the record to the next node. A chain without an end drops it.
     pub(crate) fn forward(&mut self, ctx: &Ctx<'_>, record: &mut dyn Any) -> Result<(), Fault> {
-        let Some(child) = self.child else { return Ok(()) };
-        let Some(at) = child.checked_sub(self.base) else { return Ok(()) };
-        let Some((place, rest)) = self.rest.get_mut(at..).and_then(<[Place]>::split_first_mut) else {
+        let Some(child) = self.child else {
             return Ok(());
         };
-        place.node.process(ctx, record, &mut Next { child: place.child, base: child + 1, rest })
+        let Some(at) = child.checked_sub(self.base) else {
+            return Ok(());
+        };
+        let Some((place, rest)) = self.rest.get_mut(at..).and_then(<[Place]>::split_first_mut)
+        else {
+            return Ok(());
+        };
+        place.node.process(
+            ctx,
+            record,
+            &mut Next {
+                child: place.child,
+                base: child + 1,
+                rest,
+            },
+        )
     }
 }

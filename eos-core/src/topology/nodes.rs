@@ -22,7 +22,15 @@ impl<K: 'static, V: 'static> Entry for Decode<K, V> {
         let key = self.0.key.decode(raw.key).map_err(Fault::Key)?;
         let value = self.0.value.decode(raw.value).map_err(Fault::Value)?;
         let (timestamp, headers) = (raw.timestamp, raw.headers.clone());
-        next.forward(ctx, &mut Some(Record { key, value, timestamp, headers }))
+        next.forward(
+            ctx,
+            &mut Some(Record {
+                key,
+                value,
+                timestamp,
+                headers,
+            }),
+        )
     }
 }
 
@@ -36,7 +44,10 @@ pub(crate) struct Map<K, V, U, F> {
 
 impl<K, V, U, F> Map<K, V, U, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
-        Self { f, types: PhantomData }
+        Self {
+            f,
+            types: PhantomData,
+        }
     }
 }
 
@@ -53,11 +64,25 @@ where
         record: &mut dyn Any,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let Some(Record { key, value, timestamp, headers }) = take::<K, V>(record) else {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, V>(record)
+        else {
             return Ok(());
         };
         match (self.f)(value).map_err(Fault::User)? {
-            Some(value) => next.forward(ctx, &mut Some(Record { key, value, timestamp, headers })),
+            Some(value) => next.forward(
+                ctx,
+                &mut Some(Record {
+                    key,
+                    value,
+                    timestamp,
+                    headers,
+                }),
+            ),
             None => Ok(()),
         }
     }
@@ -70,7 +95,10 @@ pub(crate) struct Filter<K, V, F> {
 
 impl<K, V, F> Filter<K, V, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
-        Self { f, types: PhantomData }
+        Self {
+            f,
+            types: PhantomData,
+        }
     }
 }
 
@@ -85,7 +113,11 @@ impl<K: 'static, V: 'static, F: Fn(&V) -> bool + Send + Sync> Node for Filter<K,
             .downcast_ref::<Option<Record<K, V>>>()
             .and_then(Option::as_ref)
             .is_some_and(|r| (self.f)(&r.value));
-        if passes { next.forward(ctx, record) } else { Ok(()) }
+        if passes {
+            next.forward(ctx, record)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -96,7 +128,10 @@ pub(crate) struct FlatMap<K, V, I, F> {
 
 impl<K, V, I, F> FlatMap<K, V, I, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
-        Self { f, types: PhantomData }
+        Self {
+            f,
+            types: PhantomData,
+        }
     }
 }
 
@@ -113,12 +148,26 @@ where
         record: &mut dyn Any,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let Some(Record { key, value, timestamp, headers }) = take::<K, V>(record) else {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, V>(record)
+        else {
             return Ok(());
         };
         for value in (self.f)(value).map_err(Fault::User)? {
             let (key, headers) = (key.clone(), headers.clone());
-            next.forward(ctx, &mut Some(Record { key, value, timestamp, headers }))?;
+            next.forward(
+                ctx,
+                &mut Some(Record {
+                    key,
+                    value,
+                    timestamp,
+                    headers,
+                }),
+            )?;
         }
         Ok(())
     }
@@ -131,7 +180,10 @@ pub(crate) struct Process<K, V, F> {
 
 impl<K, V, F> Process<K, V, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
-        Self { f, types: PhantomData }
+        Self {
+            f,
+            types: PhantomData,
+        }
     }
 }
 
@@ -166,8 +218,20 @@ impl<K: 'static, V: 'static> Node for Write<K, V> {
         record: &mut dyn Any,
         _: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let Some(r) = take::<K, V>(record) else { return Ok(()) };
-        ctx.write(self.output, &self.topic, &r.key, &r.value, r.timestamp, r.headers)
-            .map_err(|source| Fault::Encode { topic: self.topic.name().to_owned(), source })
+        let Some(r) = take::<K, V>(record) else {
+            return Ok(());
+        };
+        ctx.write(
+            self.output,
+            &self.topic,
+            &r.key,
+            &r.value,
+            r.timestamp,
+            r.headers,
+        )
+        .map_err(|source| Fault::Encode {
+            topic: self.topic.name().to_owned(),
+            source,
+        })
     }
 }

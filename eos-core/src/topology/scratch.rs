@@ -42,7 +42,13 @@ impl Scratch {
         let key = key.inspect_err(|_| self.bytes.truncate(start))?;
         let value = self.append(|bytes| topic.value.encode(value, bytes));
         let value = value.inspect_err(|_| self.bytes.truncate(start))?;
-        self.outputs.push(Output { topic: output, key, value, timestamp, headers });
+        self.outputs.push(Output {
+            topic: output,
+            key,
+            value,
+            timestamp,
+            headers,
+        });
         Ok(())
     }
 
@@ -131,13 +137,22 @@ mod tests {
         let mut scratch = Scratch::default();
         let topic = Topic::<Option<String>, String>::plain("t");
         for key in [Some("foobar".to_owned()), None] {
-            scratch.write(0, &topic, &key, &"v".into(), None, Headers::new()).unwrap();
+            scratch
+                .write(0, &topic, &key, &"v".into(), None, Headers::new())
+                .unwrap();
         }
-        let partition = |at| scratch.get(at, &[6], Partition::new(9).unwrap()).unwrap().partition;
+        let partition = |at| {
+            scratch
+                .get(at, &[6], Partition::new(9).unwrap())
+                .unwrap()
+                .partition
+        };
         assert_eq!(partition(0), partition_for(b"foobar", 6));
         assert_eq!(partition(1).get(), 3);
         let tombstone = Topic::<String, Option<String>>::plain("t");
-        scratch.write(0, &tombstone, &"k".into(), &None, None, Headers::new()).unwrap();
+        scratch
+            .write(0, &tombstone, &"k".into(), &None, None, Headers::new())
+            .unwrap();
         assert_eq!(scratch.get(2, &[6], Partition::ZERO).unwrap().value, None);
     }
 }

@@ -349,7 +349,10 @@ impl Transaction {
             State::Committing => matches!(call, CallSite::Commit | CallSite::ConsumerCommit),
             State::Aborting => call == CallSite::Abort,
             State::InDoubt => {
-                matches!(call, CallSite::Create | CallSite::Init | CallSite::Committed)
+                matches!(
+                    call,
+                    CallSite::Create | CallSite::Init | CallSite::Committed
+                )
             }
             State::Initializing => call == CallSite::Init,
             State::Cold | State::Fenced => call == CallSite::Create,

@@ -1,0 +1,23 @@
+//! The simplest pipeline, complete: `cargo run -p eos-examples --bin 01-hello`
+//!
+//! Reads `cities`, greets each one in `greetings`. Start it twice and the two share the work; kill
+//! either at any moment and every city is still greeted exactly once.
+
+use eos_core::{App, Topic};
+use eos_examples::{City, bootstrap_servers, log_to_stderr};
+
+fn greet(city: City) -> String {
+    format!("Hello, {}!", city.name)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    log_to_stderr();
+    let cities = Topic::<String, City>::json("cities");
+    let greetings = Topic::<String, String>::plain("greetings");
+
+    let mut app = App::new("hello-v1");
+    app.source(&cities).map(greet).to(&greetings);
+    app.run(&bootstrap_servers()).await?;
+    Ok(())
+}

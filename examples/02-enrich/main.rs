@@ -1,0 +1,70 @@
+//! One input, two outputs, both or none: `cargo run -p eos-examples --bin 02-enrich`
+//!
+//! Reads `cities` and writes each one twice: enriched to `cities-enriched`, and a line for the
+//! auditors to `cities-audit`. A crash between the two writes is not a case that you have to think
+//! about: whoever reads with `read_committed` sees both or none.
+//!
+//! `WORKERS=4` runs four workers in this process. `GUARANTEE=at-least-once` shows what you would get
+//! without transactions: duplicates after each crash.
+
+use anyhow::bail;
+use eos_core::{App, Guarantee, Topic};
+use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Enriched {
+    seq: u64,
+    name: String,
+    hemisphere: String,
+    /// The nautical time zone: one for every 15 degrees of longitude.
+    utc_offset: i32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct AuditLine {
+    seq: u64,
+    partition: i32,
+    offset: i64,
+}
+
+fn enrich(city: &City) -> Enriched {
+    let (ns, ew) = (
+        if city.lat < 0.0 { 'S' } else { 'N' },
+        if city.lon < 0.0 { 'W' } else { 'E' },
+    );
+    Enriched {
+        seq: city.seq,
+        name: city.name.clone(),
+        hemisphere: format!("{ns}{ew}"),
+        utc_offset: (city.lon / 15.0).round() as i32,
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    log_to_stderr();
+    let guarantee = match std::env::var("GUARANTEE").as_deref() {
+        Err(_) | Ok("exactly-once") => Guarantee::ExactlyOnce,
+        Ok("at-least-once") => Guarantee::AtLeastOnce,
+        Ok(other) => bail!("GUARANTEE={other}: exactly-once or at-least-once"),
+    };
+    let workers = std::env::var("WORKERS").map_or(Ok(1), |n| n.parse())?;
+
+    let mut app = App::new("enrich-v1").guarantee(guarantee).workers(workers);
+    let enriched = app.output(&Topic::<String, Enriched>::json("cities-enriched"));
+    let audit = app.output(&Topic::<String, AuditLine>::json("cities-audit"));
+
+    app.source(&Topic::<String, City>::json("cities"))
+        .process(move |ctx, city| {
+            let line = AuditLine {
+                seq: city.value.seq,
+                partition: ctx.partition(),
+                offset: ctx.offset(),
+            };
+            ctx.emit(&enriched, city.key.clone(), enrich(&city.value))?;
+            ctx.emit(&audit, city.key, line)
+        });
+    app.run(&bootstrap_servers()).await?;
+    Ok(())
+}
