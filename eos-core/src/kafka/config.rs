@@ -10,17 +10,17 @@ pub(super) type Setting = (String, String);
 
 /// What a client is made of, apart from what each source and producer adds.
 #[derive(Clone, Default)]
-pub struct KafkaConfig {
+pub(crate) struct KafkaConfig {
     /// `bootstrap.servers`.
-    pub bootstrap: String,
+    pub(crate) bootstrap: String,
     /// The user's settings for every client.
-    pub common: Vec<(String, String)>,
+    pub(crate) common: Vec<(String, String)>,
     /// The user's settings for consumers, on top of the common ones.
-    pub consumer: Vec<(String, String)>,
+    pub(crate) consumer: Vec<(String, String)>,
     /// The user's settings for producers, on top of the common ones.
-    pub producer: Vec<(String, String)>,
+    pub(crate) producer: Vec<(String, String)>,
     /// How much one partition may have prefetched; librdkafka's own default if `None`.
-    pub prefetch_per_partition: Option<usize>,
+    pub(crate) prefetch_per_partition: Option<usize>,
 }
 
 impl std::fmt::Debug for KafkaConfig {
@@ -39,7 +39,9 @@ impl std::fmt::Debug for KafkaConfig {
 
 /// Whether a setting's value must never be shown.
 pub(super) fn is_secret(key: &str) -> bool {
-    ["password", "secret", "key.pem", "sasl.oauthbearer", "jaas"].iter().any(|s| key.contains(s))
+    ["password", "secret", "key.pem", "sasl.oauthbearer", "jaas"]
+        .iter()
+        .any(|s| key.contains(s))
 }
 
 impl KafkaConfig {
@@ -64,7 +66,10 @@ impl KafkaConfig {
         all.set("retry.backoff.max.ms", 200);
         all.set("max.poll.interval.ms", 300_000);
         if let Some(bytes) = self.prefetch_per_partition {
-            all.set("queued.max.messages.kbytes", (bytes / 1024).clamp(1, 2_097_151));
+            all.set(
+                "queued.max.messages.kbytes",
+                (bytes / 1024).clamp(1, 2_097_151),
+            );
         }
         all.add(&self.common);
         all.add(&self.consumer);
@@ -114,7 +119,10 @@ impl KafkaConfig {
         all.set("socket.timeout.ms", spec.request_timeout.as_millis());
         if let Some(id) = &spec.transactional_id {
             all.set("transactional.id", id.as_str());
-            all.set("transaction.timeout.ms", spec.transaction_timeout.as_millis());
+            all.set(
+                "transaction.timeout.ms",
+                spec.transaction_timeout.as_millis(),
+            );
         }
         all.0
     }
@@ -163,13 +171,20 @@ mod tests {
                 setting("fetch.wait.max.ms", "7"),
                 setting("isolation.level", "read_uncommitted"),
             ],
-            producer: vec![setting("linger.ms", "1"), setting("enable.idempotence", "false")],
+            producer: vec![
+                setting("linger.ms", "1"),
+                setting("enable.idempotence", "false"),
+            ],
             prefetch_per_partition: Some(4 << 20),
         }
     }
 
     fn last<'a>(settings: &'a [Setting], key: &str) -> Option<&'a str> {
-        settings.iter().rev().find(|s| s.0 == key).map(|s| s.1.as_str())
+        settings
+            .iter()
+            .rev()
+            .find(|s| s.0 == key)
+            .map(|s| s.1.as_str())
     }
 
     #[test]
@@ -204,14 +219,23 @@ mod tests {
         assert_eq!(last(&all, "enable.idempotence"), Some("true"));
         assert_eq!(last(&all, "linger.ms"), Some("1"));
         assert_eq!(last(&all, "transactional.id"), None);
-        let spec = ProducerSpec { transactional_id: Some("t".into()), ..spec };
-        assert_eq!(last(&config().for_producer(&spec), "transactional.id"), Some("t"));
+        let spec = ProducerSpec {
+            transactional_id: Some("t".into()),
+            ..spec
+        };
+        assert_eq!(
+            last(&config().for_producer(&spec), "transactional.id"),
+            Some("t")
+        );
     }
 
     #[test]
     fn values_are_never_printed() {
         let printed = format!("{:?}", config());
-        assert!(printed.contains("sasl.password") && !printed.contains("hunter2"), "{printed}");
+        assert!(
+            printed.contains("sasl.password") && !printed.contains("hunter2"),
+            "{printed}"
+        );
         assert!(is_secret("ssl.key.password") && is_secret("sasl.oauthbearer.client.secret"));
         assert!(!is_secret("linger.ms"));
     }

@@ -24,7 +24,11 @@ pub(super) fn facts(
     let settings = config.for_queries("eos-facts");
     let client = Client::new(Kind::Producer, &settings).map_err(|e| e.at(CallSite::Create))?;
     let start = Instant::now();
-    let inquiry = Inquiry { answers: Queue::fresh(&client), client, end: start + within };
+    let inquiry = Inquiry {
+        answers: Queue::fresh(&client),
+        client,
+        end: start + within,
+    };
     let facts = inquiry.facts(topics);
     facts.map_err(|failure| inquiry.explain(failure, &config.bootstrap, start.elapsed()))
 }
@@ -43,7 +47,11 @@ impl Inquiry {
         )?;
         let partitions = self.partitions(topics)?;
         let verification = self.verification(&brokers)?;
-        Ok(ClusterFacts { cluster_id, partitions, verification })
+        Ok(ClusterFacts {
+            cluster_id,
+            partitions,
+            verification,
+        })
     }
 
     fn partitions(&self, topics: &[TopicName]) -> Result<Vec<(TopicName, Option<u32>)>, Failure> {
@@ -73,9 +81,15 @@ impl Inquiry {
             },
         )?;
         let count = |name: &TopicName| {
-            answers.iter().find(|(n, _)| n == name.as_str()).and_then(|(_, count)| *count)
+            answers
+                .iter()
+                .find(|(n, _)| n == name.as_str())
+                .and_then(|(_, count)| *count)
         };
-        Ok(topics.iter().map(|name| (name.clone(), count(name))).collect())
+        Ok(topics
+            .iter()
+            .map(|name| (name.clone(), count(name)))
+            .collect())
     }
 
     /// Brokers may differ, in the middle of an upgrade for one: the weakest counts.
@@ -130,7 +144,9 @@ impl Inquiry {
         let mut error = failure.at(CallSite::Facts);
         if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
             let last = self.client.last_complaint();
-            let last = last.map(|last| format!("; last error: {last}")).unwrap_or_default();
+            let last = last
+                .map(|last| format!("; last error: {last}"))
+                .unwrap_or_default();
             error.text = format!(
                 "no usable answer from {bootstrap} within {:.1} s: {}{last}",
                 waited.as_secs_f64(),

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -21,6 +21,7 @@ pub(super) struct Log(Mutex<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
+    silent: bool,
     periods: HashMap<String, Period>,
     last_complaint: Option<String>,
 }
@@ -36,9 +37,12 @@ struct Period {
 impl Log {
     /// Takes a line. `level` is syslog's.
     pub(super) fn write(&self, level: i32, client: &str, facility: &str, text: &str) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lock();
         if level <= ERROR {
             lines.last_complaint = Some(text.to_owned());
+        }
+        if lines.silent {
+            return;
         }
         let verdict = lines.admit(facility, Instant::now());
         drop(lines);
@@ -51,12 +55,21 @@ impl Log {
 
     /// The last line of level "error" or worse.
     pub(super) fn last_complaint(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).last_complaint.clone()
+        self.lock().last_complaint.clone()
+    }
+
+    /// Says nothing from here on: the client is being dropped.
+    pub(super) fn silence(&self) {
+        self.lock().silent = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells what is still suppressed; for the end of the client.
     pub(super) fn flush(&self) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lock();
         for (facility, period) in mem::take(&mut lines.periods) {
             if period.suppressed > 0 {
                 tell_suppressed("", &facility, period.suppressed);
@@ -69,13 +82,21 @@ impl Lines {
     /// Whether a line may pass now, and how many before it did not.
     fn admit(&mut self, facility: &str, now: Instant) -> Option<u32> {
         let Some(period) = self.periods.get_mut(facility) else {
-            let first = Period { since: now, lines: 1, suppressed: 0 };
+            let first = Period {
+                since: now,
+                lines: 1,
+                suppressed: 0,
+            };
             self.periods.insert(facility.to_owned(), first);
             return Some(0);
         };
         if now.duration_since(period.since) >= PERIOD {
             let suppressed = period.suppressed;
-            *period = Period { since: now, lines: 1, suppressed: 0 };
+            *period = Period {
+                since: now,
+                lines: 1,
+                suppressed: 0,
+            };
             return Some(suppressed);
         }
         if period.lines < LINES_PER_PERIOD {
@@ -114,7 +135,11 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(lines.admit("FAIL", start), None);
         }
-        assert_eq!(lines.admit("TXNERR", start), Some(0), "other facilities are not affected");
+        assert_eq!(
+            lines.admit("TXNERR", start),
+            Some(0),
+            "other facilities are not affected"
+        );
         assert_eq!(lines.admit("FAIL", start + PERIOD), Some(100));
         assert_eq!(lines.admit("FAIL", start + PERIOD), Some(0));
     }

@@ -29,23 +29,22 @@ use std::time::Duration;
 
 use eos_protocol::TopicName;
 
-pub use config::KafkaConfig;
-pub use ffi::{KafkaMessage, Member};
-pub use producer::KafkaProducer;
-pub use source::KafkaSource;
+pub(crate) use config::KafkaConfig;
+pub(crate) use producer::KafkaProducer;
+pub(crate) use source::KafkaSource;
 
 use crate::client::{Client, ClusterFacts, ProducerSpec, Result, SourceSpec};
 
 /// A Kafka cluster, reached through librdkafka.
 #[derive(Debug, Clone)]
-pub struct KafkaClient {
+pub(crate) struct KafkaClient {
     config: KafkaConfig,
 }
 
 impl KafkaClient {
     /// Connects to nothing yet: each source and each producer has connections of its own.
     #[must_use]
-    pub fn new(config: KafkaConfig) -> Self {
+    pub(crate) fn new(config: KafkaConfig) -> Self {
         Self { config }
     }
 }

@@ -10,9 +10,7 @@ use eos_protocol::{CallSite, code};
 use super::config::KafkaConfig;
 use super::ffi::{Client, EventKind, Failure, Kind, Member, Queue, Topic};
 use super::queries::to_commit;
-use crate::client::{
-    ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result,
-};
+use crate::client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
 
 /// How long librdkafka may be blocked in before failed deliveries are looked at: while they wait
 /// to be, a flush does not end.
@@ -20,7 +18,7 @@ const FLUSH_SLICE: Duration = Duration::from_millis(10);
 
 /// A transactional producer; without a transactional id, an idempotent one.
 #[derive(Debug)]
-pub struct KafkaProducer {
+pub(crate) struct KafkaProducer {
     topics: Vec<Topic>,
     /// Failed deliveries.
     reports: Queue,
@@ -104,7 +102,9 @@ impl Producer for KafkaProducer {
         if !self.transactional {
             return Ok(());
         }
-        self.client.begin_transaction().map_err(|e| e.at(CallSite::Begin))?;
+        self.client
+            .begin_transaction()
+            .map_err(|e| e.at(CallSite::Begin))?;
         self.open = true;
         Ok(())
     }
@@ -138,7 +138,9 @@ impl Producer for KafkaProducer {
         let list = to_commit(offsets).map_err(|e| e.at(call))?;
         // Not resumable: given less time than a request may take, it would give up on requests
         // that are still under way.
-        let outcome = self.client.send_offsets(&list, member, slice.max(self.request_timeout));
+        let outcome = self
+            .client
+            .send_offsets(&list, member, slice.max(self.request_timeout));
         Poll::Ready(outcome.map_err(|e| e.at(call)))
     }
 
@@ -147,7 +149,10 @@ impl Producer for KafkaProducer {
         let end = Instant::now() + slice;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let done = self.client.flush(left.min(FLUSH_SLICE)).map_err(|e| e.at(call))?;
+            let done = self
+                .client
+                .flush(left.min(FLUSH_SLICE))
+                .map_err(|e| e.at(call))?;
             self.read_reports();
             if let Some(failure) = &self.undelivered {
                 let failure = self.cause(failure.clone());

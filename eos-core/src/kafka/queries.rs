@@ -53,7 +53,11 @@ impl CommittedQuery {
                 let text = format!("no thread to ask with: {e}");
                 ClientError::new(CallSite::Committed, NO_RESOURCES, text)
             })?;
-        Ok(Self { of: of.to_vec(), answer, abandoned })
+        Ok(Self {
+            of: of.to_vec(),
+            answer,
+            abandoned,
+        })
     }
 
     pub(super) fn of(&self) -> &[TopicPartition] {
@@ -97,7 +101,9 @@ impl Asker {
         while !self.abandoned.load(Ordering::Relaxed) {
             if let Poll::Ready(answer) = self.look() {
                 // Nobody listens if the query was abandoned just now.
-                let _ = self.answer.send(answer.map_err(|e| e.at(CallSite::Committed)));
+                let _ = self
+                    .answer
+                    .send(answer.map_err(|e| e.at(CallSite::Committed)));
                 self.wake.signal();
                 return;
             }
@@ -112,7 +118,10 @@ impl Asker {
             answer => answer?,
         };
         // librdkafka has waited between its own looks already.
-        if entries.iter().any(|entry| entry.code == code::UNSTABLE_OFFSET_COMMIT) {
+        if entries
+            .iter()
+            .any(|entry| entry.code == code::UNSTABLE_OFFSET_COMMIT)
+        {
             return Poll::Pending;
         }
         check_each(&entries)?;
@@ -152,9 +161,16 @@ impl BoundsQuery {
             let queue = Queue::fresh(client).waking(wake);
             let asked = client.ask_offsets(of, spec, ANSWER, &queue);
             asked.map_err(|e| e.at(CallSite::Bounds))?;
-            Ok(OffsetsQuery { queue, answer: None })
+            Ok(OffsetsQuery {
+                queue,
+                answer: None,
+            })
         };
-        Ok(Self { of: of.to_vec(), first: ask(OffsetSpec::First)?, end: ask(OffsetSpec::End)? })
+        Ok(Self {
+            of: of.to_vec(),
+            first: ask(OffsetSpec::First)?,
+            end: ask(OffsetSpec::End)?,
+        })
     }
 
     pub(super) fn of(&self) -> &[TopicPartition] {
@@ -164,20 +180,32 @@ impl BoundsQuery {
     pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<Vec<OffsetBounds>>> {
         let failed = |failure: Failure| failure.at(CallSite::Bounds);
         self.first.poll(slice).map_err(failed)?;
-        self.end.poll(if self.first.answer.is_some() { slice } else { Duration::ZERO }).map_err(failed)?;
+        self.end
+            .poll(if self.first.answer.is_some() {
+                slice
+            } else {
+                Duration::ZERO
+            })
+            .map_err(failed)?;
         let (Some(first), Some(end)) = (&self.first.answer, &self.end.answer) else {
             return Poll::Pending;
         };
         let of = |entries: &[Entry], partition: &TopicPartition| {
             let entry = entries.iter().find(|e| e.partition == *partition);
-            entry.and_then(|e| Offset::new(e.offset).ok()).ok_or_else(|| {
-                let text = format!("no answer for {partition}");
-                ClientError::new(CallSite::Bounds, code::LOCAL_UNKNOWN_PARTITION, text)
-            })
+            entry
+                .and_then(|e| Offset::new(e.offset).ok())
+                .ok_or_else(|| {
+                    let text = format!("no answer for {partition}");
+                    ClientError::new(CallSite::Bounds, code::LOCAL_UNKNOWN_PARTITION, text)
+                })
         };
         let bounds = self.of.iter().map(|partition| {
             let (first, end) = (of(first, partition)?, of(end, partition)?);
-            Ok(OffsetBounds { partition: partition.clone(), first, end })
+            Ok(OffsetBounds {
+                partition: partition.clone(),
+                first,
+                end,
+            })
         });
         Poll::Ready(bounds.collect())
     }
@@ -214,7 +242,10 @@ impl CommitQuery {
         let queue = Queue::fresh(client).waking(wake);
         let list = to_commit(offsets).map_err(failed)?;
         client.commit(&list, &queue).map_err(failed)?;
-        Ok(Self { offsets: offsets.to_vec(), queue })
+        Ok(Self {
+            offsets: offsets.to_vec(),
+            queue,
+        })
     }
 
     pub(super) fn offsets(&self) -> &[OffsetToCommit] {
@@ -222,7 +253,9 @@ impl CommitQuery {
     }
 
     pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<()>> {
-        let Some(event) = self.queue.poll(slice) else { return Poll::Pending };
+        let Some(event) = self.queue.poll(slice) else {
+            return Poll::Pending;
+        };
         let outcome = event.check().and_then(|()| check_each(&event.partitions()));
         Poll::Ready(outcome.map_err(|e| e.at(CallSite::ConsumerCommit)))
     }
@@ -232,14 +265,20 @@ impl CommitQuery {
 pub(super) fn to_commit(offsets: &[OffsetToCommit]) -> Result<PartitionList, Failure> {
     let mut list = PartitionList::new(offsets.len());
     for offset in offsets {
-        list.push(&offset.partition, offset.offset.get(), Some(&offset.metadata))?;
+        list.push(
+            &offset.partition,
+            offset.offset.get(),
+            Some(&offset.metadata),
+        )?;
     }
     Ok(list)
 }
 
 /// The first partition's error, if one has any.
 fn check_each(entries: &[Entry]) -> Result<(), Failure> {
-    let Some(entry) = entries.iter().find(|entry| entry.code != 0) else { return Ok(()) };
+    let Some(entry) = entries.iter().find(|entry| entry.code != 0) else {
+        return Ok(());
+    };
     let mut failure = Failure::of(entry.code);
     failure.text = format!("{}: {}", entry.partition, failure.text);
     Err(failure)

@@ -24,9 +24,12 @@ use crate::client::{
     SourceSpec,
 };
 
+/// How long a close that nobody waits for any more may still take.
+const ABANDONED_CLOSE: Duration = Duration::from_secs(6);
+
 /// A member of a consumer group.
 #[derive(Debug)]
-pub struct KafkaSource {
+pub(crate) struct KafkaSource {
     /// `None` once it is closed.
     open: Option<Open>,
     /// What happened and was not asked for yet.
@@ -75,7 +78,9 @@ impl KafkaSource {
     }
 
     fn open(&mut self, call: CallSite) -> Result<&mut Open> {
-        self.open.as_mut().ok_or_else(|| ClientError::new(call, code::LOCAL_STATE, "it is closed"))
+        self.open
+            .as_mut()
+            .ok_or_else(|| ClientError::new(call, code::LOCAL_STATE, "it is closed"))
     }
 }
 
@@ -95,7 +100,13 @@ impl Open {
     }
 
     fn translate(&self, event: &Event<'_>) -> Option<SourceEvent> {
-        let partitions = || event.partitions().into_iter().map(|e| e.partition).collect();
+        let partitions = || {
+            event
+                .partitions()
+                .into_iter()
+                .map(|e| e.partition)
+                .collect()
+        };
         match event.kind() {
             EventKind::Assign => Some(SourceEvent::Assigned(partitions())),
             // `assignment_lost` means something only until the rebalance is answered.
@@ -103,10 +114,30 @@ impl Open {
                 partitions: partitions(),
                 lost: self.client.assignment_lost(),
             }),
-            EventKind::Error => {
-                event.check().err().map(|e| SourceEvent::Failed(e.at(CallSite::Poll)))
-            }
+            EventKind::Error => event
+                .check()
+                .err()
+                .map(|e| SourceEvent::Failed(e.at(CallSite::Poll))),
             _ => None,
+        }
+    }
+}
+
+impl Drop for Open {
+    /// Ends a close that was begun: a client that is destroyed in the middle of one may wait for
+    /// ever for an answer to its last rebalance. The group's coordinator may take
+    /// [`ABANDONED_CLOSE`] for the LeaveGroup; that is librdkafka's own limit for it.
+    fn drop(&mut self) {
+        let Some(events) = &self.closing else { return };
+        let (nothing, end) = (PartitionList::new(0), Instant::now() + ABANDONED_CLOSE);
+        while !self.client.is_closed() && Instant::now() < end {
+            let event = events.poll(Duration::from_millis(10));
+            let kind = event.map(|event| event.kind());
+            if matches!(kind, Some(EventKind::Assign | EventKind::Revoke)) {
+                // While it closes, any answer means "nothing is assigned any more". An error
+                // means that it is beyond asking.
+                let _ = self.client.incremental_assign(&nothing);
+            }
         }
     }
 }
@@ -117,12 +148,18 @@ impl Source for KafkaSource {
 
     fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
         let call = CallSite::Subscribe;
-        self.open(call)?.client.subscribe(topics).map_err(|e| e.at(call))
+        self.open(call)?
+            .client
+            .subscribe(topics)
+            .map_err(|e| e.at(call))
     }
 
     fn unsubscribe(&mut self) -> Result<()> {
         let call = CallSite::Subscribe;
-        self.open(call)?.client.unsubscribe().map_err(|e| e.at(call))
+        self.open(call)?
+            .client
+            .unsubscribe()
+            .map_err(|e| e.at(call))
     }
 
     fn poll(&mut self) -> Option<SourceEvent> {
@@ -136,7 +173,10 @@ impl Source for KafkaSource {
     fn wait(&mut self, at_most: Duration) {
         // Queues signal when they become non-empty, so what a poll left behind signals no more.
         // What comes after this look finds the queue empty, and signals.
-        let left = self.open.as_ref().is_some_and(|open| open.group().len() > 0);
+        let left = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.group().len() > 0);
         if !left && self.events.is_empty() {
             self.wake.wait(at_most);
         }
@@ -157,7 +197,10 @@ impl Source for KafkaSource {
         let events = &mut self.events;
         queue.take(max, &mut self.scratch, |fetched| match fetched {
             Fetched::Message(message) => into.push(message),
-            Fetched::Error { code: code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE, .. } => {
+            Fetched::Error {
+                code: code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE,
+                ..
+            } => {
                 events.push_back(SourceEvent::OutOfRange(from.clone()));
             }
             Fetched::Error { code, text } => {
@@ -178,7 +221,10 @@ impl Source for KafkaSource {
         if open.committed.as_ref().is_none_or(|query| query.of() != of) {
             open.committed = Some(CommittedQuery::start(&open.client, of, &wake)?);
         }
-        let answer = open.committed.as_mut().map_or(Poll::Pending, |query| query.poll(slice));
+        let answer = open
+            .committed
+            .as_mut()
+            .map_or(Poll::Pending, |query| query.poll(slice));
         if answer.is_ready() {
             open.committed = None;
         }
@@ -195,7 +241,10 @@ impl Source for KafkaSource {
         if open.bounds.as_ref().is_none_or(|query| query.of() != of) {
             open.bounds = Some(BoundsQuery::start(&open.client, of, &wake)?);
         }
-        let answer = open.bounds.as_mut().map_or(Poll::Pending, |query| query.poll(slice));
+        let answer = open
+            .bounds
+            .as_mut()
+            .map_or(Poll::Pending, |query| query.poll(slice));
         if answer.is_ready() {
             open.bounds = None;
         }
@@ -217,7 +266,9 @@ impl Source for KafkaSource {
             })?;
             queues.push((partition.clone(), queue.waking(&wake)));
         }
-        open.client.incremental_assign(&list).map_err(|e| e.at(call))?;
+        open.client
+            .incremental_assign(&list)
+            .map_err(|e| e.at(call))?;
         open.partitions.extend(queues);
         Ok(())
     }
@@ -228,12 +279,16 @@ impl Source for KafkaSource {
         // A revocation may name partitions that were never assigned, because their offsets were
         // not stable yet; librdkafka refuses to take away what is not there. The call is made even
         // if nothing is left: it is the answer.
-        let assigned = partitions.iter().filter(|p| open.partitions.contains_key(p));
+        let assigned = partitions
+            .iter()
+            .filter(|p| open.partitions.contains_key(p));
         let list = PartitionList::of(assigned).map_err(|e| e.at(call))?;
         for partition in partitions {
             open.partitions.remove(partition);
         }
-        open.client.incremental_unassign(&list).map_err(|e| e.at(call))
+        open.client
+            .incremental_unassign(&list)
+            .map_err(|e| e.at(call))
     }
 
     fn seek(&mut self, to: &[(TopicPartition, Offset)], slice: Duration) -> Poll<Result<()>> {
@@ -268,10 +323,17 @@ impl Source for KafkaSource {
     fn commit(&mut self, offsets: &[OffsetToCommit], slice: Duration) -> Poll<Result<()>> {
         let wake = Arc::clone(&self.wake);
         let open = self.open(CallSite::ConsumerCommit)?;
-        if open.commit.as_ref().is_none_or(|query| query.offsets() != offsets) {
+        if open
+            .commit
+            .as_ref()
+            .is_none_or(|query| query.offsets() != offsets)
+        {
             open.commit = Some(CommitQuery::start(&open.client, offsets, &wake)?);
         }
-        let answer = open.commit.as_mut().map_or(Poll::Pending, |query| query.poll(slice));
+        let answer = open
+            .commit
+            .as_mut()
+            .map_or(Poll::Pending, |query| query.poll(slice));
         if answer.is_ready() {
             open.commit = None;
         }
@@ -280,7 +342,9 @@ impl Source for KafkaSource {
 
     fn close(&mut self, slice: Duration) -> Poll<Result<()>> {
         let call = CallSite::Close;
-        let Some(open) = self.open.as_mut() else { return Poll::Ready(Ok(())) };
+        let Some(open) = self.open.as_mut() else {
+            return Poll::Ready(Ok(()));
+        };
         if open.closing.is_none() {
             open.committed = None;
             open.bounds = None;
@@ -295,10 +359,13 @@ impl Source for KafkaSource {
         }
         let end = Instant::now() + slice;
         loop {
-            let Some(open) = self.open.as_ref() else { return Poll::Ready(Ok(())) };
+            let Some(open) = self.open.as_ref() else {
+                return Poll::Ready(Ok(()));
+            };
             if open.client.is_closed() {
                 // Events that nobody can answer any more.
-                self.events.retain(|event| matches!(event, SourceEvent::Failed(_)));
+                self.events
+                    .retain(|event| matches!(event, SourceEvent::Failed(_)));
                 self.open = None;
                 return Poll::Ready(Ok(()));
             }

@@ -13,13 +13,19 @@ pub(super) struct Wake {
 impl Wake {
     /// Ends the current wait, or the next one.
     pub(super) fn signal(&self) {
-        *self.signalled.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self
+            .signalled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_one();
     }
 
     /// Waits for a signal and takes it.
     pub(super) fn wait(&self, at_most: Duration) {
-        let signalled = self.signalled.lock().unwrap_or_else(PoisonError::into_inner);
+        let signalled = self
+            .signalled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (mut signalled, _) = self
             .changed
             .wait_timeout_while(signalled, at_most, |signalled| !*signalled)

@@ -65,16 +65,17 @@ impl Client {
         within: Duration,
         answer: &Queue,
     ) -> Result<(), Failure> {
-        let names = topics.iter().map(|t| c_string(t.as_str())).collect::<Result<Vec<_>, _>>()?;
+        let names = topics
+            .iter()
+            .map(|t| c_string(t.as_str()))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS, within)?;
         // SAFETY: a live instance, options and queue; the collection copies the names, the call
         // copies the collection, which is ours to destroy.
         unsafe {
-            let collection = sys::rd_kafka_TopicCollection_of_topic_names(
-                pointers.as_mut_ptr(),
-                pointers.len(),
-            );
+            let collection =
+                sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
             sys::rd_kafka_DescribeTopics(self.raw(), collection, options.raw(), answer.raw());
             sys::rd_kafka_TopicCollection_destroy(collection);
         }
@@ -127,7 +128,10 @@ impl Event<'_> {
             let result = sys::rd_kafka_event_ListOffsets_result(self.raw());
             let infos = results(result, sys::rd_kafka_ListOffsets_result_infos);
             let partition = sys::rd_kafka_ListOffsetsResultInfo_topic_partition;
-            infos.iter().filter_map(|&info| list::entry(partition(info))).collect()
+            infos
+                .iter()
+                .filter_map(|&info| list::entry(partition(info)))
+                .collect()
         }
     }
 
@@ -151,7 +155,10 @@ impl Event<'_> {
             }
             let id = copy_text(sys::rd_kafka_DescribeCluster_result_cluster_id(result));
             let nodes = results(result, sys::rd_kafka_DescribeCluster_result_nodes);
-            let nodes = nodes.iter().map(|&node| sys::rd_kafka_Node_id(node)).collect();
+            let nodes = nodes
+                .iter()
+                .map(|&node| sys::rd_kafka_Node_id(node))
+                .collect();
             ((!id.is_empty()).then_some(id), nodes)
         }
     }
@@ -162,7 +169,9 @@ impl Event<'_> {
         unsafe {
             let result = sys::rd_kafka_event_DescribeConfigs_result(self.raw());
             let resources = results(result, sys::rd_kafka_DescribeConfigs_result_resources);
-            let Some(&resource) = resources.first() else { return ConfigAnswer::Absent };
+            let Some(&resource) = resources.first() else {
+                return ConfigAnswer::Absent;
+            };
             let code = codes::rd_kafka_ConfigResource_error(resource);
             if code != codes::NO_ERROR {
                 let text = copy_text(sys::rd_kafka_ConfigResource_error_string(resource));
@@ -185,15 +194,25 @@ unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicA
     // SAFETY: live, by the caller's contract; strings are copied. The error belongs to the topic.
     unsafe {
         let error = codes::rd_kafka_TopicDescription_error(topic);
-        let code = if error.is_null() { codes::NO_ERROR } else { codes::rd_kafka_error_code(error) };
+        let code = if error.is_null() {
+            codes::NO_ERROR
+        } else {
+            codes::rd_kafka_error_code(error)
+        };
         let partitions = if code == codes::NO_ERROR {
             let mut count = 0;
             sys::rd_kafka_TopicDescription_partitions(topic, &raw mut count);
             Ok(u32::try_from(count).unwrap_or(u32::MAX))
         } else {
-            Err(Failure::new(code, copy_text(sys::rd_kafka_error_string(error))))
+            Err(Failure::new(
+                code,
+                copy_text(sys::rd_kafka_error_string(error)),
+            ))
         };
-        TopicAnswer { name: copy_text(sys::rd_kafka_TopicDescription_name(topic)), partitions }
+        TopicAnswer {
+            name: copy_text(sys::rd_kafka_TopicDescription_name(topic)),
+            partitions,
+        }
     }
 }
 
@@ -212,7 +231,11 @@ unsafe fn results<'a, R, T>(
     // SAFETY: live, by the caller's contract; the array has `count` elements if it is not null.
     unsafe {
         let array = read(of, &raw mut count);
-        if array.is_null() { &[] } else { std::slice::from_raw_parts(array, count) }
+        if array.is_null() {
+            &[]
+        } else {
+            std::slice::from_raw_parts(array, count)
+        }
     }
 }
 
@@ -244,7 +267,12 @@ impl Options {
     fn read_committed(&self) -> Result<(), Failure> {
         let level = sys::rd_kafka_IsolationLevel_t::RD_KAFKA_ISOLATION_LEVEL_READ_COMMITTED;
         // SAFETY: live options; the error is ours.
-        unsafe { Failure::check(sys::rd_kafka_AdminOptions_set_isolation_level(self.raw(), level)) }
+        unsafe {
+            Failure::check(sys::rd_kafka_AdminOptions_set_isolation_level(
+                self.raw(),
+                level,
+            ))
+        }
     }
 
     fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {

@@ -42,7 +42,10 @@ unsafe impl Sync for Client {}
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("name", &self.name()).field("kind", &self.kind).finish()
+        f.debug_struct("Client")
+            .field("name", &self.name())
+            .field("kind", &self.kind)
+            .finish()
     }
 }
 
@@ -52,7 +55,10 @@ impl Client {
     /// # Errors
     /// If librdkafka does not accept the settings. Values of secrets are left out of the text.
     pub(in crate::kafka) fn new(kind: Kind, settings: &[Setting]) -> Result<Arc<Self>, Failure> {
-        let hooks = Box::new(Hooks { log: Log::default(), unanswered: AtomicBool::new(false) });
+        let hooks = Box::new(Hooks {
+            log: Log::default(),
+            unanswered: AtomicBool::new(false),
+        });
         let mut conf = Conf::new();
         for (key, value) in settings {
             conf.set(key, value)?;
@@ -90,9 +96,8 @@ impl Client {
     pub(in crate::kafka) fn fatal(&self) -> Option<Failure> {
         let mut text = [0 as c_char; 512];
         // SAFETY: a live instance and a buffer of the size that is given.
-        let code = unsafe {
-            codes::rd_kafka_fatal_error(self.raw(), text.as_mut_ptr(), text.len())
-        };
+        let code =
+            unsafe { codes::rd_kafka_fatal_error(self.raw(), text.as_mut_ptr(), text.len()) };
         if code == codes::NO_ERROR {
             return None;
         }
@@ -103,8 +108,32 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Answers the rebalance that nobody answered, and makes sure that there is no further one.
+    ///
+    /// librdkafka 2.12.1 never finishes to destroy a consumer that was handed an assignment and
+    /// has not called `assign`: `rd_kafka_destroy` waits for its main thread, which spins
+    /// (`rd_kafka_cgrp_unassign`, which the flag NO_CONSUMER_CLOSE makes it call instead, only
+    /// answers revocations). With a fatal error it no longer asks the application at all, and takes
+    /// any assignment for the answer "none".
+    fn renounce(&self) {
+        self.hooks.log.silence();
+        let nothing = super::PartitionList::new(0);
+        // SAFETY: a live consumer and a C string, which is copied.
+        unsafe {
+            codes::rd_kafka_test_fatal_error(self.raw(), codes::DESTROY, c"dropped".as_ptr());
+        }
+        // Fails only if the consumer is beyond caring.
+        let _ = self.incremental_assign(&nothing);
+    }
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
+        self.hooks.log.flush();
+        if self.kind == Kind::Consumer && !self.is_closed() {
+            self.renounce();
+        }
         // Without the consumer's close: closing properly is `Source::close`; a drop must not wait
         // for brokers, and a consumer that vanishes is what a crash looks like to the group.
         // SAFETY: the last user of the instance; queues, topics and messages hold an `Arc` of it
@@ -112,7 +141,6 @@ impl Drop for Client {
         unsafe {
             sys::rd_kafka_destroy_flags(self.raw(), sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
         }
-        self.hooks.log.flush();
     }
 }
 
@@ -146,7 +174,10 @@ impl Conf {
             return Ok(());
         }
         if is_secret(key) {
-            return Err(invalid(key, "librdkafka refuses its value, which is not shown"));
+            return Err(invalid(
+                key,
+                "librdkafka refuses its value, which is not shown",
+            ));
         }
         // SAFETY: librdkafka terminated the string.
         Err(invalid(key, &unsafe { copy_text(reason.as_ptr()) }))
@@ -191,9 +222,8 @@ impl Conf {
         };
         let mut reason = [0 as c_char; 512];
         // SAFETY: a live configuration, and a buffer of the size that is given.
-        let rk = unsafe {
-            sys::rd_kafka_new(kind, self.0.as_ptr(), reason.as_mut_ptr(), reason.len())
-        };
+        let rk =
+            unsafe { sys::rd_kafka_new(kind, self.0.as_ptr(), reason.as_mut_ptr(), reason.len()) };
         match NonNull::new(rk) {
             Some(rk) => {
                 // On success, and only then, librdkafka owns the configuration.
@@ -217,7 +247,10 @@ impl Drop for Conf {
 }
 
 fn invalid(key: &str, reason: &str) -> Failure {
-    Failure::new(eos_protocol::code::LOCAL_INVALID_ARG, format!("{key}: {reason}"))
+    Failure::new(
+        eos_protocol::code::LOCAL_INVALID_ARG,
+        format!("{key}: {reason}"),
+    )
 }
 
 /// Called on any of librdkafka's threads.

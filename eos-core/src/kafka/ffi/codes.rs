@@ -55,6 +55,11 @@ unsafe extern "C" {
         text: *mut c_char,
         text_size: usize,
     ) -> c_int;
+    pub(super) fn rd_kafka_test_fatal_error(
+        rk: *mut sys::rd_kafka_t,
+        code: c_int,
+        reason: *const c_char,
+    ) -> c_int;
     pub(super) fn rd_kafka_event_error(event: *mut sys::rd_kafka_event_t) -> c_int;
     pub(super) fn rd_kafka_poll_set_consumer(rk: *mut sys::rd_kafka_t) -> c_int;
     pub(super) fn rd_kafka_subscribe(

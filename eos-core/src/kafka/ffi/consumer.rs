@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use eos_protocol::TopicName;
 
-use super::{Client, Entry, Failure, PartitionList, Queue, check_code, codes, copy_text, millis, sys};
+use super::{
+    Client, Entry, Failure, PartitionList, Queue, check_code, codes, copy_text, millis, sys,
+};
 use crate::client::GroupMetadata;
 
 impl Client {
@@ -46,7 +48,11 @@ impl Client {
     ) -> Result<Vec<Entry>, Failure> {
         // SAFETY: a live consumer and a live list; the error is ours.
         unsafe {
-            Failure::check(sys::rd_kafka_seek_partitions(self.raw(), list.raw(), millis(at_most)))?;
+            Failure::check(sys::rd_kafka_seek_partitions(
+                self.raw(),
+                list.raw(),
+                millis(at_most),
+            ))?;
         }
         Ok(list.entries())
     }
@@ -101,7 +107,7 @@ impl Client {
 
 /// A member of a group, as the consumer knew itself at one moment.
 #[derive(Debug)]
-pub struct Member {
+pub(crate) struct Member {
     ptr: std::ptr::NonNull<sys::rd_kafka_consumer_group_metadata_t>,
     generation_id: i32,
     member_id: String,
@@ -117,10 +123,16 @@ impl Member {
         let (generation_id, member_id) = unsafe {
             (
                 sys::rd_kafka_consumer_group_metadata_generation_id(ptr.as_ptr()),
-                copy_text(sys::rd_kafka_consumer_group_metadata_member_id(ptr.as_ptr())),
+                copy_text(sys::rd_kafka_consumer_group_metadata_member_id(
+                    ptr.as_ptr(),
+                )),
             )
         };
-        Some(Self { ptr, generation_id, member_id })
+        Some(Self {
+            ptr,
+            generation_id,
+            member_id,
+        })
     }
 
     pub(super) fn raw(&self) -> *const sys::rd_kafka_consumer_group_metadata_t {

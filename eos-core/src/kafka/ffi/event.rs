@@ -93,7 +93,10 @@ impl Event<'_> {
                 }
                 codes::of_message(message)
             };
-            let ours = matches!(code, codes::NO_ERROR | codes::PURGE_QUEUE | codes::PURGE_INFLIGHT);
+            let ours = matches!(
+                code,
+                codes::NO_ERROR | codes::PURGE_QUEUE | codes::PURGE_INFLIGHT
+            );
             if !ours && first.is_none() {
                 first = Some(Failure::of(code));
             }

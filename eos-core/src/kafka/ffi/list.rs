@@ -107,10 +107,14 @@ impl Drop for PartitionList {
 /// `list` is null or a live list.
 pub(super) unsafe fn entries(list: *const sys::rd_kafka_topic_partition_list_t) -> Vec<Entry> {
     // SAFETY: null or live, by the caller's contract.
-    let Some(list) = (unsafe { list.as_ref() }) else { return Vec::new() };
+    let Some(list) = (unsafe { list.as_ref() }) else {
+        return Vec::new();
+    };
     let count = usize::try_from(list.cnt).unwrap_or(0);
     // SAFETY: `elems` has `cnt` elements.
-    (0..count).filter_map(|at| unsafe { entry(list.elems.add(at)) }).collect()
+    (0..count)
+        .filter_map(|at| unsafe { entry(list.elems.add(at)) })
+        .collect()
 }
 
 /// Copies an element; `None` for one that stands for a whole topic.

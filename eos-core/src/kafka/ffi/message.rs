@@ -11,7 +11,7 @@ use super::{Client, codes, sys};
 use crate::client::{Headers, Message};
 
 /// A record in the client's fetch buffer, which it keeps alive.
-pub struct KafkaMessage {
+pub(crate) struct KafkaMessage {
     ptr: NonNull<sys::rd_kafka_message_t>,
     /// A message that outlives its client would be freed into nothing.
     _client: Arc<Client>,
@@ -24,13 +24,13 @@ unsafe impl Send for KafkaMessage {}
 impl KafkaMessage {
     /// # Safety
     /// `message` is a live message of this client without an error, and the caller's to give away.
-    pub(super) unsafe fn own(
-        message: *mut sys::rd_kafka_message_t,
-        client: &Arc<Client>,
-    ) -> Self {
+    pub(super) unsafe fn own(message: *mut sys::rd_kafka_message_t, client: &Arc<Client>) -> Self {
         // SAFETY: librdkafka fills batches with valid pointers.
         let ptr = unsafe { NonNull::new_unchecked(message) };
-        Self { ptr, _client: Arc::clone(client) }
+        Self {
+            ptr,
+            _client: Arc::clone(client),
+        }
     }
 
     fn raw(&self) -> &sys::rd_kafka_message_t {
@@ -82,9 +82,7 @@ impl Message for KafkaMessage {
         let mut found = Headers::new();
         let mut headers = std::ptr::null_mut();
         // SAFETY: a live message, which keeps the headers.
-        let code = unsafe {
-            codes::rd_kafka_message_headers(self.ptr.as_ptr(), &raw mut headers)
-        };
+        let code = unsafe { codes::rd_kafka_message_headers(self.ptr.as_ptr(), &raw mut headers) };
         if code != codes::NO_ERROR {
             return found;
         }

@@ -32,10 +32,10 @@ use rdkafka_sys as sys;
 
 pub(super) use admin::{ConfigAnswer, OffsetSpec};
 pub(super) use client::{Client, Kind};
-pub use consumer::Member;
+pub(super) use consumer::Member;
 pub(super) use event::{Event, EventKind};
 pub(super) use list::{Entry, PartitionList};
-pub use message::KafkaMessage;
+pub(crate) use message::KafkaMessage;
 pub(super) use producer::Topic;
 pub(super) use queue::{Fetched, Queue, Scratch};
 
@@ -50,7 +50,10 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(code: i32, text: impl Into<String>) -> Self {
-        Self { fault: Fault::plain(code), text: text.into() }
+        Self {
+            fault: Fault::plain(code),
+            text: text.into(),
+        }
     }
 
     /// A bare code, with librdkafka's text for it.
@@ -59,7 +62,11 @@ impl Failure {
     }
 
     pub(super) fn at(self, call: CallSite) -> ClientError {
-        ClientError { call, fault: self.fault, text: self.text }
+        ClientError {
+            call,
+            fault: self.fault,
+            text: self.text,
+        }
     }
 
     /// Takes over what a call returned; null is success.
@@ -90,7 +97,11 @@ impl Failure {
 }
 
 fn check_code(code: c_int) -> Result<(), Failure> {
-    if code == codes::NO_ERROR { Ok(()) } else { Err(Failure::of(code)) }
+    if code == codes::NO_ERROR {
+        Ok(())
+    } else {
+        Err(Failure::of(code))
+    }
 }
 
 /// Rounded up, so that a short wait does not become a busy loop.
@@ -105,11 +116,16 @@ unsafe fn copy_text(text: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: a C string, by the caller's contract.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn c_string(text: &str) -> Result<CString, Failure> {
     CString::new(text).map_err(|_| {
-        Failure::new(eos_protocol::code::LOCAL_INVALID_ARG, format!("{text:?} contains a NUL byte"))
+        Failure::new(
+            eos_protocol::code::LOCAL_INVALID_ARG,
+            format!("{text:?} contains a NUL byte"),
+        )
     })
 }

@@ -24,14 +24,16 @@ impl Topic {
     pub(in crate::kafka) fn new(client: &Arc<Client>, name: &TopicName) -> Result<Self, Failure> {
         let text = c_string(name.as_str())?;
         // SAFETY: a live instance and a C string; null is "the default topic configuration".
-        let topic = unsafe {
-            sys::rd_kafka_topic_new(client.raw(), text.as_ptr(), std::ptr::null_mut())
-        };
+        let topic =
+            unsafe { sys::rd_kafka_topic_new(client.raw(), text.as_ptr(), std::ptr::null_mut()) };
         let Some(ptr) = NonNull::new(topic) else {
             // SAFETY: no preconditions.
             return Err(Failure::of(unsafe { codes::rd_kafka_last_error() }));
         };
-        Ok(Self { ptr, client: Arc::clone(client) })
+        Ok(Self {
+            ptr,
+            client: Arc::clone(client),
+        })
     }
 
     /// Takes the record into the producer's queue, copying it.
@@ -66,24 +68,63 @@ impl Arguments {
             RD_KAFKA_VTYPE_VALUE,
         };
         type Value = sys::rd_kafka_vu_s__bindgen_ty_1;
-        let unused = sys::rd_kafka_vu_t { vtype: RD_KAFKA_VTYPE_END, u: Value { i: 0 } };
-        let mut all =
-            Self { list: [unused; 7], count: 0, headers: std::ptr::null_mut() };
-        all.push(RD_KAFKA_VTYPE_RKT, Value { rkt: topic.ptr.as_ptr() });
-        all.push(RD_KAFKA_VTYPE_PARTITION, Value { i32_: record.partition.get() });
-        all.push(RD_KAFKA_VTYPE_MSGFLAGS, Value { i: sys::RD_KAFKA_MSG_F_COPY });
-        all.push(RD_KAFKA_VTYPE_VALUE, Value { mem: memory(record.value) });
-        all.push(RD_KAFKA_VTYPE_KEY, Value { mem: memory(record.key) });
+        let unused = sys::rd_kafka_vu_t {
+            vtype: RD_KAFKA_VTYPE_END,
+            u: Value { i: 0 },
+        };
+        let mut all = Self {
+            list: [unused; 7],
+            count: 0,
+            headers: std::ptr::null_mut(),
+        };
+        all.push(
+            RD_KAFKA_VTYPE_RKT,
+            Value {
+                rkt: topic.ptr.as_ptr(),
+            },
+        );
+        all.push(
+            RD_KAFKA_VTYPE_PARTITION,
+            Value {
+                i32_: record.partition.get(),
+            },
+        );
+        all.push(
+            RD_KAFKA_VTYPE_MSGFLAGS,
+            Value {
+                i: sys::RD_KAFKA_MSG_F_COPY,
+            },
+        );
+        all.push(
+            RD_KAFKA_VTYPE_VALUE,
+            Value {
+                mem: memory(record.value),
+            },
+        );
+        all.push(
+            RD_KAFKA_VTYPE_KEY,
+            Value {
+                mem: memory(record.key),
+            },
+        );
         if let Some(time) = record.timestamp {
             // To librdkafka 0 means "now"; a record of the first millisecond of 1970 is sent as
             // one of the second, rather than as one of today.
-            all.push(RD_KAFKA_VTYPE_TIMESTAMP, Value { i64_: if time.0 == 0 { 1 } else { time.0 } });
+            all.push(
+                RD_KAFKA_VTYPE_TIMESTAMP,
+                Value {
+                    i64_: if time.0 == 0 { 1 } else { time.0 },
+                },
+            );
         }
         all
     }
 
     fn push(&mut self, kind: sys::rd_kafka_vtype_t, value: sys::rd_kafka_vu_s__bindgen_ty_1) {
-        self.list[self.count] = sys::rd_kafka_vu_t { vtype: kind, u: value };
+        self.list[self.count] = sys::rd_kafka_vu_t {
+            vtype: kind,
+            u: value,
+        };
         self.count += 1;
     }
 
@@ -105,7 +146,9 @@ impl Arguments {
         }
         self.push(
             sys::rd_kafka_vtype_t::RD_KAFKA_VTYPE_HEADERS,
-            sys::rd_kafka_vu_s__bindgen_ty_1 { headers: self.headers },
+            sys::rd_kafka_vu_s__bindgen_ty_1 {
+                headers: self.headers,
+            },
         );
     }
 
@@ -113,7 +156,11 @@ impl Arguments {
         // SAFETY: a live producer, and `count` arguments whose tags say which field is set; key
         // and value are copied (MSG_F_COPY).
         let sent = unsafe {
-            Failure::check(sys::rd_kafka_produceva(client.raw(), self.list.as_ptr(), self.count))
+            Failure::check(sys::rd_kafka_produceva(
+                client.raw(),
+                self.list.as_ptr(),
+                self.count,
+            ))
         };
         if sent.is_err() && !self.headers.is_null() {
             // SAFETY: librdkafka takes the headers only if it takes the record.
@@ -162,7 +209,12 @@ impl Client {
 
     pub(in crate::kafka) fn commit_transaction(&self, at_most: Duration) -> Result<(), Failure> {
         // SAFETY: a live producer; the error is ours.
-        unsafe { Failure::check(sys::rd_kafka_commit_transaction(self.raw(), millis(at_most))) }
+        unsafe {
+            Failure::check(sys::rd_kafka_commit_transaction(
+                self.raw(),
+                millis(at_most),
+            ))
+        }
     }
 
     pub(in crate::kafka) fn abort_transaction(&self, at_most: Duration) -> Result<(), Failure> {

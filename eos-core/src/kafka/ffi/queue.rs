@@ -33,7 +33,10 @@ impl fmt::Debug for Queue {
 pub(in crate::kafka) enum Fetched {
     Message(KafkaMessage),
     /// An error of the partition, in its place among the records.
-    Error { code: i32, text: String },
+    Error {
+        code: i32,
+        text: String,
+    },
 }
 
 /// Room for one batch of message pointers, kept between batches. Empty but for the duration of
@@ -55,14 +58,18 @@ impl Queue {
     /// What the group and the instance report. `None` without a group.
     pub(in crate::kafka) fn consumer(client: &Arc<Client>) -> Option<Self> {
         // SAFETY: a live instance.
-        Self::own(client, unsafe { sys::rd_kafka_queue_get_consumer(client.raw()) })
+        Self::own(client, unsafe {
+            sys::rd_kafka_queue_get_consumer(client.raw())
+        })
     }
 
     /// What the instance reports.
     pub(in crate::kafka) fn main(client: &Arc<Client>) -> Self {
         // SAFETY: a live instance.
-        Self::own(client, unsafe { sys::rd_kafka_queue_get_main(client.raw()) })
-            .expect("every instance has a main queue")
+        Self::own(client, unsafe {
+            sys::rd_kafka_queue_get_main(client.raw())
+        })
+        .expect("every instance has a main queue")
     }
 
     /// A partition's records, kept apart from those of all others. `None` if the name is no
@@ -82,7 +89,11 @@ impl Queue {
     }
 
     fn own(client: &Arc<Client>, queue: *mut sys::rd_kafka_queue_t) -> Option<Self> {
-        Some(Self { ptr: NonNull::new(queue)?, wake: None, client: Arc::clone(client) })
+        Some(Self {
+            ptr: NonNull::new(queue)?,
+            wake: None,
+            client: Arc::clone(client),
+        })
     }
 
     pub(super) fn raw(&self) -> *mut sys::rd_kafka_queue_t {
@@ -124,8 +135,7 @@ impl Queue {
         // SAFETY: a live queue, and room for `max` pointers, of which librdkafka writes the first
         // `count`; each is a message of ours.
         unsafe {
-            let count =
-                sys::rd_kafka_consume_batch_queue(self.raw(), 0, room.as_mut_ptr(), max);
+            let count = sys::rd_kafka_consume_batch_queue(self.raw(), 0, room.as_mut_ptr(), max);
             room.set_len(usize::try_from(count).unwrap_or(0));
         }
         for message in room.drain(..) {

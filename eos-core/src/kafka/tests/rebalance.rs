@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use eos_protocol::{TopicPartition, code};
 
 use super::support::{
-    Fixture, PATIENCE, SLICE, close, commit, config_of, event, offsets, partition, read, ready,
+    Fixture, PATIENCE, SLICE, close, commit, config_of, event, expect, offsets, partition, ready,
     resume, send, take, take_over, to_commit, until,
 };
 use crate::client::{Client, GroupMetadata, Producer, Source, SourceEvent};
@@ -37,13 +37,18 @@ fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: u
         if owned == total && all_own && quiet.elapsed() > Duration::from_millis(500) {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "it does not settle: {owned} of {total}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "it does not settle: {owned} of {total}"
+        );
     }
 }
 
 #[test]
 fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
-    let mut fixture = Fixture::new("cooperative");
+    let Some(mut fixture) = Fixture::new("cooperative") else {
+        return;
+    };
     let (input, output) = (fixture.topic("in", 4), fixture.topic("out", 1));
     for p in 0..4 {
         fixture.fill(&input, p, 50);
@@ -67,7 +72,11 @@ fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
         first.wait(SLICE);
         first.poll()
     });
-    let SourceEvent::Revoked { partitions: revoked, lost: false } = revoked else {
+    let SourceEvent::Revoked {
+        partitions: revoked,
+        lost: false,
+    } = revoked
+    else {
         panic!("{revoked:?}")
     };
     assert_eq!(revoked.len(), 2, "only what moves is revoked: {revoked:?}");
@@ -79,7 +88,10 @@ fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
     owned.retain(|p| !revoked.contains(p));
 
     let mut moved = Vec::new();
-    settle(&mut [(&mut first, &mut owned), (&mut second, &mut moved)], 4);
+    settle(
+        &mut [(&mut first, &mut owned), (&mut second, &mut moved)],
+        4,
+    );
     moved.sort();
     let mut expected = revoked;
     expected.sort();
@@ -88,16 +100,22 @@ fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
         assert_eq!(offsets(&take(&mut second, p, 2)), [5, 6], "{p}");
     }
     for p in &owned {
-        assert_eq!(offsets(&take(&mut first, p, 2)), [5, 6], "what stays goes on: {p}");
+        assert_eq!(
+            offsets(&take(&mut first, p, 2)),
+            [5, 6],
+            "what stays goes on: {p}"
+        );
     }
-    assert_eq!(read(&mut fixture.wire, &output), ["half"]);
+    expect(&mut fixture.wire, &output, &["half"]);
     close(first);
     close(second);
 }
 
 #[test]
 fn partitions_may_be_assigned_later_than_the_rebalance_is_answered() {
-    let mut fixture = Fixture::new("later");
+    let Some(mut fixture) = Fixture::new("later") else {
+        return;
+    };
     let input = fixture.topic("in", 2);
     let sibling = fixture.topic("sibling", 1);
     fixture.fill(&input, 0, 10);
@@ -106,25 +124,35 @@ fn partitions_may_be_assigned_later_than_the_rebalance_is_answered() {
     let mut source = fixture.source();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
     assert!(matches!(event(&mut source), SourceEvent::Assigned(_)));
-    let (p0, p1, s0) = (partition(&input, 0), partition(&input, 1), partition(&sibling, 0));
+    let (p0, p1, s0) = (
+        partition(&input, 0),
+        partition(&input, 1),
+        partition(&sibling, 0),
+    );
     let zero = eos_protocol::Offset::ZERO;
     source.assign(&[]).unwrap();
     source.assign(&[(p1.clone(), zero)]).unwrap();
     assert_eq!(offsets(&take(&mut source, &p1, 2)), [0, 1]);
     // A topic that nobody subscribed to comes along, and the first one is not disturbed.
-    source.assign(&[(p0.clone(), zero), (s0.clone(), zero)]).unwrap();
+    source
+        .assign(&[(p0.clone(), zero), (s0.clone(), zero)])
+        .unwrap();
     assert_eq!(offsets(&take(&mut source, &s0, 2)), [0, 1]);
     assert_eq!(offsets(&take(&mut source, &p1, 2)), [2, 3]);
     assert_eq!(offsets(&take(&mut source, &p0, 1)), [0]);
     // p1 is given back alone, as if it were revoked together with one that was never assigned.
-    source.unassign(&[p1.clone(), partition(&input, 77)]).unwrap();
+    source
+        .unassign(&[p1.clone(), partition(&input, 77)])
+        .unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 2)), [1, 2]);
     close(source);
 }
 
 #[test]
 fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() {
-    let mut fixture = Fixture::new("static");
+    let Some(mut fixture) = Fixture::new("static") else {
+        return;
+    };
     let input = fixture.topic("in", 4);
     let make = |name: &str| {
         let mut spec = fixture.source_spec();
@@ -151,7 +179,11 @@ fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() 
         of_a.sort();
         assert_eq!(again, of_a);
         assert_eq!(b.poll(), None);
-        assert_eq!(b.member().unwrap().generation_id(), generation, "no rebalance");
+        assert_eq!(
+            b.member().unwrap().generation_id(),
+            generation,
+            "no rebalance"
+        );
     }
     close(a);
     close(b);
@@ -159,7 +191,9 @@ fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() 
 
 #[test]
 fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
-    let mut fixture = Fixture::new("unsubscribe");
+    let Some(mut fixture) = Fixture::new("unsubscribe") else {
+        return;
+    };
     let input = fixture.topic("in", 2);
     let make = |name: &str| {
         let mut spec = fixture.source_spec();
@@ -176,7 +210,9 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
 
     let start = Instant::now();
     a.unsubscribe().unwrap();
-    let SourceEvent::Revoked { partitions, lost } = event(&mut a) else { panic!() };
+    let SourceEvent::Revoked { partitions, lost } = event(&mut a) else {
+        panic!()
+    };
     assert_eq!((partitions.clone(), lost), (of_a.clone(), false));
     // It still is a member: the last transaction can commit.
     assert!(a.member().unwrap().generation_id() >= 0);
@@ -184,13 +220,19 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     close(a);
     let inherited = take_over(&mut b);
     assert_eq!(inherited, of_a);
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
     close(b);
 }
 
 #[test]
 fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers() {
-    let mut fixture = Fixture::new("closing");
+    let Some(mut fixture) = Fixture::new("closing") else {
+        return;
+    };
     let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
     fixture.fill(&input, 0, 10);
     let mut source = fixture.source();
@@ -203,36 +245,57 @@ fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers() {
     take(&mut source, &p0, 3);
     send(&mut producer, 0, 0, "last words");
 
-    assert!(source.close(Duration::from_millis(300)).is_pending(), "the revoke waits for us");
+    assert!(
+        source.close(Duration::from_millis(300)).is_pending(),
+        "the revoke waits for us"
+    );
     let revoked = event(&mut source);
     assert_eq!(
         revoked,
-        SourceEvent::Revoked { partitions: vec![p0.clone()], lost: false }
+        SourceEvent::Revoked {
+            partitions: vec![p0.clone()],
+            lost: false
+        }
     );
     commit(&mut source, &mut producer, &[to_commit(&p0, 3, "")]).unwrap();
     source.unassign(std::slice::from_ref(&p0)).unwrap();
     ready(|slice| source.close(slice)).unwrap();
     assert!(source.poll().is_none());
-    assert_eq!(read(&mut fixture.wire, &output), ["last words"]);
-    let committed = fixture.wire.committed(&fixture.group(), input.as_str()).unwrap();
+    expect(&mut fixture.wire, &output, &["last words"]);
+    let committed = fixture
+        .wire
+        .committed(&fixture.group(), input.as_str())
+        .unwrap();
     assert_eq!(committed, [Some((3, String::new()))]);
 }
 
 #[test]
 fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
-    let mut fixture = Fixture::new("lost");
+    let Some(mut fixture) = Fixture::new("lost") else {
+        return;
+    };
     let input = fixture.topic("in", 1);
     let mut config = config_of(&fixture.bootstrap);
-    config.consumer.push(("max.poll.interval.ms".into(), "1500".into()));
+    config
+        .consumer
+        .push(("max.poll.interval.ms".into(), "1500".into()));
     let mut spec = fixture.source_spec();
     spec.session_timeout = Duration::from_millis(1000);
     let mut source = KafkaClient::new(config).source(&spec).unwrap();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
     let owned = take_over(&mut source);
     std::thread::sleep(Duration::from_secs(3));
-    let SourceEvent::Failed(error) = event(&mut source) else { panic!("no word of it") };
+    let SourceEvent::Failed(error) = event(&mut source) else {
+        panic!("no word of it")
+    };
     assert_eq!(error.fault.code, code::LOCAL_MAX_POLL_EXCEEDED, "{error}");
-    assert_eq!(event(&mut source), SourceEvent::Revoked { partitions: owned.clone(), lost: true });
+    assert_eq!(
+        event(&mut source),
+        SourceEvent::Revoked {
+            partitions: owned.clone(),
+            lost: true
+        }
+    );
     source.unassign(&owned).unwrap();
     assert_eq!(take_over(&mut source), owned, "it joins again by itself");
     close(source);
@@ -240,7 +303,9 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
 
 #[test]
 fn a_wait_ends_when_a_record_or_an_event_comes() {
-    let mut fixture = Fixture::new("wait");
+    let Some(mut fixture) = Fixture::new("wait") else {
+        return;
+    };
     let input = fixture.topic("in", 1);
     let mut source = fixture.source();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
@@ -265,4 +330,67 @@ fn a_wait_ends_when_a_record_or_an_event_comes() {
         assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
     }
     close(source);
+}
+
+#[test]
+fn a_source_can_be_dropped_whatever_is_unanswered() {
+    let Some(mut fixture) = Fixture::new("dropped") else {
+        return;
+    };
+    let input = fixture.topic("in", 4);
+    fixture.fill(&input, 0, 1000);
+    let dropped = |source: KafkaSource| {
+        let start = Instant::now();
+        drop(source);
+        assert!(
+            start.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            start.elapsed()
+        );
+    };
+    let spec = |n: i32| {
+        let mut spec = fixture.source_spec();
+        spec.group = format!("{}-{n}", spec.group);
+        spec
+    };
+    let join = |n: i32| {
+        let mut source = fixture.client.source(&spec(n)).unwrap();
+        source.subscribe(std::slice::from_ref(&input)).unwrap();
+        source
+    };
+    // Never joined; joining; asked and not answered; the question not even read.
+    dropped(fixture.client.source(&spec(0)).unwrap());
+    dropped(join(1));
+    let mut asked = join(2);
+    assert!(matches!(event(&mut asked), SourceEvent::Assigned(_)));
+    dropped(asked);
+    let mut unread = join(3);
+    unread.wait(PATIENCE);
+    std::thread::sleep(Duration::from_millis(200));
+    dropped(unread);
+
+    // A revocation that is not answered, with records still held and a query under way.
+    let mut owner = join(4);
+    let owned = take_over(&mut owner);
+    let records = take(&mut owner, &partition(&input, 0), 10);
+    let other = join(4);
+    until("revoke", || {
+        owner.wait(SLICE);
+        matches!(owner.poll(), Some(SourceEvent::Revoked { .. })).then_some(())
+    });
+    assert!(owner.committed(&owned, Duration::ZERO).is_pending());
+    dropped(owner);
+    assert_eq!(
+        offsets(&records),
+        (0..10).collect::<Vec<_>>(),
+        "records outlive their source"
+    );
+    drop(records);
+    dropped(other);
+
+    // A close that is abandoned.
+    let mut closing = join(5);
+    take_over(&mut closing);
+    assert!(closing.close(SLICE).is_pending());
+    dropped(closing);
 }

@@ -1,20 +1,35 @@
 //! What the scenarios share: a broker, names of their own, and patience with an end.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use eos_protocol::{ErrorClass, Offset, Partition, TopicName, TopicPartition, TransactionalId};
+use xtask::kafka::{self, Provided};
 use xtask::wire;
 
 use crate::client::{
     Client, CommittedOffset, Headers, Message, OffsetToCommit, Outgoing, Producer, ProducerSpec,
     Result, Source, SourceEvent, SourceSpec,
 };
-use crate::kafka::{KafkaClient, KafkaConfig, KafkaMessage, KafkaProducer, KafkaSource};
+use crate::kafka::ffi::KafkaMessage;
+use crate::kafka::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
 
 /// How long anything may take before a test gives up on it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One broker for all scenarios that run at the same time.
+fn shared_kafka() -> Option<Arc<Provided>> {
+    static SHARED: Mutex<Weak<Provided>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = shared.upgrade() {
+        return Some(running);
+    }
+    let started = Arc::new(kafka::for_tests(1).unwrap()?);
+    *shared = Arc::downgrade(&started);
+    Some(started)
+}
 
 /// How long one call may block.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
@@ -25,19 +40,24 @@ pub(super) struct Fixture {
     pub(super) wire: wire::Client,
     pub(super) bootstrap: String,
     name: String,
+    /// The last scenario that runs at the same time stops the broker.
+    _kafka: Arc<Provided>,
 }
 
 impl Fixture {
-    pub(super) fn new(scenario: &str) -> Self {
+    /// `None` without a Kafka; what is missing was said then.
+    pub(super) fn new(scenario: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let bootstrap = std::env::var("EOS_TEST_KAFKA").unwrap();
+        let kafka = shared_kafka()?;
+        let bootstrap = kafka.bootstrap().to_owned();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Self {
+        Some(Self {
             client: client_of(&bootstrap),
             wire: wire::Client::connect(&bootstrap, PATIENCE).unwrap(),
             bootstrap,
             name: format!("{scenario}-{}-{count}", std::process::id()),
-        }
+            _kafka: kafka,
+        })
     }
 
     pub(super) fn topic(&mut self, suffix: &str, partitions: i32) -> TopicName {
@@ -56,7 +76,14 @@ impl Fixture {
         for n in 0..count {
             let value = n.to_string();
             producer
-                .send(topic.as_str(), partition, Some(b"k"), Some(value.as_bytes()), &[], 1000 + n)
+                .send(
+                    topic.as_str(),
+                    partition,
+                    Some(b"k"),
+                    Some(value.as_bytes()),
+                    &[],
+                    1000 + n,
+                )
                 .unwrap();
         }
         producer.flush().unwrap();
@@ -95,7 +122,10 @@ pub(super) fn client_of(bootstrap: &str) -> KafkaClient {
 }
 
 pub(super) fn config_of(bootstrap: &str) -> KafkaConfig {
-    KafkaConfig { bootstrap: bootstrap.to_owned(), ..KafkaConfig::default() }
+    KafkaConfig {
+        bootstrap: bootstrap.to_owned(),
+        ..KafkaConfig::default()
+    }
 }
 
 pub(super) fn partition(topic: &TopicName, number: i32) -> TopicPartition {
@@ -108,7 +138,11 @@ pub(super) fn offset(value: i64) -> Offset {
 
 pub(super) fn to_commit(partition: &TopicPartition, at: i64, metadata: &str) -> OffsetToCommit {
     let metadata = metadata.to_owned();
-    OffsetToCommit { partition: partition.clone(), offset: offset(at), metadata }
+    OffsetToCommit {
+        partition: partition.clone(),
+        offset: offset(at),
+        metadata,
+    }
 }
 
 /// Tries until there is something, or the patience is over.
@@ -119,7 +153,10 @@ pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = attempt() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "still no {what} after {PATIENCE:?}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "still no {what} after {PATIENCE:?}"
+        );
     }
 }
 
@@ -161,14 +198,13 @@ pub(super) fn take_over(source: &mut KafkaSource) -> Vec<TopicPartition> {
 pub(super) fn resume(source: &mut KafkaSource, partitions: &[TopicPartition]) {
     let committed = committed(source, partitions);
     let start = |c: &CommittedOffset| (c.partition.clone(), c.offset.unwrap_or(Offset::ZERO));
-    source.assign(&committed.iter().map(start).collect::<Vec<_>>()).unwrap();
+    source
+        .assign(&committed.iter().map(start).collect::<Vec<_>>())
+        .unwrap();
 }
 
 #[track_caller]
-pub(super) fn committed(
-    source: &mut KafkaSource,
-    of: &[TopicPartition],
-) -> Vec<CommittedOffset> {
+pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<CommittedOffset> {
     if of.is_empty() {
         return Vec::new();
     }
@@ -187,7 +223,9 @@ pub(super) fn take(
         if let Some(event) = source.poll() {
             panic!("while waiting for records: {event:?}");
         }
-        source.take(from, count - records.len(), &mut records).unwrap();
+        source
+            .take(from, count - records.len(), &mut records)
+            .unwrap();
         if records.len() < count {
             source.wait(SLICE);
         }
@@ -242,13 +280,31 @@ pub(super) fn close(mut source: KafkaSource) -> Duration {
     start.elapsed()
 }
 
+/// Waits until readers of committed records find exactly this in a topic. (The coordinator answers
+/// before the markers of the transaction are in every partition.)
+#[track_caller]
+pub(super) fn expect(wire: &mut wire::Client, topic: &TopicName, values: &[&str]) {
+    let start = Instant::now();
+    while read(wire, topic) != values {
+        let found = read(wire, topic);
+        assert!(
+            start.elapsed() < PATIENCE,
+            "in {topic}: {found:?} instead of {values:?}"
+        );
+    }
+}
+
 /// What a topic holds for readers of committed records, as text.
 pub(super) fn read(wire: &mut wire::Client, topic: &TopicName) -> Vec<String> {
     let mut all = Vec::new();
-    wire.read_all(topic.as_str(), wire::Isolation::ReadCommitted, |_, record| {
-        let value = record.value.as_deref().unwrap_or_default();
-        all.push(String::from_utf8_lossy(value).into_owned());
-    })
+    wire.read_all(
+        topic.as_str(),
+        wire::Isolation::ReadCommitted,
+        |_, record| {
+            let value = record.value.as_deref().unwrap_or_default();
+            all.push(String::from_utf8_lossy(value).into_owned());
+        },
+    )
     .unwrap();
     all
 }

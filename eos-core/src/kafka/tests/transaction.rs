@@ -6,8 +6,8 @@ use eos_protocol::{Partition, Timestamp, code};
 use xtask::wire::Isolation;
 
 use super::support::{
-    Fixture, close, commit, committed, event, offset, offsets, partition, read, ready, send, take,
-    take_over, to_commit, until,
+    Fixture, close, commit, committed, event, expect, offset, offsets, partition, read, ready,
+    send, take, take_over, to_commit, until,
 };
 use crate::client::{
     Client, CommittedOffset, Headers, Message, OffsetBounds, Outgoing, Producer, Source,
@@ -16,7 +16,9 @@ use crate::client::{
 
 #[test]
 fn records_and_offsets_commit_together_and_metadata_comes_back() {
-    let mut fixture = Fixture::new("commit");
+    let Some(mut fixture) = Fixture::new("commit") else {
+        return;
+    };
     let (input, output) = (fixture.topic("in", 2), fixture.topic("out", 1));
     fixture.fill(&input, 0, 10);
     let mut source = fixture.source();
@@ -24,7 +26,9 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
     ready(|slice| producer.init(slice)).unwrap();
 
     source.subscribe(std::slice::from_ref(&input)).unwrap();
-    let SourceEvent::Assigned(mut partitions) = event(&mut source) else { panic!() };
+    let SourceEvent::Assigned(mut partitions) = event(&mut source) else {
+        panic!()
+    };
     partitions.sort();
     let (p0, p1) = (partition(&input, 0), partition(&input, 1));
     assert_eq!(partitions, [p0.clone(), p1.clone()]);
@@ -35,33 +39,59 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
     assert_eq!(
         bounds,
         [
-            OffsetBounds { partition: p0.clone(), first: offset(0), end: offset(10) },
-            OffsetBounds { partition: p1.clone(), first: offset(0), end: offset(0) },
+            OffsetBounds {
+                partition: p0.clone(),
+                first: offset(0),
+                end: offset(10)
+            },
+            OffsetBounds {
+                partition: p1.clone(),
+                first: offset(0),
+                end: offset(0)
+            },
         ]
     );
-    source.assign(&[(p0.clone(), offset(3)), (p1.clone(), offset(0))]).unwrap();
+    source
+        .assign(&[(p0.clone(), offset(3)), (p1.clone(), offset(0))])
+        .unwrap();
 
     let records = take(&mut source, &p0, 4);
-    assert_eq!(offsets(&records), [3, 4, 5, 6], "from the offset that we gave, not the group's");
+    assert_eq!(
+        offsets(&records),
+        [3, 4, 5, 6],
+        "from the offset that we gave, not the group's"
+    );
     assert_eq!(records[0].value(), Some(b"3".as_slice()));
     assert_eq!(records[0].timestamp(), Some(Timestamp(1003)));
     producer.begin().unwrap();
     for record in &records {
-        send(&mut producer, 0, 0, std::str::from_utf8(record.value().unwrap()).unwrap());
+        send(
+            &mut producer,
+            0,
+            0,
+            std::str::from_utf8(record.value().unwrap()).unwrap(),
+        );
     }
     drop(records);
-    assert_eq!(read(&mut fixture.wire, &output), [""; 0], "nothing is visible yet");
+    assert_eq!(
+        read(&mut fixture.wire, &output),
+        [""; 0],
+        "nothing is visible yet"
+    );
     let name = "v1;layout=7;seq=1;nonce=é";
     let done = [to_commit(&p0, 7, name), to_commit(&p1, 0, name)];
     commit(&mut source, &mut producer, &done).unwrap();
 
-    assert_eq!(read(&mut fixture.wire, &output), ["3", "4", "5", "6"]);
+    expect(&mut fixture.wire, &output, &["3", "4", "5", "6"]);
     let expected = |offset: &_, at: i64| CommittedOffset {
         partition: partition(&input, *offset),
         offset: Some(self::offset(at)),
         metadata: name.into(),
     };
-    assert_eq!(committed(&mut source, &[p0, p1]), [expected(&0, 7), expected(&1, 0)]);
+    assert_eq!(
+        committed(&mut source, &[p0, p1]),
+        [expected(&0, 7), expected(&1, 0)]
+    );
     assert!(!producer.unanswered());
     drop(producer);
     assert!(close(source) < Duration::from_secs(3));
@@ -69,7 +99,9 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
 
 #[test]
 fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
-    let mut fixture = Fixture::new("abort");
+    let Some(mut fixture) = Fixture::new("abort") else {
+        return;
+    };
     let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 3));
     fixture.fill(&input, 0, 5000);
     let mut source = fixture.source();
@@ -86,7 +118,11 @@ fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
     }
     let start = Instant::now();
     ready(|slice| producer.abort(slice)).unwrap();
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
     // Thousands of records beyond are prefetched by now; none of them may show.
     ready(|slice| source.seek(&[(p0.clone(), offset(10))], slice)).unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 3)), [10, 11, 12]);
@@ -94,13 +130,15 @@ fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
     producer.begin().unwrap();
     send(&mut producer, 0, 0, "kept");
     commit(&mut source, &mut producer, &[to_commit(&p0, 13, "")]).unwrap();
-    assert_eq!(read(&mut fixture.wire, &output), ["kept"]);
+    expect(&mut fixture.wire, &output, &["kept"]);
     close(source);
 }
 
 #[test]
 fn keys_values_headers_and_times_arrive_as_they_were_sent() {
-    let mut fixture = Fixture::new("fidelity");
+    let Some(mut fixture) = Fixture::new("fidelity") else {
+        return;
+    };
     let topic = fixture.topic("t", 2);
     let mut producer = fixture.producer(&[&topic]);
     ready(|slice| producer.init(slice)).unwrap();
@@ -120,9 +158,23 @@ fn keys_values_headers_and_times_arrive_as_they_were_sent() {
     };
     let all = [
         plain,
-        Outgoing { key: None, value: None, headers: &none, ..plain },
-        Outgoing { key: Some(b""), value: Some(b""), headers: &none, ..plain },
-        Outgoing { timestamp: None, headers: &none, ..plain },
+        Outgoing {
+            key: None,
+            value: None,
+            headers: &none,
+            ..plain
+        },
+        Outgoing {
+            key: Some(b""),
+            value: Some(b""),
+            headers: &none,
+            ..plain
+        },
+        Outgoing {
+            timestamp: None,
+            headers: &none,
+            ..plain
+        },
     ];
     for record in &all {
         ready(|_| producer.send(record)).unwrap();
@@ -139,13 +191,18 @@ fn keys_values_headers_and_times_arrive_as_they_were_sent() {
         assert_eq!(got.headers(), *sent.headers);
     }
     assert_eq!(got[0].timestamp(), plain.timestamp);
-    assert!(got[3].timestamp().unwrap().0 > 1_700_000_000_123, "the client's own time");
+    assert!(
+        got[3].timestamp().unwrap().0 > 1_700_000_000_123,
+        "the client's own time"
+    );
     close(source);
 }
 
 #[test]
 fn an_offset_that_is_gone_is_reported_and_never_reset() {
-    let mut fixture = Fixture::new("gone");
+    let Some(mut fixture) = Fixture::new("gone") else {
+        return;
+    };
     let topic = fixture.topic("t", 1);
     fixture.fill(&topic, 0, 10);
     let p0 = partition(&topic, 0);
@@ -180,7 +237,9 @@ fn an_offset_that_is_gone_is_reported_and_never_reset() {
 
 #[test]
 fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_end() {
-    let mut fixture = Fixture::new("stable");
+    let Some(mut fixture) = Fixture::new("stable") else {
+        return;
+    };
     let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
     fixture.fill(&input, 0, 10);
     let mut source = fixture.source();
@@ -201,22 +260,40 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     while start.elapsed() < Duration::from_millis(1500) {
         let call = Instant::now();
         assert!(source.committed(of, Duration::from_millis(20)).is_pending());
-        assert!(call.elapsed() < Duration::from_millis(500), "the worker may go on meanwhile");
+        assert!(
+            call.elapsed() < Duration::from_millis(500),
+            "the worker may go on meanwhile"
+        );
     }
     let out = partition(&output, 0);
     let bounds = ready(|slice| source.bounds(std::slice::from_ref(&out), slice)).unwrap();
-    assert_eq!(bounds[0].end, offset(0), "what a reader of committed records can reach");
-    assert_eq!(fixture.wire.end_offsets(output.as_str(), Isolation::ReadUncommitted).unwrap(), [1]);
+    assert_eq!(
+        bounds[0].end,
+        offset(0),
+        "what a reader of committed records can reach"
+    );
+    assert_eq!(
+        fixture
+            .wire
+            .end_offsets(output.as_str(), Isolation::ReadUncommitted)
+            .unwrap(),
+        [1]
+    );
 
     ready(|slice| producer.commit(slice)).unwrap();
     let found = committed(&mut source, of);
-    assert_eq!((found[0].offset, found[0].metadata.as_str()), (Some(offset(5)), "first"));
+    assert_eq!(
+        (found[0].offset, found[0].metadata.as_str()),
+        (Some(offset(5)), "first")
+    );
     close(source);
 }
 
 #[test]
 fn without_a_transactional_id_offsets_commit_through_the_consumer() {
-    let mut fixture = Fixture::new("at-least-once");
+    let Some(mut fixture) = Fixture::new("at-least-once") else {
+        return;
+    };
     let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
     fixture.fill(&input, 0, 10);
     let mut spec = fixture.producer_spec(&[&output]);
@@ -226,7 +303,7 @@ fn without_a_transactional_id_offsets_commit_through_the_consumer() {
     producer.begin().unwrap();
     send(&mut producer, 0, 0, "out");
     ready(|slice| producer.flush(slice)).unwrap();
-    assert_eq!(read(&mut fixture.wire, &output), ["out"]);
+    expect(&mut fixture.wire, &output, &["out"]);
 
     let mut source = fixture.source();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
@@ -234,13 +311,18 @@ fn without_a_transactional_id_offsets_commit_through_the_consumer() {
     let p0 = partition(&input, 0);
     ready(|slice| source.commit(&[to_commit(&p0, 4, "meta")], slice)).unwrap();
     let found = committed(&mut source, std::slice::from_ref(&p0));
-    assert_eq!((found[0].offset, found[0].metadata.as_str()), (Some(offset(4)), "meta"));
+    assert_eq!(
+        (found[0].offset, found[0].metadata.as_str()),
+        (Some(offset(4)), "meta")
+    );
     close(source);
 }
 
 #[test]
 fn a_partition_that_is_not_assigned_gives_nothing() {
-    let mut fixture = Fixture::new("unassigned");
+    let Some(mut fixture) = Fixture::new("unassigned") else {
+        return;
+    };
     let topic = fixture.topic("t", 1);
     fixture.fill(&topic, 0, 1000);
     let p0 = partition(&topic, 0);
