@@ -8,12 +8,13 @@
 #[cfg(not(unix))]
 compile_error!("xtask starts and signals processes the Unix way: use Linux, macOS, or WSL 2");
 
-mod os;
 mod paths;
 mod run;
 
 pub mod kafka;
+pub mod os;
 pub mod setup;
+pub mod test;
 
 pub mod wire;
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{kafka, setup};
+use xtask::{kafka, setup, test};
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
 #[derive(Debug, Parser)]
@@ -62,7 +62,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Setup => setup::everything()?,
         Command::Kafka(kafka) => run_kafka(kafka)?,
-        Command::Test { .. } => {}
+        Command::Test { arguments } => return test::run(&arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

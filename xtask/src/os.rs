@@ -1,4 +1,5 @@
-//! The three system calls that std does not offer. The only `unsafe` of this crate.
+//! The three system calls that std does not offer. The only `unsafe` of this crate, and of the
+//! tests that signal processes.
 //!
 //! The lint is lifted here alone: signals and the parent-death signal have no safe counterpart in
 //! std, and a wrapper crate would hide the one thing worth reading, the safety argument.
@@ -8,13 +9,15 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A signal the launcher sends.
+/// A signal that the launcher or a test sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signal {
+pub enum Signal {
     /// Die now, without a say in it.
     Kill,
     /// Stop cleanly.
     Term,
+    /// Stop cleanly, as a person at a terminal asks.
+    Interrupt,
     /// Freeze, as a long garbage collection or a suspended machine would.
     Stop,
     /// Go on after [`Signal::Stop`].
@@ -22,10 +25,14 @@ pub(crate) enum Signal {
 }
 
 /// Sends a signal to one process.
-pub(crate) fn signal(pid: u32, signal: Signal) -> io::Result<()> {
+///
+/// # Errors
+/// When there is no such process, or it belongs to somebody else.
+pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     let number = match signal {
         Signal::Kill => libc::SIGKILL,
         Signal::Term => libc::SIGTERM,
+        Signal::Interrupt => libc::SIGINT,
         Signal::Stop => libc::SIGSTOP,
         Signal::Continue => libc::SIGCONT,
     };
@@ -51,7 +58,7 @@ pub(crate) fn is_root() -> bool {
 ///
 /// Elsewhere than on Linux there is no such signal and this does nothing: an owner that is killed
 /// outright leaves its brokers behind there.
-pub(crate) fn die_with_spawning_thread(command: &mut Command) {
+pub fn die_with_spawning_thread(command: &mut Command) {
     let owner = std::process::id();
     let before_exec = move || {
         #[cfg(target_os = "linux")]

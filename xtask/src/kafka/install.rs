@@ -45,14 +45,13 @@ impl Installation {
     /// A `java` command with the jars on its class path and nothing of the caller's JVM settings.
     pub(crate) fn java(&self, flags: &[String]) -> Result<Command> {
         let mut command = Command::new(&self.java.program);
-        command.args(flags).arg("-cp").arg(self.class_path()?);
+        // Not as an argument: 45 paths would bury whatever a process listing has to say.
+        command.args(flags).env("CLASSPATH", self.class_path()?);
         // Somebody's agent or heap setting for another program must not reach the brokers.
         command
             .env_remove("JAVA_TOOL_OPTIONS")
             .env_remove("_JAVA_OPTIONS");
-        command
-            .env_remove("JDK_JAVA_OPTIONS")
-            .env_remove("CLASSPATH");
+        command.env_remove("JDK_JAVA_OPTIONS");
         Ok(command)
     }
 }

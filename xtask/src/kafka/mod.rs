@@ -47,7 +47,10 @@ pub use java::Compiler;
 pub use local::{Up, down, status, up};
 pub use options::ClusterOptions;
 pub use prove::prove_compose;
-pub use provide::{BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing, provide};
+pub use provide::{
+    BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing, own_for_tests, provide,
+};
+pub(crate) use provide::{is_ci, is_skipped};
 pub use smoke::smoke;
 
 /// The version of Kafka that is started.

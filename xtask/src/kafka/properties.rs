@@ -48,7 +48,8 @@ pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
         ("num.network.threads", "2"),
         ("num.io.threads", "2"),
         ("background.threads", "2"),
-        // A dead broker is noticed within three seconds.
+        // A dead broker is noticed, and a controller that hangs given up, within three seconds.
+        ("controller.socket.timeout.ms", "3000"),
         ("broker.session.timeout.ms", "3000"),
         ("broker.heartbeat.interval.ms", "500"),
     ];

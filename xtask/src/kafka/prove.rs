@@ -150,7 +150,7 @@ fn set_up(
     for part in ["default", "final"] {
         paths::write(&dir.join(part).join("server.properties"), "")?;
         for log4j in ["log4j2.yaml", "tools-log4j2.yaml"] {
-            paths::write(&dir.join(part).join(log4j), "Configuration: {}\n")?;
+            paths::write(&dir.join(part).join(log4j), LOG4J2)?;
         }
     }
     // A container has its own /tmp; here the mounted settings say where data goes instead.
@@ -176,9 +176,32 @@ fn set_up(
 
 /// A container sees nothing of this machine's environment.
 fn only_these(command: &mut Command, environment: BTreeMap<String, String>) {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    command.env_clear().env("PATH", path).envs(environment);
+    let class_path = command.get_envs().find(|(key, _)| *key == "CLASSPATH");
+    let class_path = class_path
+        .and_then(|(_, value)| value)
+        .unwrap_or_default()
+        .to_owned();
+    command
+        .env_clear()
+        .env("CLASSPATH", class_path)
+        .envs(environment);
 }
+
+/// The set-up program edits the image's log settings, so there must be some.
+const LOG4J2: &str = "\
+Configuration:
+  Appenders:
+    Console:
+      name: STDOUT
+  Loggers:
+    Root:
+      level: INFO
+      AppenderRef:
+        - ref: STDOUT
+    Logger:
+      - name: kafka
+        level: INFO
+";
 
 /// The port of the listener that is advertised on localhost, where clients on this machine connect.
 fn clients_port(service: &Service, ports: &Ports<'_>) -> Result<u16> {

@@ -52,7 +52,7 @@ pub fn external() -> Option<String> {
 ///
 /// Tests that kill brokers ask this; those that only use them ask [`for_tests`].
 pub fn missing() -> Option<String> {
-    if std::env::var(SKIP_VAR).is_ok_and(|value| value == "1") {
+    if is_skipped() {
         return Some(format!(
             "{SKIP_VAR}=1 says to do without (unset it, and run `cargo xtask setup` for what is missing)"
         ));
@@ -83,16 +83,39 @@ pub fn provide(nodes: u8) -> Result<Provided> {
 /// # Errors
 /// As [`provide`]; with `CI=true` also when Java or Maven is missing.
 pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
-    match missing() {
-        Some(why) if external().is_none() => {
-            if is_ci() {
-                bail!("CI must not skip tests on a real Kafka: {why}");
-            }
-            eprintln!("SKIPPED, needs a real Kafka: {why}");
-            Ok(None)
-        }
-        _ => provide(nodes).map(Some),
+    if external().is_none() && must_skip()? {
+        return Ok(None);
     }
+    provide(nodes).map(Some)
+}
+
+/// A cluster of the test's own, whatever `KAFKA_BOOTSTRAP_SERVERS` says: for tests that need
+/// brokers with certain properties, or topics and groups under fixed names. Skips as [`for_tests`].
+///
+/// # Errors
+/// When none can be started; with `CI=true` also when Java or Maven is missing.
+pub fn own_for_tests(options: &ClusterOptions) -> Result<Option<Cluster>> {
+    if must_skip()? {
+        return Ok(None);
+    }
+    Cluster::start(options).map(Some)
+}
+
+/// Whether something is missing, which is then said on standard error.
+fn must_skip() -> Result<bool> {
+    let Some(why) = missing() else {
+        return Ok(false);
+    };
+    if is_ci() {
+        bail!("CI must not skip tests on a real Kafka: {why}");
+    }
+    eprintln!("SKIPPED, needs a real Kafka: {why}");
+    Ok(true)
+}
+
+/// Whether the user wants to do without.
+pub(crate) fn is_skipped() -> bool {
+    std::env::var(SKIP_VAR).is_ok_and(|value| value == "1")
 }
 
 /// Whether this is a continuous integration run, where skipping would hide a failure.
