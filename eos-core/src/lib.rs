@@ -36,7 +36,10 @@ mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod record;
+// Without the adapter there is no client to run on; tests of closures don't need one.
+#[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
 mod runtime;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod settings;
 mod stream;
 mod topic;
@@ -56,3 +59,8 @@ pub use stream::{Output, Stream};
 pub use topic::Topic;
 pub use topology::TopologyError;
 pub use worker::{Counts, StopMode, WorkerError};
+
+/// The README's Rust code, as a test.
+#[cfg(all(doctest, feature = "kafka"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -17,7 +17,7 @@ pub struct Topic<K, V> {
     pub(crate) value: Arc<dyn Codec<V>>,
 }
 
-impl<K: Plain, V: Serialize + DeserializeOwned> Topic<K, V> {
+impl<K, V> Topic<K, V> {
     /// Values are JSON; keys are plain (text, bytes, integers).
     ///
     /// ```
@@ -28,25 +28,26 @@ impl<K: Plain, V: Serialize + DeserializeOwned> Topic<K, V> {
     /// ```
     pub fn json(name: &str) -> Self
     where
-        V: 'static,
+        K: Plain,
+        V: Serialize + DeserializeOwned + 'static,
     {
         Self::with(name, PlainCodec::new(), Json)
     }
-}
 
-impl<K: Plain, V: Plain> Topic<K, V> {
     /// Keys and values are plain: text (UTF-8), bytes, integers.
     ///
     /// ```
     /// # use eos_core::Topic;
     /// let lines = Topic::<Option<String>, String>::plain("lines");
     /// ```
-    pub fn plain(name: &str) -> Self {
+    pub fn plain(name: &str) -> Self
+    where
+        K: Plain,
+        V: Plain,
+    {
         Self::with(name, PlainCodec::new(), PlainCodec::new())
     }
-}
 
-impl<K, V> Topic<K, V> {
     /// With codecs of your choice.
     pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
         Self {

@@ -41,25 +41,25 @@ pub fn partition_for(key: &[u8], count: u32) -> Partition {
 mod tests {
     use super::*;
 
-    /// The first eight are Kafka's own (`UtilsTest#testMurmur2`); the rest are what
-    /// kafka-clients 4.3.1 answered.
+    /// What `Utils.murmur2` and `Utils.toPositive(..) % count` of kafka-clients 4.3.1 answer.
     #[test]
-    fn hashes_are_javas() {
-        let golden: [(&[u8], i32); 8] = [
-            (b"21", -973_932_308),
-            (b"foobar", -790_332_482),
-            (b"a-little-bit-long-string", -985_981_536),
-            (b"a-little-bit-longer-string", -1_486_304_829),
-            (
-                b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8",
-                -58_897_971,
-            ),
-            (b"abc", 479_470_107),
-            (b"", 275_646_681),
-            (b"1", -1_993_445_489),
+    fn hashes_and_partitions_are_javas() {
+        let golden: [(&str, i32, i32, i32); 10] = [
+            ("21", -973_932_308, 0, 40),
+            ("foobar", -790_332_482, 0, 16),
+            ("abc", 479_470_107, 3, 7),
+            ("", 275_646_681, 3, 31),
+            ("1", -1_993_445_489, 3, 9),
+            ("a-little-bit-long-string", -985_981_536, 2, 12),
+            ("Zürich", -1_551_140_815, 1, 33),
+            ("EU/CH", -150_307_399, 1, 49),
+            ("0123456789abcdef", 1_438_427_052, 0, 2),
+            ("DE/Bayern", -1_235_917_658, 0, 40),
         ];
-        for (key, hash) in golden {
-            assert_eq!(murmur2(key) as i32, hash, "{key:?}");
+        for (key, hash, of_6, of_50) in golden {
+            assert_eq!(murmur2(key.as_bytes()) as i32, hash, "{key:?}");
+            assert_eq!(partition_for(key.as_bytes(), 6).get(), of_6, "{key:?}");
+            assert_eq!(partition_for(key.as_bytes(), 50).get(), of_50, "{key:?}");
         }
     }
 

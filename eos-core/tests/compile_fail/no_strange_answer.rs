@@ -1,0 +1,8 @@
+//! A `process` closure answers nothing or a result.
+use eos_core::{App, Topic};
+
+fn main() {
+    let texts = Topic::<String, String>::plain("texts");
+    let mut app = App::new("wrong");
+    app.source(&texts).process(|_, text| text.value.len());
+}
