@@ -30,10 +30,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition, Transaction,
+    CommitCause, Deadline, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition,
+    Transaction,
 };
 
-use crate::client::{Client, ClientError, Source, SourceEvent, SourceSpec};
+use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
 use crate::topology::{Scratch, Topology};
 
 pub use counters::{Counters, Counts};
@@ -48,6 +49,9 @@ use task::Task;
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest wait for something to happen; a stop is noticed after it at the latest.
 const NAP: Duration = Duration::from_millis(50);
+
+/// How long one who leaves waits to be a member first.
+const JOIN: Duration = Duration::from_secs(6);
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +77,8 @@ pub enum StopMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     No,
-    Draining(StopMode),
+    /// Until the deadline, one who leaves waits to be a member: see [`Worker::may_leave`].
+    Draining(StopMode, Deadline),
     Leaving,
     Closing,
 }
@@ -223,7 +228,7 @@ impl<C: Client> Worker<C> {
     pub fn stop(&mut self, mode: StopMode) {
         if self.stopping == Stopping::No {
             tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?mode, "stopping");
-            self.stopping = Stopping::Draining(mode);
+            self.stopping = Stopping::Draining(mode, Deadline::after(self.env.now(), JOIN));
             self.commit(CommitCause::Shutdown);
         }
     }
@@ -323,8 +328,11 @@ impl<C: Client> Worker<C> {
     fn stop_if_asked(&mut self) -> Result<bool, WorkerError> {
         match self.stopping {
             Stopping::No => Ok(false),
-            Stopping::Draining(mode) if self.settled() && self.unsent.is_none() => {
+            Stopping::Draining(mode, deadline) if self.settled() && self.unsent.is_none() => {
                 if mode == StopMode::Leave {
+                    if !self.may_leave(deadline) {
+                        return Ok(false);
+                    }
                     self.source.unsubscribe().map_err(WorkerError::Client)?;
                 }
                 self.stopping = match mode {
@@ -333,7 +341,7 @@ impl<C: Client> Worker<C> {
                 };
                 Ok(false)
             }
-            Stopping::Draining(_) => Ok(false),
+            Stopping::Draining(..) => Ok(false),
             Stopping::Leaving => {
                 // The revocation that `unsubscribe` causes has to be answered first.
                 if self.owned.is_empty() && self.quiet() {
@@ -352,6 +360,18 @@ impl<C: Client> Worker<C> {
                 }
             },
         }
+    }
+
+    /// A static member that was started and stopped before it joined is still in the group from its
+    /// last run: its partitions would wait for the session time-out. Only a member can leave, so it
+    /// joins first.
+    fn may_leave(&mut self, deadline: Deadline) -> bool {
+        let joined = |source: &mut C::Source| {
+            source
+                .member()
+                .is_ok_and(|member| member.generation_id() >= 0)
+        };
+        !self.spec.static_member || deadline.passed(self.env.now()) || joined(&mut self.source)
     }
 
     fn quiet(&self) -> bool {
