@@ -6,6 +6,7 @@
 
 pub mod data;
 pub mod judge;
+pub mod kill;
 pub mod partitioner;
 pub mod process;
 pub mod wait;

@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use xtask::os::{self, Signal};
 
 use crate::wait::wait_until;
 
@@ -46,6 +47,8 @@ pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<Pa
 }
 
 /// A running program that is killed and reaped when the guard is dropped.
+///
+/// On Linux it also dies when the thread that started it ends, however that ends.
 #[derive(Debug)]
 pub struct ChildGuard {
     name: String,
@@ -59,6 +62,7 @@ impl ChildGuard {
     /// When the program cannot be started.
     pub fn spawn(mut command: Command) -> Result<ChildGuard> {
         let name = command.get_program().to_string_lossy().into_owned();
+        os::die_with_spawning_thread(&mut command);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
         Ok(ChildGuard { name, child })
     }
@@ -74,6 +78,15 @@ impl ChildGuard {
     /// When the operating system cannot say.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // Not reaped before `wait`, so the id cannot be somebody else's.
+        os::signal(self.id(), signal).with_context(|| format!("signal {}", self.name))
     }
 
     /// Kills it at once (SIGKILL) and waits until it is gone.

@@ -1,0 +1,111 @@
+//! What a run did and what the judge says of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A kill that hit a running stream.
+#[derive(Debug, Clone)]
+pub struct Kill {
+    /// Records in the input at that moment.
+    pub input: i64,
+    /// End offsets of the committed output, summed.
+    pub committed: i64,
+    /// Whether records were being sent.
+    pub flowing: bool,
+    /// How long until each partition had new committed output; unknown at the end of the input.
+    pub recovery: Option<Duration>,
+}
+
+/// The faults beside the kills.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fault {
+    /// Kills of processes that had just been started.
+    pub killed_in_start: usize,
+    /// Rolling restarts.
+    pub rolled: usize,
+    /// Processes that joined.
+    pub joined: usize,
+    /// Processes that left.
+    pub left: usize,
+}
+
+/// The judge's answer.
+#[derive(Debug, Clone)]
+pub struct Judged {
+    /// Its exit code: 0 clean, 1 violated, 2 could not be judged.
+    pub code: Option<i32>,
+    /// Its JSON.
+    pub verdict: Value,
+}
+
+impl Judged {
+    /// How often a kind of violation was found.
+    pub fn count(&self, violation: &str) -> Option<u64> {
+        self.verdict["violations"][violation]["count"].as_u64()
+    }
+}
+
+/// A run that came to its end.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The records sent.
+    pub records: u64,
+    /// The kills, in order.
+    pub kills: Vec<Kill>,
+    /// Everything else.
+    pub faults: Fault,
+    /// Processes started in all.
+    pub started: usize,
+    /// From the first record to the last fault or record.
+    pub flowed: Duration,
+    /// From then until everything was committed.
+    pub caught_up: Duration,
+    /// The judge's answer.
+    pub judged: Judged,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault {
+            killed_in_start,
+            rolled,
+            joined,
+            left,
+        } = self.faults;
+        writeln!(
+            f,
+            "{} records in {:.1?}, caught up after {:.1?}; {} kills while records flowed, \
+             {killed_in_start} in start-up, {rolled} rolling restarts, {joined} joined, {left} left; \
+             {} processes started",
+            self.records,
+            self.flowed,
+            self.caught_up,
+            self.kills.len(),
+            self.started
+        )?;
+        let mut known: Vec<Duration> = self.kills.iter().filter_map(|k| k.recovery).collect();
+        known.sort_unstable();
+        if let (Some(median), Some(longest)) = (known.get(known.len() / 2), known.last()) {
+            writeln!(
+                f,
+                "from SIGKILL to new committed output in every partition: median {median:.2?}, \
+                 longest {longest:.2?} of {}",
+                known.len()
+            )?;
+        }
+        let counts = [
+            "lost",
+            "doubled",
+            "reordered",
+            "foreign",
+            "torn",
+            "offsets",
+            "open",
+        ];
+        let counts = counts.map(|kind| format!("{kind} {}", self.judged.count(kind).unwrap_or(0)));
+        let code = self.judged.code.unwrap_or(-1);
+        write!(f, "judge: exit code {code}: {}", counts.join(", "))
+    }
+}

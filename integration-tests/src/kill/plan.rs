@@ -1,0 +1,133 @@
+//! Which fault happens when: a pure function of the scenario and its seed.
+
+use std::time::Duration;
+
+/// A small generator of random numbers (SplitMix64): the same seed gives the same run.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// Numbers that follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// An index below `len`.
+    pub fn index(&mut self, len: usize) -> usize {
+        (self.next() % len.max(1) as u64) as usize
+    }
+
+    /// A share between `from` and `to`.
+    pub fn share(&mut self, from: f64, to: f64) -> f64 {
+        from + (to - from) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// A fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strike {
+    /// SIGKILL to a process, which is started again at once.
+    Kill,
+    /// SIGKILL to a process that has just been started, which is started again at once.
+    KillInStart {
+        /// How long it has run.
+        after: Duration,
+    },
+    /// SIGTERM to a process; once it has ended it is started again.
+    Roll,
+    /// One process more.
+    Join,
+    /// SIGINT to the process that joined: it leaves for good.
+    Leave,
+}
+
+/// A fault and its time after the first record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// When.
+    pub at: Duration,
+    /// What.
+    pub strike: Strike,
+}
+
+/// `kills` over the whole of `span`, the first early and the last late, and about one of each
+/// other fault for every five kills in between.
+pub fn plan(kills: usize, span: Duration, random: &mut Random) -> Vec<Step> {
+    let at = |share: f64| span.mul_f64(share);
+    let window = 1.0 / kills.max(1) as f64;
+    let mut steps = Vec::new();
+    for nth in 0..kills {
+        let (from, to) = match nth {
+            0 => (0.0, 0.5),
+            _ if nth + 1 == kills => (0.3, 0.8),
+            _ => (0.0, 1.0),
+        };
+        let share = (nth as f64 + random.share(from, to)) * window;
+        let strike = Strike::Kill;
+        steps.push(Step {
+            at: at(share),
+            strike,
+        });
+    }
+    let others = kills.div_ceil(5);
+    for nth in 0..others {
+        let mut within = |from: f64, to: f64| {
+            let share = (nth as f64 + random.share(from, to)) / others as f64;
+            at(0.05 + 0.8 * share)
+        };
+        let times = [within(0.0, 0.3), within(0.3, 0.5), within(0.5, 0.7)];
+        let (last, after) = (
+            within(0.7, 1.0),
+            Duration::from_millis(random.next() % 1_000),
+        );
+        let strikes = [
+            (times[0], Strike::Join),
+            (times[1], Strike::Roll),
+            (times[2], Strike::KillInStart { after }),
+            (last, Strike::Leave),
+        ];
+        steps.extend(strikes.map(|(at, strike)| Step { at, strike }));
+    }
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+        let span = Duration::from_secs(40);
+        let of = |seed| plan(25, span, &mut Random::new(seed));
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7), of(8));
+    }
+
+    #[test]
+    fn kills_cover_the_span_and_who_joins_leaves() {
+        for seed in 0..200 {
+            let span = Duration::from_secs(40);
+            let steps = plan(25, span, &mut Random::new(seed));
+            let kills: Vec<_> = steps.iter().filter(|s| s.strike == Strike::Kill).collect();
+            assert_eq!(kills.len(), 25);
+            assert!(kills[0].at <= span.mul_f64(0.02), "{kills:?}");
+            assert!(kills[24].at >= span.mul_f64(0.97), "{kills:?}");
+            let visits = steps.iter().filter_map(|s| match s.strike {
+                Strike::Join => Some(true),
+                Strike::Leave => Some(false),
+                _ => None,
+            });
+            assert!(visits.eq([true, false].repeat(5)));
+        }
+    }
+}

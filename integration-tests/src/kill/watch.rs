@@ -1,0 +1,123 @@
+//! How far input and committed output are, looked at many times a second.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use xtask::wire::{Client, Isolation};
+
+const PERIOD: Duration = Duration::from_millis(30);
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The ends of the logs at one moment.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// When.
+    pub at: Instant,
+    /// Records in the input.
+    pub input: i64,
+    /// The end of what is committed in each partition of the output.
+    pub output: Vec<i64>,
+}
+
+impl Sample {
+    /// Over all partitions; markers count as well.
+    pub fn committed(&self) -> i64 {
+        self.output.iter().sum()
+    }
+}
+
+/// Looks until it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    seen: Arc<Mutex<Seen>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    samples: Vec<Sample>,
+    failed: Option<String>,
+}
+
+impl Watch {
+    /// Starts to look.
+    ///
+    /// # Errors
+    /// When no broker answers.
+    pub fn start(bootstrap: &str, input: &str, output: &str) -> Result<Self> {
+        let mut client = Client::connect(bootstrap, TIMEOUT)?;
+        let (seen, stop) = <(Arc<Mutex<Seen>>, Arc<AtomicBool>)>::default();
+        let (kept, asked) = (Arc::clone(&seen), Arc::clone(&stop));
+        let (input, output) = (input.to_owned(), output.to_owned());
+        let thread = thread::spawn(move || {
+            while !asked.load(Ordering::Relaxed) {
+                let sample = look(&mut client, &input, &output);
+                let mut seen = lock(&kept);
+                match sample {
+                    Ok(sample) => seen.samples.push(sample),
+                    Err(error) => {
+                        seen.failed = Some(format!("{error:#}"));
+                        return;
+                    }
+                }
+                drop(seen);
+                thread::sleep(PERIOD);
+            }
+        });
+        Ok(Watch {
+            seen,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// The latest sample, none before the first.
+    ///
+    /// # Errors
+    /// When the cluster could not be asked.
+    pub fn latest(&self) -> Result<Option<Sample>> {
+        let seen = lock(&self.seen);
+        match &seen.failed {
+            Some(error) => bail!("the ends of the topics could not be read: {error}"),
+            None => Ok(seen.samples.last().cloned()),
+        }
+    }
+
+    /// How long after `moment` until every partition had committed more than it had then.
+    pub fn recovery(&self, moment: Instant) -> Option<Duration> {
+        let seen = lock(&self.seen);
+        let (before, after): (Vec<_>, Vec<_>) = seen.samples.iter().partition(|s| s.at <= moment);
+        let then = &before.last()?.output;
+        let grown = |sample: &&&Sample| sample.output.iter().zip(then).all(|(now, was)| now > was);
+        let sample = after.iter().find(grown)?;
+        Some(sample.at - moment)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn look(client: &mut Client, input: &str, output: &str) -> Result<Sample> {
+    let input = client.end_offsets(input, Isolation::ReadUncommitted)?;
+    let output = client.end_offsets(output, Isolation::ReadCommitted)?;
+    Ok(Sample {
+        at: Instant::now(),
+        input: input.iter().sum(),
+        output,
+    })
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
