@@ -24,6 +24,9 @@ pub(crate) struct Origin<'r> {
     pub(crate) headers: &'r Headers,
 }
 
+/// Neither `Send` nor `Sync`, and invariant in its lifetime.
+type Brand<'r> = (*mut (), fn(&'r ()) -> &'r ());
+
 /// The context of one record: what may be done while it is processed.
 ///
 /// Only the runtime makes one, it can't be kept beyond its record and can't be sent to another
@@ -34,8 +37,7 @@ pub struct Ctx<'r> {
     outputs: &'r [OutputSpec],
     scratch: &'r RefCell<Scratch>,
     origin: Origin<'r>,
-    /// Neither `Send` nor `Sync`, and invariant in its lifetime: a brand.
-    brand: PhantomData<(*mut (), fn(&'r ()) -> &'r ())>,
+    brand: PhantomData<Brand<'r>>,
 }
 
 impl<'r> Ctx<'r> {

@@ -242,10 +242,13 @@ impl fmt::Debug for Topology {
     }
 }
 
+/// Where records enter, and the place of the node that comes first.
+type Source = (Box<dyn Entry>, Option<usize>);
+
 /// The nodes of one task.
 pub(crate) struct Chains {
     /// By input: where its records enter, and the node that comes first.
-    pub(crate) inputs: Vec<Vec<(Box<dyn Entry>, Option<usize>)>>,
+    pub(crate) inputs: Vec<Vec<Source>>,
     pub(crate) places: Vec<Place>,
 }
 
