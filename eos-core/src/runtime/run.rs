@@ -77,6 +77,7 @@ where
     }
 
     let (ended, on_end) = oneshot::channel();
+    let asked = handle.clone();
     std::thread::Builder::new()
         .name("eos-ending".into())
         .spawn(move || {
@@ -84,9 +85,13 @@ where
                 .into_iter()
                 .map(|t| t.join().unwrap_or(Err(Error::Gone)));
             let ends: Vec<Result<(), Error>> = ends.collect();
+            let end = ends.into_iter().find(Result::is_err).unwrap_or(Ok(()));
             // The slot is free once no worker runs under its ids any more.
-            drop(slot);
-            let _nobody_waits = ended.send(ends.into_iter().find(Result::is_err).unwrap_or(Ok(())));
+            match (&end, asked.asked()) {
+                (Ok(()), Some(StopMode::Leave)) => slot.leave(),
+                _ => drop(slot),
+            }
+            let _nobody_waits = ended.send(end);
         })
         .map_err(Error::Thread)?;
     Ok(Running {

@@ -3,10 +3,12 @@
 //! ```text
 //! <state.dir>/<app>/0/lock        held while a process uses the slot
 //! <state.dir>/<app>/0/instance    a random id, made on first use
+//! <state.dir>/<app>/0/member      there from the first use until the slot's user leaves the group
 //! ```
 //!
-//! The first free slot wins. A restart finds the slot it had (or any other: what matters is that
-//! two live processes never share one) and with it the transactional ids whose left-overs it ends.
+//! A restart finds the slot it had, and with it the transactional ids whose left-overs it ends and
+//! the memberships whose partitions would wait for a session time-out: the first free slot whose
+//! last user did not leave wins, then the first free one. Two live processes never share one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -18,6 +20,9 @@ use super::clock::Entropy;
 
 /// How many processes of one app may run on one host.
 const SLOTS: u32 = 1024;
+
+/// The file that says that the slot's last user may still be a member of the group.
+const MEMBER: &str = "member";
 
 /// No slot could be had.
 #[derive(Debug, thiserror::Error)]
@@ -85,12 +90,17 @@ impl Slot {
     pub(crate) fn take(root: &Path, app: &AppId, wanted: Option<u32>) -> Result<Self, SlotError> {
         let home = root.join(app.as_str());
         make_private(&home)?;
-        let candidates = wanted.map_or(0..SLOTS, |slot| slot..slot.saturating_add(1));
+        let candidates = match wanted {
+            Some(slot) => vec![slot],
+            None => members(&home)?.into_iter().chain(0..SLOTS).collect(),
+        };
         for slot in candidates {
             let path = home.join(slot.to_string());
             make_private(&path)?;
             if let Some(lock) = try_lock(&path.join("lock"))? {
                 let instance = instance(&path.join("instance"))?;
+                let member = path.join(MEMBER);
+                File::create(&member).map_err(unusable(&member))?;
                 return Ok(Self {
                     instance,
                     path,
@@ -103,6 +113,29 @@ impl Slot {
             None => SlotError::Full { path: home },
         })
     }
+}
+
+impl Slot {
+    /// Notes that nothing of this identity is in the group any more, and lets the slot go.
+    pub(crate) fn leave(self) {
+        // If it stays, the next start takes this slot sooner than another: no harm.
+        let _ = fs::remove_file(self.path.join(MEMBER));
+    }
+}
+
+/// The slots whose last users did not leave the group, or are still there.
+fn members(home: &Path) -> Result<Vec<u32>, SlotError> {
+    let mut slots = Vec::new();
+    for entry in fs::read_dir(home).map_err(unusable(home))? {
+        let entry = entry.map_err(unusable(home))?;
+        let slot = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok());
+        slots.extend(slot.filter(|_| entry.path().join(MEMBER).exists()));
+    }
+    slots.sort_unstable();
+    Ok(slots)
 }
 
 fn unusable(path: &Path) -> impl FnOnce(io::Error) -> SlotError + '_ {
@@ -195,6 +228,24 @@ mod tests {
         let was = first.instance.clone();
         drop(first);
         assert_eq!(Slot::take(dir.path(), &app, None).unwrap().instance, was);
+    }
+
+    /// Seen in the kill test: the first of three processes left, the second was killed, and who
+    /// took its place became the first; the second's partitions waited for its session to end.
+    #[test]
+    fn a_slot_whose_user_died_is_taken_before_one_whose_user_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = AppId::from("a");
+        let take = || Slot::take(dir.path(), &app, None).unwrap();
+        let (left, died, _lives) = (take(), take(), take());
+        let was = died.instance.clone();
+        left.leave();
+        drop(died);
+        let restarted = take();
+        assert_eq!(restarted.instance, was);
+        let next = take();
+        assert_eq!(next.path, dir.path().join("a/0"));
+        assert_eq!(take().path, dir.path().join("a/3"));
     }
 
     #[test]
