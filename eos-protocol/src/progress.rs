@@ -270,6 +270,13 @@ mod tests {
             task.discarded().is_empty(),
             "an untouched task is not rewound"
         );
+        // The next transaction starts there too, also if it reads nothing.
+        task.touch();
+        let sealed = task.seal(Nonce(2));
+        assert_eq!(
+            sealed.iter().map(|(_, o, _)| o.get()).collect::<Vec<_>>(),
+            [11, 20]
+        );
     }
 
     #[test]

@@ -26,12 +26,18 @@ pub(crate) fn run(work: &Work) -> Result<Measured> {
     let mut meter = Meter::new(work.records);
     let since = Instant::now();
     while handle.counts().records_in < work.records {
-        ensure!(since.elapsed() < PATIENCE, "it takes too long: {:?}", handle.counts());
+        ensure!(
+            since.elapsed() < PATIENCE,
+            "it takes too long: {:?}",
+            handle.counts()
+        );
         std::thread::sleep(Duration::from_millis(5));
         meter.committed(handle.counts().records_in, Duration::ZERO);
     }
     handle.stop(StopMode::Leave);
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    runtime.block_on(running.ended()).context("eos did not end well")?;
+    runtime
+        .block_on(running.ended())
+        .context("eos did not end well")?;
     Ok(meter.measured())
 }

@@ -1,19 +1,23 @@
-//! How fast records pass from one topic to another, each with its offset in one transaction.
+//! How fast records pass from one topic to another, each with its offset in one transaction: eos
+//! beside the bare librdkafka loop, in one run.
 //!
-//! `cargo bench -p eos-core --bench pass_through -- --records 6000000 --runs 3`
+//! `cargo bench -p eos-core --bench pass_through -- --records 6000000 --pairs 3`
 //!
-//! Preloads the input, runs, checks that a reader of committed records finds each record in the
-//! output once, and prints one JSON object per run. The first and the last tenth of a run do not
-//! count: joining the group and running dry are not what is measured.
+//! Preloads the input, lets the two alternate, and after each run checks that a reader of committed
+//! records finds each record in the output once and in order. Prints one JSON object per run and
+//! the ratios, pair by pair. The first and the last tenth of a run do not count: joining the group
+//! and running dry are not what is measured.
 //!
 //! The broker is `KAFKA_BOOTSTRAP_SERVERS`, or one started for this.
 
 mod bare;
+mod eos;
 mod meter;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use eos_protocol::partition_for;
 use serde_json::json;
 use xtask::kafka::{Cluster, ClusterOptions, Compiler, external};
 use xtask::wire;
@@ -37,7 +41,7 @@ pub(crate) struct Work {
 
 struct Options {
     records: u64,
-    runs: u32,
+    pairs: u32,
     interval_ms: u64,
 }
 
@@ -60,33 +64,66 @@ fn main() -> Result<()> {
     client.create_topic(&input, PARTITIONS, 1, &[])?;
     preload(&bootstrap, &input, options.records)?;
 
-    for n in 0..options.runs {
-        let work = Work {
-            bootstrap: bootstrap.clone(),
-            input: input.clone(),
-            output: format!("pass-through-{run}-out-{n}"),
-            group: format!("pass-through-{run}-{n}"),
-            records: options.records,
-            commit_interval: Duration::from_millis(options.interval_ms),
+    let mut ratios = Vec::new();
+    for pair in 0..options.pairs {
+        let mut run = |side: &str, pass: fn(&Work) -> Result<Measured>| {
+            let work = Work {
+                bootstrap: bootstrap.clone(),
+                input: input.clone(),
+                output: format!("pass-through-{run}-{side}-{pair}"),
+                group: format!("pass-through-{run}-{side}-{pair}"),
+                records: options.records,
+                commit_interval: Duration::from_millis(options.interval_ms),
+            };
+            client.create_topic(&work.output, PARTITIONS, 1, &[])?;
+            let measured = pass(&work).with_context(|| side.to_owned())?;
+            verify(&mut client, &work)?;
+            report(side, pair, &work, &measured);
+            client.delete_topic(&work.output)?;
+            anyhow::Ok(measured)
         };
-        client.create_topic(&work.output, PARTITIONS, 1, &[])?;
-        let measured = bare::run(&work).context("the bare loop")?;
-        verify(&mut client, &work)?;
-        report("bare", n, &work, &measured);
-        client.delete_topic(&work.output)?;
+        // Alternating who goes first, so that a machine that slows down favours nobody.
+        let (eos, bare) = if pair % 2 == 0 {
+            let bare = run("bare", bare::run)?;
+            (run("eos", eos::run)?, bare)
+        } else {
+            (run("eos", eos::run)?, run("bare", bare::run)?)
+        };
+        ratios.push((
+            eos.records_per_second() / bare.records_per_second(),
+            eos.cpu_us_per_record() / bare.cpu_us_per_record(),
+        ));
     }
-    client.delete_topic(&input)
+    client.delete_topic(&input)?;
+    summary(&ratios);
+    Ok(())
+}
+
+/// eos / bare, pair by pair and in the middle.
+fn summary(ratios: &[(f64, f64)]) {
+    let middle = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    for (pair, (rate, cpu)) in ratios.iter().enumerate() {
+        println!("pair {pair}: eos / bare: records/s {rate:.3}, CPU per record {cpu:.3}");
+    }
+    let rate = middle(ratios.iter().map(|r| r.0).collect());
+    let cpu = middle(ratios.iter().map(|r| r.1).collect());
+    println!("median: eos / bare: records/s {rate:.3}, CPU per record {cpu:.3}");
 }
 
 /// 100 to 120 bytes each, key included.
 fn preload(bootstrap: &str, topic: &str, records: u64) -> Result<()> {
     let mut producer = wire::Producer::new(bootstrap)?;
     let filler = [b'x'; 128];
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let time = i64::try_from(time.as_millis())?;
     for n in 0..records {
         let key = format!("{n:0KEY_BYTES$}");
         let length = 100 - KEY_BYTES + usize::try_from(n % 21)?;
-        let partition = i32::try_from(n % u64::try_from(PARTITIONS)?)?;
-        let time = 1_700_000_000_000 + i64::try_from(n)?;
+        // Where both sides put it too: the bare loop keeps the partition, eos hashes the key.
+        let partition = partition_for(key.as_bytes(), PARTITIONS.unsigned_abs()).get();
         producer.send(
             topic,
             partition,
@@ -99,47 +136,40 @@ fn preload(bootstrap: &str, topic: &str, records: u64) -> Result<()> {
     producer.flush()
 }
 
-/// Each record once: every partition holds its keys in order, without gap or double.
+/// Each record once, and every partition in order.
 fn verify(client: &mut wire::Client, work: &Work) -> Result<()> {
-    let partitions = u64::try_from(PARTITIONS)?;
-    let mut next: Vec<u64> = (0..partitions).collect();
+    let mut seen = vec![false; usize::try_from(work.records)?];
+    let mut last = vec![None; PARTITIONS.unsigned_abs() as usize];
     let mut wrong = None;
-    client.read_all(
-        &work.output,
-        wire::Isolation::ReadCommitted,
-        |partition, record| {
-            let key = record
-                .key
-                .as_deref()
-                .and_then(|key| std::str::from_utf8(key).ok());
-            let expected = &mut next[partition as usize];
-            if key.and_then(|key| key.parse().ok()) != Some(*expected) && wrong.is_none() {
-                wrong = Some(format!(
-                    "partition {partition}: {key:?} instead of {expected}"
-                ));
-            }
-            *expected += partitions;
-        },
-    )?;
+    let each = |partition: i32, record: &wire::Record| {
+        let key = record
+            .key
+            .as_deref()
+            .and_then(|key| std::str::from_utf8(key).ok());
+        let number = key.and_then(|key| key.parse::<usize>().ok());
+        let last = &mut last[partition.unsigned_abs() as usize];
+        let new = number
+            .and_then(|n| seen.get_mut(n))
+            .is_some_and(|seen| !std::mem::replace(seen, true));
+        if !new || *last >= number {
+            wrong
+                .get_or_insert_with(|| format!("{key:?} in partition {partition}, after {last:?}"));
+        }
+        *last = number;
+    };
+    client.read_all(&work.output, wire::Isolation::ReadCommitted, each)?;
     if let Some(wrong) = wrong {
         bail!("the output is not the input: {wrong}");
     }
-    let found: u64 = (0..partitions)
-        .zip(&next)
-        .map(|(p, n)| (n - p) / partitions)
-        .sum();
-    ensure!(
-        found == work.records,
-        "{found} records in the output, not {}",
-        work.records
-    );
+    let missing = seen.iter().filter(|seen| !**seen).count();
+    ensure!(missing == 0, "{missing} records are not in the output");
     Ok(())
 }
 
-fn report(side: &str, run: u32, work: &Work, measured: &Measured) {
+fn report(side: &str, pair: u32, work: &Work, measured: &Measured) {
     let line = json!({
         "side": side,
-        "run": run,
+        "pair": pair,
         "records": work.records,
         "commit_interval_ms": u64::try_from(work.commit_interval.as_millis()).unwrap_or(0),
         "records_per_second": measured.records_per_second().round(),
@@ -155,7 +185,7 @@ impl Options {
     fn parse() -> Result<Self> {
         let mut options = Self {
             records: 6_000_000,
-            runs: 3,
+            pairs: 3,
             interval_ms: 100,
         };
         // `cargo bench` adds `--bench`.
@@ -166,9 +196,9 @@ impl Options {
                 .with_context(|| format!("{word} needs a number"))?;
             match word.as_str() {
                 "--records" => options.records = value.parse()?,
-                "--runs" => options.runs = value.parse()?,
+                "--pairs" => options.pairs = value.parse()?,
                 "--interval-ms" => options.interval_ms = value.parse()?,
-                _ => bail!("{word}? There are --records, --runs and --interval-ms"),
+                _ => bail!("{word}? There are --records, --pairs and --interval-ms"),
             }
         }
         Ok(options)

@@ -100,7 +100,7 @@ fn process_cpu() -> Duration {
     };
     let time = |t: libc::timeval| {
         Duration::from_secs(t.tv_sec.cast_unsigned())
-            + Duration::from_micros(t.tv_usec.cast_unsigned().into())
+            + Duration::from_micros(t.tv_usec.cast_unsigned())
     };
     time(usage.ru_utime) + time(usage.ru_stime)
 }

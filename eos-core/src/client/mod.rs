@@ -65,7 +65,9 @@ pub trait Source {
     /// `max.poll.interval.ms` asks for.
     fn poll(&mut self) -> Option<SourceEvent>;
 
-    /// Waits until an event or a record may be there, or `at_most` has passed.
+    /// Waits until an event or a record may have come, or `at_most` has passed. Records that a
+    /// [`Source::take`] left behind because `max` was reached do not end it: the caller knows that
+    /// there may be more, and whether it wants them now.
     fn wait(&mut self, at_most: Duration);
 
     /// Appends up to `max` records of one assigned partition, as far as they are here already.
@@ -94,7 +96,8 @@ pub trait Source {
     /// assigned already.
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()>;
 
-    /// Answers a revocation: nothing of these partitions is delivered any more.
+    /// Answers a revocation, all of it with one call: nothing of these partitions is delivered any
+    /// more. Those that were never assigned may be among them.
     fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()>;
 
     /// Goes to these offsets. Once ready, nothing fetched before is delivered any more.
