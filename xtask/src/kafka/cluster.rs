@@ -1,7 +1,6 @@
 //! A cluster that this process owns: started, hurt on purpose, and gone when dropped.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,12 @@ use anyhow::{Context, Result, bail};
 
 use super::detached::Detached;
 use super::error::{StartError, TAIL_LINES};
+use super::faults::STOP_LIMIT;
+use super::home::Home;
 use super::install::{self, Installation};
 use super::layout::{Layout, NodeLayout};
 use super::options::ClusterOptions;
 use super::process::ProcessId;
-use super::scratch::Scratch;
 use super::spawner::Spawner;
 use super::{node, ready};
 use crate::os::{self, Signal};
@@ -21,9 +21,6 @@ use crate::paths;
 
 /// A node takes 1.5 s on an idle machine; three share two cores with a compiler at times.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(90);
-
-/// A broker hands its partitions over before it ends.
-const STOP_LIMIT: Duration = Duration::from_secs(30);
 
 /// Another program may take a port between our look and the broker's bind.
 const PORT_ATTEMPTS: u32 = 4;
@@ -43,44 +40,21 @@ const PORT_ATTEMPTS: u32 = 4;
 #[derive(Debug)]
 pub struct Cluster {
     bootstrap: String,
-    layout: Layout,
+    pub(crate) layout: Layout,
     installation: Installation,
-    nodes: Vec<State>,
+    pub(crate) nodes: Vec<State>,
     /// Declared after `nodes`: dropped when they have been stopped.
     spawner: Spawner,
     home: Home,
     outlives_owner: bool,
 }
 
+/// One node's process.
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     Running(Child),
     Frozen(Child),
     Down,
-}
-
-/// Where the cluster's files are, and what becomes of them.
-#[derive(Debug)]
-enum Home {
-    Temporary(Scratch),
-    Kept(PathBuf),
-}
-
-impl Home {
-    fn path(&self) -> &Path {
-        match self {
-            Home::Temporary(scratch) => scratch.path(),
-            Home::Kept(dir) => dir,
-        }
-    }
-
-    /// Removes what a failed attempt left.
-    fn clear(&self) -> Result<()> {
-        match self {
-            Home::Temporary(scratch) => scratch.clear(),
-            Home::Kept(dir) => paths::remove_dir(dir),
-        }
-    }
 }
 
 impl Cluster {
@@ -112,10 +86,7 @@ impl Cluster {
     }
 
     fn plan(options: &ClusterOptions, installation: Installation) -> Result<Cluster> {
-        let home = match &options.data_dir {
-            Some(dir) => Home::Kept(claim(dir)?),
-            None => Home::Temporary(Scratch::new()?),
-        };
+        let home = Home::new(options.data_dir.as_deref())?;
         let layout = Layout::plan(options, home.path())?;
         Ok(Cluster {
             bootstrap: layout.bootstrap(),
@@ -137,7 +108,7 @@ impl Cluster {
         self.wait_ready(&addresses, self.nodes.len())
     }
 
-    fn spawn(&mut self, index: usize) -> Result<()> {
+    pub(crate) fn spawn(&mut self, index: usize) -> Result<()> {
         let node = &self.layout.nodes[index];
         let command = node::command(&self.installation, &self.layout, node)?;
         let child = self.spawner.spawn(command).context("start a JVM")?;
@@ -147,7 +118,7 @@ impl Cluster {
         paths::write(&node.pid_file(), &line.unwrap_or_default())
     }
 
-    fn wait_ready(&mut self, addresses: &[String], nodes: usize) -> Result<()> {
+    pub(crate) fn wait_ready(&mut self, addresses: &[String], nodes: usize) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         let outcome = ready::wait(addresses, nodes, deadline, || self.check_alive());
         outcome.map_err(|error| match error.downcast::<StartError>() {
@@ -201,69 +172,6 @@ impl Cluster {
         children.collect()
     }
 
-    /// Kills a node as `kill -9` does: nothing flushed, nothing handed over.
-    ///
-    /// # Errors
-    /// When there is no such node, or it is down.
-    pub fn kill_node(&mut self, id: u8) -> Result<()> {
-        let mut child = self.take_up(id)?;
-        node::kill(&mut child).map(drop)
-    }
-
-    /// Stops a node in good order: it hands its partitions over first, if it can.
-    ///
-    /// # Errors
-    /// When there is no such node, or it is down.
-    pub fn stop_node(&mut self, id: u8) -> Result<()> {
-        let mut child = self.take_up(id)?;
-        node::stop(&mut child, STOP_LIMIT).map(drop)
-    }
-
-    /// Starts a node that is down, on its old port and data.
-    ///
-    /// Waits until it is ready, unless too few nodes run for it ever to be.
-    ///
-    /// # Errors
-    /// When it is not down, or a [`StartError`].
-    pub fn start_node(&mut self, id: u8) -> Result<()> {
-        let index = self.index(id)?;
-        if !matches!(self.nodes[index], State::Down) {
-            bail!("node {id} is not down");
-        }
-        self.spawn(index)?;
-        let states = self.nodes.iter();
-        let running = states.filter(|s| matches!(s, State::Running(_))).count();
-        if running * 2 < self.nodes.len() {
-            return Ok(());
-        }
-        let address = self.layout.nodes[index].address();
-        self.wait_ready(&[address], running)
-    }
-
-    /// Stops a node's clock, as a suspended machine would: connections stay, nothing answers.
-    ///
-    /// # Errors
-    /// When the node is not running.
-    pub fn freeze(&mut self, id: u8) -> Result<()> {
-        let child = self.take_up(id)?;
-        let outcome = os::signal(child.id(), Signal::Stop);
-        let index = self.index(id)?;
-        self.nodes[index] = State::Frozen(child);
-        outcome.with_context(|| format!("freeze node {id}"))
-    }
-
-    /// Lets a frozen node go on. It may take itself for a leader that it no longer is.
-    ///
-    /// # Errors
-    /// When the node is down.
-    pub fn thaw(&mut self, id: u8) -> Result<()> {
-        let child = self.take_up(id)?;
-        let outcome = os::signal(child.id(), Signal::Continue);
-        let index = self.index(id)?;
-        self.nodes[index] = State::Running(child);
-        outcome.with_context(|| format!("thaw node {id}"))
-    }
-
     /// The last lines of every node's log, each under its own heading if there are several.
     pub fn log_tail(&self, lines: usize) -> String {
         logs(&self.layout, lines)
@@ -285,20 +193,6 @@ impl Cluster {
         let processes = pids.iter().filter_map(|pid| ProcessId::of(*pid)).collect();
         self.nodes.clear();
         Ok(Detached::new(self.layout.clone(), processes))
-    }
-
-    fn index(&self, id: u8) -> Result<usize> {
-        let found = self.layout.nodes.iter().position(|node| node.id == id);
-        found.with_context(|| format!("no node {id}: they count from 1 to {}", self.nodes.len()))
-    }
-
-    /// Takes the process of a node that is up; the node is down until it is put back.
-    fn take_up(&mut self, id: u8) -> Result<Child> {
-        let index = self.index(id)?;
-        match std::mem::replace(&mut self.nodes[index], State::Down) {
-            State::Running(child) | State::Frozen(child) => Ok(child),
-            State::Down => bail!("node {id} is down already"),
-        }
     }
 
     /// Temporary data: nothing is worth a clean stop. Kept data: all stop at the same time.
@@ -342,20 +236,6 @@ fn ask_to_stop(child: &mut Child) -> std::io::Result<()> {
 fn is_worth_other_ports(options: &ClusterOptions, error: &anyhow::Error) -> bool {
     let start = error.downcast_ref::<StartError>();
     options.port.is_none() && start.is_some_and(StartError::is_port_clash)
-}
-
-/// Makes the caller's directory, which must hold nothing that a cluster could overwrite.
-fn claim(dir: &Path) -> Result<PathBuf> {
-    let dir = std::path::absolute(dir)?;
-    paths::create_dir(&dir)?;
-    let mut entries = fs::read_dir(&dir)?;
-    if entries.next().is_some() {
-        bail!(
-            "{} is not empty: give the cluster a directory of its own",
-            dir.display()
-        );
-    }
-    Ok(dir)
 }
 
 /// The logs' last lines, headed by the node if there are several.

@@ -1,12 +1,9 @@
 //! `cargo xtask kafka up | down | status`: one cluster per user that stays until it is sent away.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, bail};
 
 use super::detached::Detached;
+use super::place::{Place, State};
 use super::{Cluster, ClusterOptions, VERSION, docker, external, ports, provide, ready, scratch};
 use crate::paths;
 
@@ -22,29 +19,6 @@ pub struct Up {
     pub port: Option<u16>,
     /// In containers, by `docker-compose.yml`.
     pub docker: bool,
-}
-
-/// What is up, as kept in the user's cache.
-#[derive(Debug, Serialize, Deserialize)]
-enum State {
-    Jvms(Detached),
-    Containers { nodes: u8 },
-}
-
-impl State {
-    fn bootstrap(&self) -> String {
-        match self {
-            State::Jvms(detached) => detached.bootstrap(),
-            State::Containers { nodes } => docker::bootstrap(*nodes).to_owned(),
-        }
-    }
-
-    fn nodes(&self) -> u8 {
-        match self {
-            State::Jvms(detached) => detached.layout.nodes.len() as u8,
-            State::Containers { nodes } => *nodes,
-        }
-    }
 }
 
 /// Brings a cluster up, or finds it up, and answers its addresses.
@@ -215,51 +189,4 @@ fn verdict(address: &str, nodes: usize) -> String {
         Ok(()) => "ready".into(),
         Err(error) => format!("not ready ({:#})", error.root_cause()),
     }
-}
-
-/// The files of this user's cluster.
-struct Place {
-    lock: PathBuf,
-    state: PathBuf,
-    data: PathBuf,
-}
-
-impl Place {
-    fn find() -> Result<Place> {
-        let base = paths::cache_dir()?.join("local");
-        Ok(Place {
-            lock: base.join("lock"),
-            state: base.join("state.json"),
-            data: base.join("data"),
-        })
-    }
-
-    fn load(&self) -> Result<Option<State>> {
-        let text = match fs::read(&self.state) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context(unreadable(&self.state)),
-        };
-        let state = serde_json::from_slice(&text).with_context(|| unreadable(&self.state))?;
-        Ok(Some(state))
-    }
-
-    fn save(&self, state: &State) -> Result<()> {
-        let text = serde_json::to_string_pretty(state)?;
-        // Renamed when whole: a torn state would hide running brokers.
-        let fresh = self.state.with_extension("fresh");
-        paths::write(&fresh, &text)?;
-        fs::rename(&fresh, &self.state).with_context(|| unreadable(&self.state))
-    }
-
-    fn forget(&self) -> Result<()> {
-        fs::remove_file(&self.state).with_context(|| unreadable(&self.state))
-    }
-}
-
-fn unreadable(state: &Path) -> String {
-    format!(
-        "the state of the local Kafka in {}: stop its processes by hand and remove the file if this stays",
-        state.display()
-    )
 }

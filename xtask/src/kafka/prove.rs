@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::cluster::START_LIMIT;
-use super::compose::{self, Listener, Service};
+use super::compose::{self, Service};
 use super::error::TAIL_LINES;
 use super::install::{self, Installation};
 use super::java::{self, Compiler};
 use super::layout::NodeLayout;
+use super::remap::{Ports, clients_port};
 use super::scratch::Scratch;
 use super::spawner::Spawner;
-use super::{archive, docker, node, ports, properties, ready, smoke};
+use super::{archive, docker, node, properties, ready, smoke};
 use crate::{paths, run};
 
 /// Sets up and starts the containers' brokers as processes, and produces and consumes with them.
@@ -48,86 +49,6 @@ pub fn prove_compose(nodes: u8) -> Result<()> {
     running.wait_ready()?;
     smoke(&running.addresses().join(","), i16::from(nodes))
         .with_context(|| format!("the brokers said:\n{}", running.tails()))
-}
-
-/// The ports that stand for the containers', by service and listener.
-struct Ports<'a> {
-    services: &'a BTreeMap<String, Service>,
-    chosen: BTreeMap<(String, String), u16>,
-}
-
-impl Ports<'_> {
-    fn choose(services: &BTreeMap<String, Service>) -> Result<Ports<'_>> {
-        let mut keys = Vec::new();
-        for service in services.values() {
-            service.check_addresses()?;
-            let listeners = service.listeners()?.into_iter();
-            keys.extend(listeners.map(|listener| (service.name.clone(), listener.name)));
-        }
-        let free = ports::free(keys.len())?;
-        Ok(Ports {
-            services,
-            chosen: keys.into_iter().zip(free).collect(),
-        })
-    }
-
-    fn of(&self, service: &str, listener: &str) -> Result<u16> {
-        let key = (service.to_owned(), listener.to_owned());
-        let port = self.chosen.get(&key).copied();
-        port.with_context(|| format!("service `{service}` has no listener {listener}"))
-    }
-
-    /// The container's environment, with this machine's addresses in place of the container's.
-    fn environment(&self, service: &Service) -> Result<BTreeMap<String, String>> {
-        let mut environment = service.environment.clone();
-        let here = |listener: &Listener| {
-            let port = self.of(&service.name, &listener.name)?;
-            Ok(format!("{}://127.0.0.1:{port}", listener.name))
-        };
-        let join = |listeners: Vec<Listener>| -> Result<String> {
-            let all: Result<Vec<_>> = listeners.iter().map(here).collect();
-            Ok(all?.join(","))
-        };
-        let voters = service.variable("KAFKA_CONTROLLER_QUORUM_VOTERS")?;
-        let voters: Result<Vec<_>> = voters.split(',').map(|v| self.voter(v, service)).collect();
-        environment.insert("KAFKA_LISTENERS".into(), join(service.listeners()?)?);
-        environment.insert(
-            "KAFKA_ADVERTISED_LISTENERS".into(),
-            join(service.advertised()?)?,
-        );
-        environment.insert("KAFKA_CONTROLLER_QUORUM_VOTERS".into(), voters?.join(","));
-        Ok(environment)
-    }
-
-    /// `id@host:port`, where the host's container must have that id and a controller at that port.
-    fn voter(&self, voter: &str, asking: &Service) -> Result<String> {
-        let parts = voter.split_once('@');
-        let parts = parts.and_then(|(id, address)| Some((id, address.rsplit_once(':')?)));
-        let (id, (host, port)) = parts.with_context(|| format!("voter `{voter}`"))?;
-        let host = if host == "localhost" {
-            &asking.name
-        } else {
-            host
-        };
-        let service = self
-            .services
-            .get(host)
-            .with_context(|| format!("voter `{voter}`: no such service"))?;
-        ensure!(
-            service.variable("KAFKA_NODE_ID")? == id,
-            "voter `{voter}` has another id"
-        );
-        let controller = service.variable("KAFKA_CONTROLLER_LISTENER_NAMES")?;
-        let listeners = service.listeners()?;
-        let found = listeners
-            .iter()
-            .find(|l| l.name == controller && l.port.to_string() == port);
-        ensure!(
-            found.is_some(),
-            "voter `{voter}`: no controller listens there"
-        );
-        Ok(format!("{id}@127.0.0.1:{}", self.of(host, controller)?))
-    }
 }
 
 /// Runs the image's set-up program: settings from the environment, then a formatted directory.
@@ -202,17 +123,6 @@ Configuration:
       - name: kafka
         level: INFO
 ";
-
-/// The port of the listener that is advertised on localhost, where clients on this machine connect.
-fn clients_port(service: &Service, ports: &Ports<'_>) -> Result<u16> {
-    let advertised = service.advertised()?;
-    let local = advertised
-        .iter()
-        .find(|listener| listener.host == "localhost");
-    let local = local
-        .with_context(|| format!("service `{}` advertises nothing on localhost", service.name))?;
-    ports.of(&service.name, &local.name)
-}
 
 fn jvm_flags(place: &NodeLayout) -> Vec<String> {
     let mut flags = java::flags(256, Compiler::Quick);

@@ -3,9 +3,13 @@
 //! Nested maps by indentation, lists of scalars, quoted and plain scalars, comments, anchors on
 //! maps and `<<` merges. Everything else is refused with its line number rather than misread.
 
+mod line;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
+
+use line::{Line, at, entry, scalar};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,49 +68,6 @@ pub(crate) fn parse(text: &str) -> Result<Yaml> {
         ),
         None => Ok(root),
     }
-}
-
-#[derive(Debug)]
-struct Line {
-    number: usize,
-    indent: usize,
-    text: String,
-}
-
-impl Line {
-    /// None for blank lines and comments.
-    fn read(number: usize, line: &str) -> Result<Option<Line>> {
-        ensure!(
-            !line.contains('\t'),
-            "line {number}: a tab; indent with spaces"
-        );
-        let text = without_comment(line).trim_end();
-        let indent = text.len() - text.trim_start().len();
-        let text = text.trim_start().to_owned();
-        ensure!(text != "---", "line {number}: more than one document");
-        Ok((!text.is_empty()).then_some(Line {
-            number,
-            indent,
-            text,
-        }))
-    }
-}
-
-/// A `#` begins a comment at the start or after a space, outside quotes.
-fn without_comment(line: &str) -> &str {
-    let mut quote = None;
-    let mut before = ' ';
-    for (at, c) in line.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None if c == '#' && before == ' ' => return &line[..at],
-            None if matches!(c, '"' | '\'') => quote = Some(c),
-            None => {}
-        }
-        before = c;
-    }
-    line
 }
 
 struct Reader {
@@ -222,48 +183,6 @@ impl Reader {
             .get(name)
             .with_context(|| format!("no anchor `&{name}` above"))
     }
-}
-
-fn at(line: &Line, what: &str) -> String {
-    format!("line {}: {what}", line.number)
-}
-
-/// Splits `key: value`; the value may be empty.
-fn entry(text: &str) -> Result<(String, String)> {
-    let (key, value) = match text.split_once(": ") {
-        Some((key, value)) => (key, value),
-        None => (text.strip_suffix(':').context("no colon")?, ""),
-    };
-    Ok((scalar(key.trim())?, value.trim().to_owned()))
-}
-
-/// A quoted or plain scalar. Plain ones that YAML takes for something else than text are refused.
-fn scalar(text: &str) -> Result<String> {
-    for quote in ['"', '\''] {
-        if let Some(rest) = text.strip_prefix(quote) {
-            let inner = rest.strip_suffix(quote).context("a quote is not closed")?;
-            ensure!(
-                !inner.contains([quote, '\\']),
-                "quotes and backslashes inside quotes"
-            );
-            return Ok(inner.to_owned());
-        }
-    }
-    let words = ["true", "false", "yes", "no", "on", "off", "null", "~"];
-    let word = text.to_ascii_lowercase();
-    ensure!(
-        !words.contains(&word.as_str()),
-        "`{text}` is not text in YAML: quote it"
-    );
-    ensure!(
-        !text.starts_with(['|', '>', '{', '[', '&', '*', '!', '%', '@', '`']),
-        "`{text}`: quote it, or write it plainly"
-    );
-    ensure!(
-        !text.contains(": "),
-        "`{text}` has a colon inside: quote it"
-    );
-    Ok(text.to_owned())
 }
 
 #[cfg(test)]

@@ -41,56 +41,39 @@ pub fn everything() -> Result<()> {
 /// # Errors
 /// When something is missing that could not be installed. The message holds the command to run.
 pub fn ensure(needs: &[Need]) -> Result<()> {
-    match decide(&missing(needs)) {
+    let missing = missing(needs);
+    let manager = Manager::of_this_system();
+    let jdk = || apt_jdk().unwrap_or_else(|| plan::DEFAULT_JDK.into());
+    match plan::plan(&missing, manager, os::is_root(), jdk) {
         Plan::Nothing => Ok(()),
-        Plan::Install(packages) => install(&packages, needs),
+        Plan::Install => install(&missing),
         Plan::Tell(text) => bail!(text),
     }
 }
 
 /// What of this is not there.
 pub fn missing(needs: &[Need]) -> Vec<Need> {
-    needs
-        .iter()
-        .copied()
-        .filter(|need| !need.is_met())
-        .collect()
+    let needs = needs.iter().copied();
+    needs.filter(|need| !need.is_met()).collect()
 }
 
-/// What [`ensure`] would install, or ask the user to install, in words. None if all is there.
-pub fn advice(needs: &[Need]) -> Option<String> {
-    match decide(&missing(needs)) {
-        Plan::Nothing => None,
-        Plan::Install(packages) => Some(format!(
-            "`cargo xtask setup` installs {}",
-            packages.join(", ")
-        )),
-        Plan::Tell(text) => Some(text),
-    }
-}
-
-fn decide(missing: &[Need]) -> Plan {
-    plan::plan(missing, Manager::of_this_system(), os::is_root())
-}
-
-fn install(packages: &[String], needs: &[Need]) -> Result<()> {
-    eprintln!("Installing {} with apt-get (once)", packages.join(", "));
+fn install(needs: &[Need]) -> Result<()> {
+    let names: Vec<_> = needs.iter().map(|need| need.to_string()).collect();
+    eprintln!("Installing {} with apt-get (once)", names.join(", "));
     apt(&["update".to_owned()])?;
-    let mut arguments: Vec<_> = ["install", "--yes", "--no-install-recommends"]
-        .map(str::to_owned)
-        .into();
-    for package in packages {
-        arguments.push(if package == plan::APT_JDK {
-            apt_jdk()?
-        } else {
-            package.clone()
-        });
-    }
+    // Only now does a fresh machine know its packages.
+    let jdk = || apt_jdk().unwrap_or_else(|| plan::DEFAULT_JDK.into());
+    let mut arguments = vec![
+        "install".to_owned(),
+        "--yes".into(),
+        "--no-install-recommends".into(),
+    ];
+    arguments.extend(plan::packages(needs, Manager::Apt, jdk));
     apt(&arguments)?;
     let still: Vec<_> = missing(needs).iter().map(|need| need.to_string()).collect();
     if !still.is_empty() {
         bail!(
-            "apt-get ended well, but these are still not found: {}",
+            "apt-get ended well, but these are still not found: {}. Install them by hand (for a JDK, set JAVA_HOME)",
             still.join(", ")
         );
     }
@@ -108,15 +91,12 @@ fn apt(arguments: &[String]) -> Result<()> {
     )
 }
 
-/// The distribution's name for a JDK that is new enough.
-fn apt_jdk() -> Result<String> {
-    let known = |package: &str| {
+/// The distribution's name for a JDK that is new enough, if it has one and says so.
+fn apt_jdk() -> Option<String> {
+    plan::choose_jdk(|package| {
         let mut show = Command::new("apt-cache");
         show.args(["show", "--no-all-versions", package]);
-        run::succeed(&mut show, Duration::from_secs(60)).is_ok_and(|said| said.contains("Package:"))
-    };
-    let chosen = plan::choose_jdk(known).context(
-        "this distribution has no JDK 17 or newer: install one by hand and set JAVA_HOME",
-    )?;
-    Ok(chosen)
+        let said = run::succeed(&mut show, Duration::from_secs(60));
+        said.is_ok_and(|said| said.contains("Package:"))
+    })
 }

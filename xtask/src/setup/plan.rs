@@ -30,34 +30,41 @@ impl Manager {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
     Nothing,
-    /// These packages, by apt-get.
-    Install(Vec<String>),
+    /// By apt-get, which we may run.
+    Install,
     /// This is for the user to do.
     Tell(String),
 }
 
-/// Stands for whichever JDK the distribution has.
-pub(crate) const APT_JDK: &str = "default-jdk-headless";
+/// For a distribution that names none of the releases that are known to do.
+pub(crate) const DEFAULT_JDK: &str = "default-jdk-headless";
 
 /// Installs what is missing if that is ours to do, else says how.
-pub(crate) fn plan(missing: &[Need], manager: Option<Manager>, root: bool) -> Plan {
+///
+/// `jdk` answers what apt calls a JDK; it is asked only when one is missing.
+pub(crate) fn plan(
+    missing: &[Need],
+    manager: Option<Manager>,
+    root: bool,
+    jdk: impl Fn() -> String,
+) -> Plan {
     if missing.is_empty() {
         return Plan::Nothing;
     }
     if manager == Some(Manager::Apt) && root {
-        return Plan::Install(packages(missing, Manager::Apt));
+        return Plan::Install;
     }
     let names: Vec<_> = missing.iter().map(|need| need.to_string()).collect();
     let mut text = format!("Missing: {}.\n", names.join(", "));
     match manager {
         Some(manager) => {
             text += "Run this, then `cargo xtask setup` again:\n";
-            text += &format!("  {}", command(missing, manager));
+            text += &format!("  {}", command(missing, manager, &jdk));
         }
         None => {
             text += "Install them with what your system has, for example one of\n";
             let known = [Manager::Apt, Manager::Dnf, Manager::Brew];
-            let commands = known.map(|manager| format!("  {}", command(missing, manager)));
+            let commands = known.map(|manager| format!("  {}", command(missing, manager, &jdk)));
             text += &commands.join("\n");
         }
     }
@@ -65,8 +72,8 @@ pub(crate) fn plan(missing: &[Need], manager: Option<Manager>, root: bool) -> Pl
 }
 
 /// The one command that installs it.
-fn command(missing: &[Need], manager: Manager) -> String {
-    let packages = packages(missing, manager).join(" ");
+fn command(missing: &[Need], manager: Manager, jdk: impl Fn() -> String) -> String {
+    let packages = packages(missing, manager, jdk).join(" ");
     match manager {
         Manager::Apt => format!(
             "sudo apt-get update && sudo apt-get install --yes --no-install-recommends {packages}"
@@ -84,10 +91,18 @@ fn command(missing: &[Need], manager: Manager) -> String {
     }
 }
 
-fn packages(missing: &[Need], manager: Manager) -> Vec<String> {
+/// Each package once.
+pub(crate) fn packages(
+    missing: &[Need],
+    manager: Manager,
+    jdk: impl Fn() -> String,
+) -> Vec<String> {
     let mut packages: Vec<String> = Vec::new();
     for need in missing {
-        let package = package(*need, manager).to_owned();
+        let package = match (manager, need) {
+            (Manager::Apt, Need::Java) => jdk(),
+            _ => package(*need, manager).to_owned(),
+        };
         if !packages.contains(&package) {
             packages.push(package);
         }
@@ -101,7 +116,7 @@ fn package(need: Need, manager: Manager) -> &'static str {
         (Manager::Apt, Need::C | Need::Cpp) => "build-essential",
         (Manager::Apt, Need::Zlib) => "zlib1g-dev",
         (Manager::Apt, Need::Libclang) => "libclang-dev",
-        (Manager::Apt, Need::Java) => APT_JDK,
+        (Manager::Apt, Need::Java) => DEFAULT_JDK,
         (Manager::Dnf, Need::C) => "gcc",
         (Manager::Dnf, Need::Cpp) => "gcc-c++",
         (Manager::Dnf, Need::Zlib) => "zlib-devel",
@@ -128,28 +143,35 @@ pub(crate) fn choose_jdk(known: impl Fn(&str) -> bool) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn jdk() -> String {
+        "openjdk-21-jdk-headless".into()
+    }
+
     #[test]
     fn nothing_missing_means_nothing_to_do() {
-        assert_eq!(plan(&[], Some(Manager::Apt), true), Plan::Nothing);
-        assert_eq!(plan(&[], None, false), Plan::Nothing);
+        assert_eq!(plan(&[], Some(Manager::Apt), true, jdk), Plan::Nothing);
+        assert_eq!(plan(&[], None, false, jdk), Plan::Nothing);
     }
 
     #[test]
     fn root_on_debian_gets_it_installed_each_package_once() {
         let missing = [Need::C, Need::Cpp, Need::Zlib, Need::Java];
-        let packages = ["build-essential", "zlib1g-dev", APT_JDK].map(str::to_owned);
-        let expected = Plan::Install(packages.into());
-        assert_eq!(plan(&missing, Some(Manager::Apt), true), expected);
+        assert_eq!(plan(&missing, Some(Manager::Apt), true, jdk), Plan::Install);
+        assert_eq!(
+            packages(&missing, Manager::Apt, jdk),
+            ["build-essential", "zlib1g-dev", "openjdk-21-jdk-headless"]
+        );
     }
 
     #[test]
     fn everybody_else_is_told_the_one_command() {
-        let told = |manager| match plan(&[Need::Java, Need::Maven], Some(manager), false) {
+        let missing = [Need::Java, Need::Maven];
+        let told = |manager| match plan(&missing, Some(manager), false, jdk) {
             Plan::Tell(text) => text,
             other => panic!("{other:?}"),
         };
         assert!(told(Manager::Apt).ends_with(
-            "sudo apt-get update && sudo apt-get install --yes --no-install-recommends default-jdk-headless maven"
+            "sudo apt-get update && sudo apt-get install --yes --no-install-recommends openjdk-21-jdk-headless maven"
         ));
         assert!(
             told(Manager::Dnf)
@@ -161,13 +183,13 @@ mod tests {
 
     #[test]
     fn root_elsewhere_is_told_too() {
-        let answer = plan(&[Need::Make], Some(Manager::Dnf), true);
+        let answer = plan(&[Need::Make], Some(Manager::Dnf), true, jdk);
         assert!(matches!(answer, Plan::Tell(_)), "{answer:?}");
     }
 
     #[test]
     fn an_unknown_system_is_told_all_three() {
-        let Plan::Tell(text) = plan(&[Need::Make], None, true) else {
+        let Plan::Tell(text) = plan(&[Need::Make], None, true, jdk) else {
             panic!("told");
         };
         for command in ["apt-get", "dnf", "brew"] {
