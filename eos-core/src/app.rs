@@ -175,6 +175,8 @@ impl App {
         let client = crate::kafka::KafkaClient::new(crate::kafka::KafkaConfig {
             bootstrap: bootstrap_servers.to_owned(),
             common: self.properties,
+            // A tenth of a second of work at full speed; six partitions hold 96 MB at most.
+            prefetch_per_partition: Some(16 << 20),
             ..Default::default()
         });
         crate::runtime::start(self.settings, topology, client, bootstrap_servers)

@@ -49,7 +49,7 @@ pub mod worker;
 pub use app::App;
 pub use client::{Header, Headers};
 pub use ctx::Ctx;
-pub use eos_protocol::{FirstStart, Guarantee, Timestamp};
+pub use eos_protocol::{FirstStart, Guarantee, Offset, StartError, Timestamp, TopicPartition};
 pub use error::{Error, Result};
 pub use failure::{Done, Failure};
 pub use record::Record;

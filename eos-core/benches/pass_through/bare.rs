@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use rdkafka_sys as sys;
+use rdkafka::bindings as sys;
 
 use crate::Work;
 use crate::meter::{Measured, Meter};
@@ -71,7 +71,7 @@ unsafe fn pass(
             }
             let start = Instant::now();
             commit(work, consumer, producer, &next)?;
-            meter.committed(done, start.elapsed());
+            meter.passed(done, Some(start.elapsed()));
         }
         for (_, queue) in queues {
             sys::rd_kafka_queue_destroy(queue);

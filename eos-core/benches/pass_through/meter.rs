@@ -39,8 +39,8 @@ impl Meter {
         }
     }
 
-    /// So many records are committed by now, the last ones in a commit that took this long.
-    pub(crate) fn committed(&mut self, records: u64, took: Duration) {
+    /// So many records are through by now. If this is the moment after a commit: how long it took.
+    pub(crate) fn passed(&mut self, records: u64, commit: Option<Duration>) {
         let now = || Moment {
             records,
             time: Instant::now(),
@@ -51,8 +51,10 @@ impl Meter {
                 self.start = Some(now());
             }
         } else if self.end.is_none() {
-            self.commits += 1;
-            self.committing += took;
+            if let Some(took) = commit {
+                self.commits += 1;
+                self.committing += took;
+            }
             if records * 10 >= self.total * 9 {
                 self.end = Some(now());
             }

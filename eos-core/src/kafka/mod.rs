@@ -7,7 +7,7 @@
 //! KafkaClient ──facts──→ facts
 //!      ├─ KafkaSource ── queries (committed, bounds, commit)     config: settings of each client
 //!      └─ KafkaProducer                                          log:    librdkafka → tracing
-//!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka_sys
+//!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
 //! ```
 //!
 //! Both sides stand on the C library's interface itself: rdkafka's own types hide the group

@@ -28,7 +28,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::Duration;
 
 use eos_protocol::{CallSite, Fault};
-use rdkafka_sys as sys;
+use rdkafka::bindings as sys;
 
 pub(super) use admin::{ConfigAnswer, OffsetSpec};
 pub(super) use client::{Client, Kind};
