@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{kafka, setup, test};
+use xtask::{demo, kafka, setup, test};
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ enum Command {
     /// A Kafka on this machine, without Docker
     #[command(subcommand)]
     Kafka(Kafka),
+    /// A pipeline on a real Kafka, its processes killed while it works, and an audit of what is left
+    Demo(demo::Options),
     /// All tests, those on a real Kafka included; further arguments go to `cargo test`
     Test {
         /// A filter, or anything that `cargo test` takes
@@ -62,6 +64,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Setup => setup::everything()?,
         Command::Kafka(kafka) => run_kafka(kafka)?,
+        Command::Demo(options) => return demo::run(&options),
         Command::Test { arguments } => return test::run(&arguments),
     }
     Ok(ExitCode::SUCCESS)

@@ -64,17 +64,29 @@ impl Client {
         from: i64,
         isolation: Isolation,
     ) -> Result<Fetched> {
+        let data = self.fetch_data(topic, partition, from, isolation)?;
+        visible(data, from, isolation)
+            .with_context(|| format!("fetch {topic}-{partition} from offset {from}"))
+    }
+
+    /// What the leader answers, not decoded.
+    pub(super) fn fetch_data(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        from: i64,
+        isolation: Isolation,
+    ) -> Result<PartitionData> {
         let request = request(topic, partition, from, isolation);
         let what = format!("fetch {topic}-{partition} from offset {from}");
-        let answer = self.retry(&what, |client, deadline| {
+        self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
             check(answer.error_code, || "fetch session".to_owned())?;
             let mut partitions = answer.responses.into_iter().flat_map(|t| t.partitions);
             let data = partitions.next().context("answer without the partition")?;
             check(data.error_code, || format!("{topic}-{partition}"))?;
             Ok(data)
-        })?;
-        visible(answer, from, isolation).context(what)
+        })
     }
 
     /// Reads a whole topic, partition by partition, up to its end at the time of the call.

@@ -8,7 +8,8 @@
 //! Client ──► routing: any broker | leader of a partition | coordinator of a group or transaction
 //!   │            └── connection: one socket per broker, one request in flight, deadline on each
 //!   ├── topics, offsets, groups, transactions: ask and answer
-//!   └── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
+//!   ├── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
+//!   └── tally: how much of which kind lies in the log
 //! Producer ──► batch (records → bytes), sequences, retries that cannot double a record
 //! TransactionalProducer: for tests that play a program which aborts, hangs or returns as a zombie
 //! ```
@@ -26,6 +27,7 @@ mod groups;
 mod offsets;
 mod producer;
 mod routing;
+mod tally;
 mod topics;
 mod transactional;
 mod transactions;
@@ -39,5 +41,6 @@ pub use groups::{GroupMember, GroupState};
 pub use kafka_protocol as protocol;
 pub use producer::Producer;
 pub use routing::Node;
+pub use tally::{EndedBy, Tally};
 pub use transactional::{End, TransactionalProducer};
 pub use transactions::TransactionState;

@@ -37,10 +37,12 @@ pub(in crate::wire) struct Batch {
     pub(in crate::wire) base_offset: i64,
     pub(in crate::wire) last_offset: i64,
     pub(in crate::wire) producer_id: i64,
+    pub(in crate::wire) producer_epoch: i16,
+    /// How many records it holds.
+    pub(in crate::wire) count: i32,
     attributes: i16,
     base_timestamp: i64,
     max_timestamp: i64,
-    count: i32,
     records: Bytes,
 }
 
@@ -83,15 +85,17 @@ impl Batch {
         let base_timestamp = bytes.get_i64();
         let max_timestamp = bytes.get_i64();
         let producer_id = bytes.get_i64();
-        bytes.advance(6); // producer epoch, base sequence
+        let producer_epoch = bytes.get_i16();
+        bytes.advance(4); // base sequence
         Ok(Batch {
             base_offset,
             last_offset,
             producer_id,
+            producer_epoch,
+            count: bytes.get_i32(),
             attributes,
             base_timestamp,
             max_timestamp,
-            count: bytes.get_i32(),
             records: bytes,
         })
     }

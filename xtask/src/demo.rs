@@ -1,0 +1,129 @@
+//! `cargo xtask demo`: a pipeline on a real Kafka, its processes killed while it works, and an
+//! audit of what is left.
+//!
+//! ```text
+//! build ──► Kafka ──► topics ──► fleet (3 × 02-enrich) ◄── generator ──► audit ──► report
+//!                       watch ────────┤ how much is committed, read from the log
+//!                       script ───────┘ whom to kill when
+//! ```
+//!
+//! Everything that is counted is counted in Kafka's log or by the judge, which shares no code with
+//! the framework. Whatever way the demo ends, nothing that it started is left: each part is a value
+//! that stops and removes its own when dropped, and Ctrl-C is an error like others.
+
+mod aborts;
+mod audit;
+mod build;
+mod child;
+mod fleet;
+mod kills;
+mod rebalances;
+mod report;
+mod script;
+mod show;
+mod stage;
+mod stop;
+mod text;
+mod topics;
+mod watch;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+
+use crate::kafka::{self, Provided};
+use crate::setup::{self, Need};
+use show::Show;
+use stage::{Plan, Stage};
+use stop::Stop;
+use topics::Topics;
+
+/// The exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// What the user may choose.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// How many records go in
+    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(1..))]
+    records: u64,
+    /// Records per second
+    #[arg(long, default_value_t = 22_000, value_parser = clap::value_parser!(u64).range(1..))]
+    rate: u64,
+    /// Decides who is killed when; a new one each time if not given
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Runs the demo and tells its story on standard output.
+///
+/// # Errors
+/// When something cannot be built, started or reached, or a process of the pipeline gives up. What
+/// the audit finds, and Ctrl-C, are no error but the exit code.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let stop = Stop::listen()?;
+    let outcome = perform(options, &stop);
+    // Also other errors then come from the signal: cargo, for one, hears it as well.
+    if outcome.is_err() && stop.is_asked() {
+        println!("Stopped. Nothing that the demo started is left.");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    outcome
+}
+
+fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
+    let begun = Instant::now();
+    setup::ensure(Need::BUILD)?;
+    if kafka::external().is_none() {
+        setup::ensure(Need::KAFKA)?;
+    }
+    let programs = build::programs(stop)?;
+    let show = Show::on_stdout(options.records);
+    let (kafka, took) = timed(|| kafka::provide(1))?;
+    stop.check()?;
+    let topics = Topics::create(&kafka, stop)?;
+    let plan = Plan {
+        records: options.records,
+        rate: options.rate,
+        seed: options.seed.unwrap_or_else(script::fresh_seed),
+        own_kafka: matches!(kafka, Provided::Started(_)),
+    };
+    show.line(&opening(&kafka, took));
+    show.line(&plan.to_string());
+    let told = Stage::set(&plan, &programs, kafka.bootstrap(), stop, &show)
+        .and_then(Stage::play)
+        .map_err(|error| with_broker_log(&error, &kafka))?;
+    drop((topics, kafka));
+    print!("{}", report::render(&told, begun.elapsed(), show.paint()));
+    Ok(told.exit_code())
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+    let begun = Instant::now();
+    Ok((work()?, begun.elapsed()))
+}
+
+fn opening(kafka: &Provided, took: Duration) -> String {
+    match kafka {
+        Provided::External { bootstrap } => format!("Kafka at {bootstrap}"),
+        Provided::Started(cluster) => format!(
+            "Kafka {} at {}, started in {:.1} s",
+            kafka::VERSION,
+            cluster.bootstrap(),
+            took.as_secs_f64()
+        ),
+    }
+}
+
+/// A broker that died is the likelier cause of whatever else went wrong.
+fn with_broker_log(error: &anyhow::Error, kafka: &Provided) -> anyhow::Error {
+    let log = match kafka {
+        Provided::External { .. } => String::new(),
+        Provided::Started(cluster) => {
+            format!("\n\nThe end of Kafka's own log:\n{}", cluster.log_tail(8))
+        }
+    };
+    anyhow!("{error:#}{log}")
+}

@@ -1,0 +1,42 @@
+//! What the processes logged about partitions that came and went.
+
+/// Counted in log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Rebalances {
+    /// Workers that were given partitions.
+    pub(crate) assigned: u64,
+    /// Workers that had partitions taken away.
+    pub(crate) revoked: u64,
+}
+
+impl Rebalances {
+    /// Adds what a process logged. Answers without a partition change nothing and do not count.
+    pub(crate) fn add_log(&mut self, log: &str) {
+        for line in log.lines().filter(|line| !line.contains("partitions=[]")) {
+            self.assigned += u64::from(line.contains("partitions assigned"));
+            self.revoked += u64::from(line.contains("partitions revoked"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_move_partitions_are_counted() {
+        let mut seen = Rebalances::default();
+        seen.add_log(
+            "INFO eos_core: partitions assigned app=a worker=0 partitions=[cities-0, cities-1]\n\
+             INFO eos_core: partitions revoked app=a worker=0 partitions=[cities-1] lost=false\n\
+             INFO eos_core: partitions assigned app=a worker=0 partitions=[]\n\
+             INFO eos_core: task starts\n",
+        );
+        seen.add_log("INFO eos_core: partitions assigned app=a worker=1 partitions=[cities-2]\n");
+        let expected = Rebalances {
+            assigned: 2,
+            revoked: 1,
+        };
+        assert_eq!(seen, expected);
+    }
+}

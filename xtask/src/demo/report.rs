@@ -1,0 +1,261 @@
+//! The end of the story: a small table, and what it means.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::audit::Audit;
+use super::kills::{Kill, median_and_longest};
+use super::rebalances::Rebalances;
+use super::text::{Paint, counted, grouped, seconds};
+use super::watch::Discarded;
+
+/// Kinds of violation that have a line of their own; the judge's names and ours.
+const NAMED: [(&str, &str); 3] = [
+    ("lost", "lost"),
+    ("doubled", "doubled"),
+    ("reordered", "out of order"),
+];
+
+/// All that there is to tell.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// Fewer kills than these prove nothing.
+    pub(crate) fewest_kills: u64,
+    /// The kills, in order.
+    pub(crate) kills: Vec<Kill>,
+    /// Processes started in all.
+    pub(crate) processes: u64,
+    /// What the processes logged.
+    pub(crate) rebalances: Rebalances,
+    /// What is in the log and does not count.
+    pub(crate) discarded: Discarded,
+    /// What the judge found.
+    pub(crate) audit: Audit,
+}
+
+impl Told {
+    fn enough_kills(&self) -> bool {
+        self.kills.len() as u64 >= self.fewest_kills
+    }
+
+    /// Success if the audit found nothing although there was cause.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        if self.audit.is_clean() && self.enough_kills() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The table and the words below it.
+pub(crate) fn render(told: &Told, took: Duration, paint: Paint) -> String {
+    let rows = rows(told, paint);
+    let width = rows.iter().map(|(name, ..)| name.chars().count()).max();
+    let width = width.unwrap_or(0);
+    let mut text = String::from("\n");
+    for (name, value, note) in rows {
+        let pad = " ".repeat(width - name.chars().count());
+        text += format!("  {name}{pad}  {value}  {note}").trim_end();
+        text.push('\n');
+    }
+    text.push('\n');
+    text += &meaning(told, paint);
+    text += &format!("\nAll of this took {:.0} s.", took.as_secs_f64());
+    text += " Next: `cargo xtask kafka up`, then `cargo run -p eos-examples --bin 01-hello`.\n";
+    text += "README.md says what is guaranteed and under which conditions.\n";
+    text
+}
+
+/// Name, number, explanation.
+fn rows(told: &Told, paint: Paint) -> Vec<(String, String, String)> {
+    let Told {
+        kills,
+        processes,
+        rebalances,
+        discarded,
+        audit,
+        ..
+    } = told;
+    let row = |name: &str, number: u64, note: String| {
+        (name.to_owned(), format!("{:>9}", grouped(number)), note)
+    };
+    let mut rows = vec![row("records in", audit.input, String::new())];
+    for (topic, committed) in &audit.outputs {
+        rows.push(row(
+            "records out",
+            *committed,
+            format!("committed to {topic}"),
+        ));
+    }
+    let open: u64 = kills.iter().map(|kill| kill.open).sum();
+    let left = format!(
+        "by SIGKILL, with {} open; {processes} processes were started in all",
+        counted(open, "transaction")
+    );
+    rows.push(row("processes killed", kills.len() as u64, left));
+    let times = kills.iter().filter_map(|kill| kill.recovery).collect();
+    if let Some((median, longest)) = median_and_longest(times) {
+        let note = format!(
+            "median from SIGKILL to new output everywhere; longest {}",
+            seconds(longest)
+        );
+        rows.push((
+            "back after".to_owned(),
+            format!("{:>9}", seconds(median)),
+            note,
+        ));
+    }
+    let Rebalances { assigned, revoked } = rebalances;
+    let moved = format!(
+        "partitions given to a worker {} times, taken from one {} times",
+        grouped(*assigned),
+        grouped(*revoked)
+    );
+    rows.push(row("rebalances", assigned + revoked, moved));
+    let markers = format!(
+        "{} in the log; {} that no reader sees",
+        counted(discarded.aborts.markers(), "abort marker"),
+        counted(discarded.records, "record")
+    );
+    rows.push(row(
+        "transactions aborted",
+        discarded.aborts.transactions(),
+        markers,
+    ));
+    let mut verdict = |name: &str, count: u64| {
+        let number = format!("{:>9}", grouped(count));
+        let number = if count == 0 {
+            paint.good(&number)
+        } else {
+            paint.bad(&number)
+        };
+        rows.push((name.to_owned(), number, String::new()));
+    };
+    for (kind, name) in NAMED {
+        verdict(name, audit.count(kind));
+    }
+    let named = |kind: &str| NAMED.iter().any(|(known, _)| *known == kind);
+    for finding in audit
+        .findings
+        .iter()
+        .filter(|f| f.count > 0 && !named(&f.kind))
+    {
+        verdict(&finding.kind, finding.count);
+    }
+    rows
+}
+
+fn meaning(told: &Told, paint: Paint) -> String {
+    if !told.audit.is_clean() {
+        return paint.bad("The guarantee is broken.") + &evidence(&told.audit);
+    }
+    if !told.enough_kills() {
+        return format!(
+            "{} This machine was too busy for {}: try again, or with more --records.\n",
+            paint.bad("Too few kills to prove anything."),
+            counted(told.fewest_kills, "kill")
+        );
+    }
+    let kills = counted(told.kills.len() as u64, "time");
+    format!(
+        "{} {kills} a process died in the middle of its work, and whoever reads the outputs\n\
+         cannot tell: each record is in both, once, in order. A judge that shares no code with the\n\
+         framework compared every record in Kafka's log.\n",
+        paint.bold("Exactly once.")
+    )
+}
+
+/// What the judge says of each violation, to begin the search with.
+fn evidence(audit: &Audit) -> String {
+    let mut text = String::from(" Please report this, with the following and the seed above:\n");
+    for finding in audit.findings.iter().filter(|finding| finding.count > 0) {
+        for example in &finding.examples {
+            text += &format!("  {}: {example}\n", finding.kind);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::audit::Finding;
+    use super::*;
+
+    fn told(doubled: u64, kills: usize) -> Told {
+        let kill = |nth: usize| Kill {
+            at: Instant::now(),
+            process: 1,
+            pid: 9,
+            open: 2,
+            recovery: Some(Duration::from_millis(500 + 100 * nth as u64)),
+        };
+        let finding = |(kind, count): (&str, u64)| Finding {
+            kind: kind.to_owned(),
+            count,
+            examples: vec![r#"{"seq":7}"#.to_owned(); count as usize],
+        };
+        let found = [
+            ("lost", 0),
+            ("doubled", doubled),
+            ("reordered", 0),
+            ("torn", 0),
+        ];
+        Told {
+            fewest_kills: 3,
+            kills: (0..kills).map(kill).collect(),
+            processes: 6,
+            rebalances: Rebalances {
+                assigned: 12,
+                revoked: 3,
+            },
+            discarded: Discarded::default(),
+            audit: Audit {
+                input: 400_000,
+                outputs: vec![("a".to_owned(), 400_000), ("b".to_owned(), 400_000)],
+                findings: found.map(finding).into(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_clean_run_is_a_table_and_a_sentence() {
+        let told = told(0, 3);
+        let text = render(&told, Duration::from_secs(31), Paint::Plain);
+        let expected = "
+  records in              400,000
+  records out             400,000  committed to a
+  records out             400,000  committed to b
+  processes killed              3  by SIGKILL, with 6 transactions open; 6 processes were started in all
+  back after               0.60 s  median from SIGKILL to new output everywhere; longest 0.70 s
+  rebalances                   15  partitions given to a worker 12 times, taken from one 3 times
+  transactions aborted          0  0 abort markers in the log; 0 records that no reader sees
+  lost                          0
+  doubled                       0
+  out of order                  0
+
+Exactly once. 3 times a process died";
+        assert_eq!(&text[..expected.len()], expected);
+        assert_eq!(told.exit_code(), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_violation_is_shown_with_its_evidence_and_fails() {
+        let told = told(1, 3);
+        let text = render(&told, Duration::from_secs(31), Paint::Plain);
+        assert!(text.contains("doubled                       1\n"), "{text}");
+        assert!(text.contains(r#"doubled: {"seq":7}"#), "{text}");
+        assert!(!text.contains("Exactly once"), "{text}");
+        assert_eq!(told.exit_code(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn too_few_kills_prove_nothing_and_fail() {
+        let told = told(0, 2);
+        let text = render(&told, Duration::from_secs(31), Paint::Plain);
+        assert!(text.contains("Too few kills"), "{text}");
+        assert_eq!(told.exit_code(), ExitCode::FAILURE);
+    }
+}

@@ -1,0 +1,104 @@
+//! Who is killed when: a pure function of the seed.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// About one kill a second, never in a rhythm.
+const SHORTEST_PAUSE_MS: u64 = 600;
+const LONGEST_PAUSE_MS: u64 = 1_400;
+
+/// No kill so close to the end of the input that nothing would be left to recover for.
+pub(crate) const QUIET_END: Duration = Duration::from_millis(1_500);
+
+/// A kill that is to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cue {
+    /// How long after the kill before.
+    pub(crate) pause: Duration,
+    /// Which process, from 0.
+    pub(crate) victim: usize,
+}
+
+/// Cues without end.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    random: u64,
+    processes: usize,
+}
+
+impl Script {
+    pub(crate) fn new(seed: u64, processes: usize) -> Script {
+        Script {
+            random: seed,
+            processes,
+        }
+    }
+
+    /// SplitMix64: small, and good enough to choose victims by.
+    fn number(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+impl Iterator for Script {
+    type Item = Cue;
+
+    fn next(&mut self) -> Option<Cue> {
+        let pause = SHORTEST_PAUSE_MS + self.number() % (LONGEST_PAUSE_MS - SHORTEST_PAUSE_MS);
+        let victim = self.number() % self.processes.max(1) as u64;
+        Some(Cue {
+            pause: Duration::from_millis(pause),
+            victim: victim as usize,
+        })
+    }
+}
+
+/// So few kills prove little. A kill waits for the recovery from the one before, so a slow machine
+/// has fewer than one a second.
+pub(crate) fn fewest_kills(records: u64, rate: u64) -> u64 {
+    let span = Duration::from_secs_f64(records as f64 / rate as f64);
+    (span.saturating_sub(QUIET_END).as_secs() / 4).max(1)
+}
+
+/// A short number that was not there the last time.
+pub(crate) fn fresh_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::from(now.map_or(1, |now| now.subsec_micros())) % 10_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(seed: u64, kills: usize) -> Vec<Cue> {
+        Script::new(seed, 3).take(kills).collect()
+    }
+
+    #[test]
+    fn a_seed_repeats_its_script_and_another_does_not() {
+        assert_eq!(first(7, 20), first(7, 20));
+        assert_ne!(first(7, 20), first(8, 20));
+    }
+
+    #[test]
+    fn everybodys_turn_comes_about_once_a_second() {
+        for seed in 0..50 {
+            let cues = first(seed, 60);
+            let total: Duration = cues.iter().map(|cue| cue.pause).sum();
+            let seconds = total.as_secs();
+            assert!((50..=70).contains(&seconds), "{seed}: {seconds} s");
+            let killed = |process| cues.iter().any(|cue| cue.victim == process);
+            assert!((0..3).all(killed), "{seed}");
+            assert!(!killed(3));
+        }
+    }
+
+    #[test]
+    fn there_must_be_some_kills_and_the_more_the_longer_it_runs() {
+        assert_eq!(fewest_kills(10, 22_000), 1);
+        assert_eq!(fewest_kills(400_000, 22_000), 4);
+    }
+}

@@ -1,0 +1,151 @@
+//! The story as it happens: a bar on a terminal, plain lines anywhere else.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::text::{Paint, grouped};
+
+/// Between two plain lines of progress.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// How many records the bar stands for, and what has happened to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Records in the input.
+    pub(crate) input: u64,
+    /// Records that have come through, committed.
+    pub(crate) out: u64,
+    /// Kills so far.
+    pub(crate) kills: u64,
+}
+
+/// Where the story is told.
+#[derive(Debug)]
+pub(crate) enum Show {
+    /// On a terminal.
+    Bar(ProgressBar),
+    /// In lines without escape sequences.
+    Lines {
+        /// When the first record was shown.
+        begun: Cell<Option<Instant>>,
+        /// When the last line of progress was printed.
+        last: Cell<Option<Instant>>,
+    },
+}
+
+impl Show {
+    /// A bar if standard output is a terminal that may be drawn on.
+    pub(crate) fn on_stdout(records: u64) -> Show {
+        let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let dumb = var("TERM").is_none_or(|term| term == "dumb");
+        if !std::io::stdout().is_terminal() || var("NO_COLOR").is_some() || dumb {
+            return Show::Lines {
+                begun: Cell::new(None),
+                last: Cell::new(None),
+            };
+        }
+        let bar = ProgressBar::with_draw_target(Some(records), ProgressDrawTarget::stdout());
+        let style = ProgressStyle::with_template("{spinner} {wide_bar:.green/black.bright} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Show::Bar(bar)
+    }
+
+    pub(crate) fn paint(&self) -> Paint {
+        match self {
+            Show::Bar(_) => Paint::Ansi,
+            Show::Lines { .. } => Paint::Plain,
+        }
+    }
+
+    /// Tells something worth a line of its own.
+    pub(crate) fn line(&self, text: &str) {
+        match self {
+            Show::Bar(bar) => bar.suspend(|| println!("{text}")),
+            Show::Lines { .. } => println!("{text}"),
+        }
+    }
+
+    /// Tells of a kill.
+    pub(crate) fn kill(&self, text: &str) {
+        match self {
+            Show::Bar(_) => self.line(&format!("💀 {text}")),
+            Show::Lines { .. } => self.line(&format!("  {text}")),
+        }
+    }
+
+    /// Shows how far the records are.
+    pub(crate) fn progress(&self, state: State) {
+        match self {
+            Show::Bar(bar) => {
+                bar.set_position(state.out);
+                bar.set_message(format!(
+                    "in {} · out {} · 💀 {}",
+                    grouped(state.input),
+                    grouped(state.out),
+                    state.kills
+                ));
+            }
+            Show::Lines { begun, last } => {
+                let now = Instant::now();
+                let from = begun.get().unwrap_or(now);
+                begun.set(Some(from));
+                if last.get().is_none_or(|last| now - last >= PERIOD) {
+                    last.set(Some(now));
+                    println!("{}", plain(now - from, state));
+                }
+            }
+        }
+    }
+
+    /// Removes the bar.
+    pub(crate) fn end(&self, state: State) {
+        match self {
+            Show::Bar(bar) => bar.finish_and_clear(),
+            Show::Lines { begun, .. } => {
+                let from = begun.get().unwrap_or_else(Instant::now);
+                println!("{}", plain(from.elapsed(), state));
+            }
+        }
+    }
+}
+
+impl Drop for Show {
+    fn drop(&mut self) {
+        if let Show::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A line of progress for a log file.
+fn plain(since: Duration, state: State) -> String {
+    format!(
+        "{:>5.1} s {:>9} records in {:>9} out, committed {:>3} kills",
+        since.as_secs_f64(),
+        grouped(state.input),
+        grouped(state.out),
+        state.kills
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_progress_is_a_table_without_escape_sequences() {
+        let state = State {
+            input: 88_000,
+            out: 79_512,
+            kills: 4,
+        };
+        let line = plain(Duration::from_millis(4_020), state);
+        assert_eq!(
+            line,
+            "  4.0 s    88,000 records in    79,512 out, committed   4 kills"
+        );
+    }
+}

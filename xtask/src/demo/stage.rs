@@ -1,0 +1,270 @@
+//! The run itself: records flow, processes die, everything comes through.
+
+use std::fmt;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::audit::Audit;
+use super::build::Programs;
+use super::child::Guard;
+use super::fleet::{Fleet, PROCESSES, Recipe};
+use super::kills::{Kill, Kills};
+use super::report::Told;
+use super::script::{Cue, QUIET_END, Script, fewest_kills};
+use super::show::{Show, State};
+use super::stop::Stop;
+use super::text::grouped;
+use super::topics::{APP, INPUT, OUTPUTS, TIMEOUT};
+use super::watch::{Sample, Watch};
+use crate::os::Signal;
+use crate::wire::{Client, Isolation};
+
+/// Workers in each process: threads with a consumer and a producer of their own.
+const WORKERS: usize = 2;
+
+/// How long the pipeline may stand still: longer than any time-out that a kill can lead to.
+const STALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the generator may take to send what it should have sent already.
+const LATE: Duration = Duration::from_secs(60);
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// Records to send.
+    pub(crate) records: u64,
+    /// Records per second.
+    pub(crate) rate: u64,
+    /// Decides who is killed when.
+    pub(crate) seed: u64,
+    /// Whether Kafka goes away with the demo.
+    pub(crate) own_kafka: bool,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan {
+            records,
+            rate,
+            seed,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "{} city records at {} a second ─► {INPUT} ─► {PROCESSES} processes of 02-enrich, \
+             {WORKERS} workers each ─► {}",
+            grouped(*records),
+            grouped(*rate),
+            OUTPUTS.join(" + ")
+        )?;
+        writeln!(
+            f,
+            "About once a second one of them is killed with SIGKILL (--seed {seed} repeats this)"
+        )
+    }
+}
+
+/// Everything that runs.
+#[derive(Debug)]
+pub(crate) struct Stage<'a> {
+    plan: &'a Plan,
+    programs: &'a Programs,
+    bootstrap: &'a str,
+    stop: &'a Stop,
+    show: &'a Show,
+    client: Client,
+    watch: Watch,
+    fleet: Fleet,
+    generator: Guard,
+    script: Script,
+    kills: Kills,
+    /// Declared last: removed when nothing writes to it any more.
+    dir: TempDir,
+}
+
+impl<'a> Stage<'a> {
+    /// Starts the processes, and the records.
+    pub(crate) fn set(
+        plan: &'a Plan,
+        programs: &'a Programs,
+        bootstrap: &'a str,
+        stop: &'a Stop,
+        show: &'a Show,
+    ) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("eos-demo-").tempdir();
+        let dir = dir.context("create a temporary directory")?;
+        let logs = dir.path().join("logs");
+        fs::create_dir(&logs)?;
+        let environment = [
+            ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+            (
+                "EOS_STATE_DIR",
+                dir.path().join("state").display().to_string(),
+            ),
+            ("WORKERS", WORKERS.to_string()),
+        ];
+        let recipe = Recipe {
+            program: programs.app.clone(),
+            environment: environment
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            logs: logs.clone(),
+        };
+        let mut command = Command::new(&programs.generator);
+        command.args(["--bootstrap", bootstrap, "--topic", INPUT]);
+        command.args(["--records", &plan.records.to_string()]);
+        command.args(["--rate", &plan.rate.to_string()]);
+        Ok(Stage {
+            client: Client::connect(bootstrap, TIMEOUT)?,
+            watch: Watch::start(bootstrap)?,
+            fleet: Fleet::start(recipe)?,
+            generator: Guard::spawn("the generator", command, &logs.join("generator.log"))?,
+            script: Script::new(plan.seed, PROCESSES),
+            kills: Kills::default(),
+            plan,
+            programs,
+            bootstrap,
+            stop,
+            show,
+            dir,
+        })
+    }
+
+    /// Performs the plan to its end, and has the outcome judged.
+    pub(crate) fn play(mut self) -> Result<Told> {
+        self.first_records()?;
+        self.hurt()?;
+        let span = Duration::from_secs_f64(self.plan.records as f64 / self.plan.rate as f64);
+        self.generator_ends(span + LATE)?;
+        self.catch_up()?;
+        let signal = match self.plan.own_kafka {
+            true => Signal::Term,
+            // Nobody comes back to a group that stays: its members leave rather than time out.
+            false => Signal::Interrupt,
+        };
+        let processes = self.fleet.started();
+        let rebalances = self.fleet.stop(signal, self.stop)?;
+        let discarded = self.watch.finish()?;
+        let audit = Audit::of(
+            &self.programs.judge,
+            self.bootstrap,
+            self.dir.path(),
+            self.stop,
+        )?;
+        Ok(Told {
+            fewest_kills: fewest_kills(self.plan.records, self.plan.rate),
+            kills: self.kills.into_inner(),
+            processes,
+            rebalances,
+            discarded,
+            audit,
+        })
+    }
+
+    /// Waits until every process has had a part in the output.
+    fn first_records(&mut self) -> Result<()> {
+        let stop = self.stop;
+        stop.wait_for(STALL_LIMIT, "every partition has committed output", || {
+            let sample = self.look()?;
+            let all = sample.is_some_and(|s| s.committed.iter().all(|records| *records > 0));
+            Ok(all.then_some(()))
+        })
+    }
+
+    /// Kills until the input is at its end.
+    fn hurt(&mut self) -> Result<()> {
+        let quiet = (self.plan.rate as f64 * QUIET_END.as_secs_f64()) as u64;
+        let last_kill = self.plan.records.saturating_sub(quiet);
+        let mut since = Instant::now();
+        while let Some(cue) = self.script.next() {
+            let stop = self.stop;
+            let patience = cue.pause + STALL_LIMIT;
+            let go_on = stop.wait_for(patience, "records come through after a kill", || {
+                let Some(sample) = self.look()? else {
+                    return Ok(None);
+                };
+                let over = sample.input >= last_kill;
+                let due = since.elapsed() >= cue.pause && self.kills.is_calm();
+                Ok((over || due).then_some(!over))
+            })?;
+            if !go_on {
+                break;
+            }
+            since = Instant::now();
+            self.kill(cue)?;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, cue: Cue) -> Result<()> {
+        let at = Instant::now();
+        let fallen = self.fleet.kill(cue.victim)?;
+        let left = self.client.transactions()?;
+        self.fleet.restart(cue.victim)?;
+        let prefix = fallen.instance.map(|instance| format!("{APP}-{instance}-"));
+        let of_the_dead = left.iter().filter(|transaction| {
+            let id = &transaction.transactional_id;
+            transaction.is_open() && prefix.as_ref().is_some_and(|p| id.starts_with(p.as_str()))
+        });
+        self.kills.add(Kill {
+            at,
+            process: cue.victim + 1,
+            pid: fallen.pid,
+            open: of_the_dead.count() as u64,
+            recovery: None,
+        });
+        Ok(())
+    }
+
+    fn generator_ends(&mut self, limit: Duration) -> Result<()> {
+        let stop = self.stop;
+        stop.wait_for(limit, "the generator has sent its records", || {
+            self.look()?;
+            self.generator.ended()
+        })?;
+        self.generator.succeed(Duration::ZERO)
+    }
+
+    /// Waits until the group has committed the end of the input, and readers see it.
+    fn catch_up(&mut self) -> Result<()> {
+        let ends = self.client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
+        let (stop, records) = (self.stop, self.plan.records);
+        let last = stop.wait_for(STALL_LIMIT, "all of the input is committed", || {
+            let Some(sample) = self.look()?.filter(|sample| sample.out() >= records) else {
+                return Ok(None);
+            };
+            let committed = self.client.committed(APP, INPUT)?;
+            let at = committed
+                .iter()
+                .map(|known| known.as_ref().map(|(at, _)| *at));
+            Ok(at.eq(ends.iter().map(|end| Some(*end))).then_some(sample))
+        })?;
+        self.show.end(self.state(&last));
+        Ok(())
+    }
+
+    /// One round of looking and telling.
+    fn look(&mut self) -> Result<Option<Sample>> {
+        self.fleet.check()?;
+        let latest = self.watch.latest()?;
+        if let Some(kill) = self.kills.recovered(&self.watch) {
+            self.show.kill(&kill.line());
+        }
+        if let Some(sample) = &latest {
+            self.show.progress(self.state(sample));
+        }
+        Ok(latest)
+    }
+
+    fn state(&self, sample: &Sample) -> State {
+        State {
+            input: sample.input,
+            out: sample.out(),
+            kills: self.kills.count(),
+        }
+    }
+}
