@@ -9,14 +9,12 @@
 //! A test whose faults did not happen, or happened while nothing flowed, proves nothing: each
 //! fault is counted at its place in the stream, and a run with too few of them fails.
 
-mod fleet;
 mod load;
 mod outcome;
 mod plan;
 mod scenario;
 mod watch;
 
-pub use fleet::Fleet;
 pub use load::Load;
 pub use outcome::{Fault, Judged, Kill, Outcome};
 pub use plan::{Random, Step, Strike, plan};

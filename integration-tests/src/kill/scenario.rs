@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::os::Signal;
 use xtask::wire::{Client, Isolation};
 
-use super::fleet::Fleet;
 use super::load::Load;
 use super::outcome::{Fault, Judged, Kill, Outcome};
 use super::plan::{Random, Strike, plan};
 use super::watch::{Sample, Watch};
+use crate::fleet::Fleet;
 use crate::wait::wait_until;
 
 /// What the app under test, `02-enrich`, reads, writes and is called.

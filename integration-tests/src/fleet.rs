@@ -92,12 +92,34 @@ impl Fleet {
         self.start()
     }
 
+    /// Waits until a process ends by itself; its exit code and the whole of its log.
+    ///
+    /// # Errors
+    /// When it is still there after `patience`, or was killed.
+    pub fn await_own_end(&mut self, index: usize, patience: Duration) -> Result<(i32, String)> {
+        let mut member = self.members.remove(index);
+        let log = self.log(member.nth);
+        let status = member.child.wait(patience);
+        let status = status.with_context(|| format!("its log:\n{}", tail(&log, 30)))?;
+        let code = status.code().context("killed by a signal")?;
+        Ok((code, fs::read_to_string(log)?))
+    }
+
     /// Asks a process to stop, and waits until it has ended with exit code 0.
     ///
     /// # Errors
     /// When it ends otherwise, or not in time.
     pub fn stop(&mut self, index: usize, signal: Signal) -> Result<()> {
         self.await_word(self.members[index].nth)?;
+        self.stop_silent(index, signal)
+    }
+
+    /// As [`Fleet::stop`], for one that has logged nothing and yet is known to hear signals.
+    ///
+    /// # Errors
+    /// As [`Fleet::stop`].
+    pub fn stop_silent(&mut self, index: usize, signal: Signal) -> Result<()> {
+        self.check()?;
         let mut member = self.members.remove(index);
         member.child.signal(signal)?;
         self.await_end(&mut member, signal)

@@ -1,0 +1,170 @@
+//! What tests share that run an app inside the test.
+#![allow(dead_code)] // Each test file uses its own part.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use eos_core::{App, Error, Running, Topic};
+use integration_tests::wait::wait_until;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use xtask::kafka::for_tests;
+use xtask::wire::{Client, Isolation, Producer};
+
+/// How long anything may take that should take a second.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Names and a directory of its own for one scenario on a shared cluster.
+pub struct Case {
+    pub bootstrap: String,
+    pub app: String,
+    pub input: String,
+    pub output: String,
+    pub state: TempDir,
+    pub client: Client,
+}
+
+impl Case {
+    /// With an input and an output of one partition.
+    pub fn new(bootstrap: &str, name: &str) -> Result<Case> {
+        Self::with_partitions(bootstrap, name, 1)
+    }
+
+    pub fn with_partitions(bootstrap: &str, name: &str, partitions: i32) -> Result<Case> {
+        let mark = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+        let app = format!("{name}-{mark:x}");
+        let mut client = Client::connect(bootstrap, PATIENCE)?;
+        let (input, output) = (format!("{app}-in"), format!("{app}-out"));
+        client.create_topic(&input, partitions, 1, &[])?;
+        client.create_topic(&output, partitions, 1, &[])?;
+        Ok(Case {
+            bootstrap: bootstrap.to_owned(),
+            app,
+            input,
+            output,
+            state: TempDir::new()?,
+            client,
+        })
+    }
+
+    pub fn send(&self, values: &[&str]) -> Result<()> {
+        let mut producer = Producer::new(&self.bootstrap)?;
+        for value in values {
+            let (key, value) = (Some(&b"k"[..]), Some(value.as_bytes()));
+            producer.send(&self.input, 0, key, value, &[], 1_000)?;
+        }
+        producer.flush()
+    }
+
+    /// An app of this name that does nothing yet.
+    pub fn app(&self) -> App {
+        App::new(&self.app)
+            .state_dir(self.state.path())
+            .start_deadline(Duration::from_secs(10))
+    }
+
+    /// The simplest app: text to text.
+    pub fn copy(&self) -> App {
+        let mut app = self.app();
+        app.source(&Topic::<String, String>::plain(&self.input))
+            .to(&Topic::plain(&self.output));
+        app
+    }
+
+    /// The committed output of partition 0, as text.
+    pub fn output(&mut self) -> Result<Vec<String>> {
+        let mut values = Vec::new();
+        self.client
+            .read_all(&self.output, Isolation::ReadCommitted, |_, record| {
+                let value = record.value.as_deref().unwrap_or_default();
+                values.push(String::from_utf8_lossy(value).into_owned());
+            })?;
+        Ok(values)
+    }
+
+    /// The committed offset of partition 0.
+    pub fn committed(&mut self) -> Result<Option<i64>> {
+        let all = self.client.committed(&self.app, &self.input)?;
+        Ok(all.into_iter().next().flatten().map(|(offset, _)| offset))
+    }
+
+    /// Sets the group's offset of partition 0.
+    pub fn set_offset(&mut self, offset: i64, metadata: &str) -> Result<()> {
+        self.client
+            .commit_offset(&self.app, &self.input, 0, offset, metadata)
+    }
+
+    /// Fails if the app left a transaction open.
+    pub fn nothing_is_open(&mut self) -> Result<()> {
+        let prefix = format!("{}-", self.app);
+        wait_until(PATIENCE, "no transaction is open", || {
+            let all = self.client.transactions()?;
+            let mut ours = all
+                .iter()
+                .filter(|t| t.transactional_id.starts_with(&prefix));
+            Ok(!ours.any(|t| t.is_open()))
+        })
+    }
+
+    /// Runs an app that must end by itself, and says how.
+    pub fn failure_of(&self, app: App) -> Result<Error> {
+        match app.start(&self.bootstrap) {
+            Err(error) => Ok(error),
+            Ok(mut running) => ended(&mut running)?
+                .err()
+                .context("it ended without an error"),
+        }
+    }
+
+    /// Runs an app until the output has this many records, and stops it.
+    pub fn run_to(&mut self, app: App, records: usize) -> Result<()> {
+        let mut running = app.start(&self.bootstrap)?;
+        let what = format!("{} has {records} records", self.output);
+        wait_until(PATIENCE, &what, || Ok(self.output()?.len() >= records))?;
+        running.handle().stop(eos_core::StopMode::Leave);
+        Ok(ended(&mut running)??)
+    }
+}
+
+/// How an app ended, within [`PATIENCE`].
+pub fn ended(running: &mut Running) -> Result<Result<(), Error>> {
+    let runtime = Runtime::new()?;
+    runtime.block_on(async {
+        let end = tokio::time::timeout(PATIENCE, running.ended()).await;
+        end.context("the app goes on")
+    })
+}
+
+/// Runs the scenarios one after the other on one cluster, all of them even if some fail.
+pub fn on_kafka(scenarios: &[(&str, fn(&str) -> Result<()>)]) -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    each(scenarios, kafka.bootstrap())
+}
+
+pub fn each(scenarios: &[(&str, fn(&str) -> Result<()>)], bootstrap: &str) -> Result<()> {
+    let mut failed = Vec::new();
+    for (name, scenario) in scenarios {
+        let start = std::time::Instant::now();
+        let outcome = scenario(bootstrap);
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("{name} ... {word} ({:.1?})", start.elapsed());
+        if let Err(error) = outcome {
+            failed.push(format!("{name}: {error:?}"));
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+/// Fails unless the text holds each of these.
+pub fn says(text: &impl ToString, parts: &[&str]) -> Result<()> {
+    let text = text.to_string();
+    for part in parts {
+        if !text.contains(part) {
+            bail!("{part:?} is not in: {text}");
+        }
+    }
+    Ok(())
+}
