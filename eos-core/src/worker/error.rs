@@ -66,7 +66,7 @@ pub enum WorkerError {
         source: TwoOwners,
     },
     /// A call to Kafka failed for good.
-    #[error("Kafka refused: {0}")]
+    #[error("Kafka refused: {error}{advice}", error = .0, advice = advice(.0))]
     Client(ClientError),
     /// `init_transactions` did not end.
     #[error(
@@ -139,6 +139,16 @@ pub enum TwoOwners {
     /// The group fenced the member.
     #[error("{0}")]
     Member(ClientError),
+}
+
+/// What to do about an error whose own text does not say it.
+fn advice(error: &ClientError) -> &'static str {
+    match error.fault.code {
+        eos_protocol::code::INVALID_TRANSACTION_TIMEOUT => {
+            ". Lower `transaction_timeout(..)`, or raise transaction.max.timeout.ms of the brokers"
+        }
+        _ => "",
+    }
 }
 
 /// Puts a client error into words, by what follows from it.
