@@ -3,7 +3,7 @@
 //!
 //! `cargo test -p integration-tests --test kill` takes a minute or two. The full size (over a
 //! million records and 30 kills, on one node and on three):
-//! `EOS_FULL=1 cargo test --release -p integration-tests --test kill -- --nocapture`.
+//! `EOS_FULL=1 cargo test -p integration-tests --test kill -- --nocapture`.
 //! `EOS_SEED=n` repeats a run or makes another; with `EOS_KEEP_LOGS=1` the app's logs stay.
 
 use std::sync::{Mutex, PoisonError};

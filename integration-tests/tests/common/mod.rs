@@ -144,6 +144,10 @@ pub fn on_kafka(scenarios: &[(&str, fn(&str) -> Result<()>)]) -> Result<()> {
 }
 
 pub fn each(scenarios: &[(&str, fn(&str) -> Result<()>)], bootstrap: &str) -> Result<()> {
+    // `RUST_LOG=eos_core=debug` shows what the app says.
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    let _already_there = log.with_env_filter(filter).try_init();
     let mut failed = Vec::new();
     for (name, scenario) in scenarios {
         let start = std::time::Instant::now();
