@@ -34,7 +34,7 @@ use eos_protocol::{
     Transaction,
 };
 
-use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
+use crate::client::{Client, ClientError, Source, SourceEvent, SourceSpec};
 use crate::topology::{Scratch, Topology};
 
 pub use counters::{Counters, Counts};
@@ -121,6 +121,8 @@ pub struct Worker<C: Client> {
     /// The task that is served first in the next step.
     turn: usize,
 
+    /// Whether the group has assigned anything, be it nothing.
+    joined: bool,
     stopping: Stopping,
     /// Why the worker stops once what it has is committed.
     failure: Option<WorkerError>,
@@ -179,6 +181,7 @@ impl<C: Client> Worker<C> {
             processed: 0,
             sent: 0,
             turn: 0,
+            joined: false,
             stopping: Stopping::No,
             failure: None,
             last_error: None,
@@ -238,6 +241,7 @@ impl<C: Client> Worker<C> {
         while let Some(event) = self.source.poll() {
             match event {
                 SourceEvent::Assigned(partitions) => {
+                    self.joined = true;
                     self.changes.push_back(Change::Assigned(partitions));
                 }
                 SourceEvent::Revoked { partitions, lost } => {
@@ -364,14 +368,10 @@ impl<C: Client> Worker<C> {
 
     /// A static member that was started and stopped before it joined is still in the group from its
     /// last run: its partitions would wait for the session time-out. Only a member can leave, so it
-    /// joins first.
-    fn may_leave(&mut self, deadline: Deadline) -> bool {
-        let joined = |source: &mut C::Source| {
-            source
-                .member()
-                .is_ok_and(|member| member.generation_id() >= 0)
-        };
-        !self.spec.static_member || deadline.passed(self.env.now()) || joined(&mut self.source)
+    /// joins first. It has when an assignment came, not before: librdkafka has a generation from the
+    /// JoinGroup on, but sends no LeaveGroup until the SyncGroup was answered.
+    fn may_leave(&self, deadline: Deadline) -> bool {
+        !self.spec.static_member || self.joined || deadline.passed(self.env.now())
     }
 
     fn quiet(&self) -> bool {
