@@ -1,8 +1,6 @@
 //! The first example on 100,000 real records: every city is greeted exactly once, in order, under
 //! its key, in the partition that Java would choose, at its time.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;

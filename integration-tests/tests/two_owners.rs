@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use common::{Case, PATIENCE, each, ended, says};
+use common::{Case, PATIENCE, Scenario, each, ended, says};
 use eos_core::{App, Error, Running, StopMode, Topic, WorkerError};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::wait::wait_until;
@@ -25,7 +25,7 @@ fn one_of_two_owners_ends_and_the_other_goes_on() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
-    let scenarios: [(&str, fn(&str) -> Result<()>); 2] = [
+    let scenarios: [Scenario; 2] = [
         ("static members", |kafka| {
             one_ends(kafka, "static-twins", 50_000, true)
         }),

@@ -13,7 +13,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,12 +23,12 @@ impl Random {
 
     /// An index below `len`.
     pub fn index(&mut self, len: usize) -> usize {
-        (self.next() % len.max(1) as u64) as usize
+        (self.roll() % len.max(1) as u64) as usize
     }
 
     /// A share between `from` and `to`.
     pub fn share(&mut self, from: f64, to: f64) -> f64 {
-        from + (to - from) * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        from + (to - from) * (self.roll() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
@@ -87,7 +87,7 @@ pub fn plan(kills: usize, span: Duration, random: &mut Random) -> Vec<Step> {
         let times = [within(0.0, 0.3), within(0.3, 0.5), within(0.5, 0.7)];
         let (last, after) = (
             within(0.7, 1.0),
-            Duration::from_millis(random.next() % 1_000),
+            Duration::from_millis(random.roll() % 1_000),
         );
         let strikes = [
             (times[0], Strike::Join),

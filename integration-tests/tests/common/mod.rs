@@ -12,25 +12,28 @@ use xtask::kafka::for_tests;
 use xtask::wire::{Client, Isolation, Producer};
 
 /// How long anything may take that should take a second.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A name and what is done on the Kafka at an address.
+pub(crate) type Scenario = (&'static str, fn(&str) -> Result<()>);
 
 /// Names and a directory of its own for one scenario on a shared cluster.
-pub struct Case {
-    pub bootstrap: String,
-    pub app: String,
-    pub input: String,
-    pub output: String,
-    pub state: TempDir,
-    pub client: Client,
+pub(crate) struct Case {
+    pub(crate) bootstrap: String,
+    pub(crate) app: String,
+    pub(crate) input: String,
+    pub(crate) output: String,
+    pub(crate) state: TempDir,
+    pub(crate) client: Client,
 }
 
 impl Case {
     /// With an input and an output of one partition.
-    pub fn new(bootstrap: &str, name: &str) -> Result<Case> {
+    pub(crate) fn new(bootstrap: &str, name: &str) -> Result<Case> {
         Self::with_partitions(bootstrap, name, 1)
     }
 
-    pub fn with_partitions(bootstrap: &str, name: &str, partitions: i32) -> Result<Case> {
+    pub(crate) fn with_partitions(bootstrap: &str, name: &str, partitions: i32) -> Result<Case> {
         let mark = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let app = format!("{name}-{mark:x}");
         let mut client = Client::connect(bootstrap, PATIENCE)?;
@@ -47,7 +50,7 @@ impl Case {
         })
     }
 
-    pub fn send(&self, values: &[&str]) -> Result<()> {
+    pub(crate) fn send(&self, values: &[&str]) -> Result<()> {
         let mut producer = Producer::new(&self.bootstrap)?;
         for value in values {
             let (key, value) = (Some(&b"k"[..]), Some(value.as_bytes()));
@@ -57,14 +60,14 @@ impl Case {
     }
 
     /// An app of this name that does nothing yet.
-    pub fn app(&self) -> App {
+    pub(crate) fn app(&self) -> App {
         App::new(&self.app)
             .state_dir(self.state.path())
             .start_deadline(Duration::from_secs(10))
     }
 
     /// The simplest app: text to text.
-    pub fn copy(&self) -> App {
+    pub(crate) fn copy(&self) -> App {
         let mut app = self.app();
         app.source(&Topic::<String, String>::plain(&self.input))
             .to(&Topic::plain(&self.output));
@@ -72,7 +75,7 @@ impl Case {
     }
 
     /// The committed output of partition 0, as text.
-    pub fn output(&mut self) -> Result<Vec<String>> {
+    pub(crate) fn output(&mut self) -> Result<Vec<String>> {
         let mut values = Vec::new();
         self.client
             .read_all(&self.output, Isolation::ReadCommitted, |_, record| {
@@ -83,19 +86,19 @@ impl Case {
     }
 
     /// The committed offset of partition 0.
-    pub fn committed(&mut self) -> Result<Option<i64>> {
+    pub(crate) fn committed(&mut self) -> Result<Option<i64>> {
         let all = self.client.committed(&self.app, &self.input)?;
         Ok(all.into_iter().next().flatten().map(|(offset, _)| offset))
     }
 
     /// Sets the group's offset of partition 0.
-    pub fn set_offset(&mut self, offset: i64, metadata: &str) -> Result<()> {
+    pub(crate) fn set_offset(&mut self, offset: i64, metadata: &str) -> Result<()> {
         self.client
             .commit_offset(&self.app, &self.input, 0, offset, metadata)
     }
 
     /// Fails if the app left a transaction open.
-    pub fn nothing_is_open(&mut self) -> Result<()> {
+    pub(crate) fn nothing_is_open(&mut self) -> Result<()> {
         let prefix = format!("{}-", self.app);
         wait_until(PATIENCE, "no transaction is open", || {
             let all = self.client.transactions()?;
@@ -107,7 +110,7 @@ impl Case {
     }
 
     /// Runs an app that must end by itself, and says how.
-    pub fn failure_of(&self, app: App) -> Result<Error> {
+    pub(crate) fn failure_of(&self, app: App) -> Result<Error> {
         match app.start(&self.bootstrap) {
             Err(error) => Ok(error),
             Ok(mut running) => ended(&mut running)?
@@ -117,7 +120,7 @@ impl Case {
     }
 
     /// Runs an app until the output has this many records, and stops it.
-    pub fn run_to(&mut self, app: App, records: usize) -> Result<()> {
+    pub(crate) fn run_to(&mut self, app: App, records: usize) -> Result<()> {
         let mut running = app.start(&self.bootstrap)?;
         let what = format!("{} has {records} records", self.output);
         wait_until(PATIENCE, &what, || Ok(self.output()?.len() >= records))?;
@@ -127,7 +130,7 @@ impl Case {
 }
 
 /// How an app ended, within [`PATIENCE`].
-pub fn ended(running: &mut Running) -> Result<Result<(), Error>> {
+pub(crate) fn ended(running: &mut Running) -> Result<Result<(), Error>> {
     let runtime = Runtime::new()?;
     runtime.block_on(async {
         let end = tokio::time::timeout(PATIENCE, running.ended()).await;
@@ -136,14 +139,14 @@ pub fn ended(running: &mut Running) -> Result<Result<(), Error>> {
 }
 
 /// Runs the scenarios one after the other on one cluster, all of them even if some fail.
-pub fn on_kafka(scenarios: &[(&str, fn(&str) -> Result<()>)]) -> Result<()> {
+pub(crate) fn on_kafka(scenarios: &[Scenario]) -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
     each(scenarios, kafka.bootstrap())
 }
 
-pub fn each(scenarios: &[(&str, fn(&str) -> Result<()>)], bootstrap: &str) -> Result<()> {
+pub(crate) fn each(scenarios: &[Scenario], bootstrap: &str) -> Result<()> {
     // `RUST_LOG=eos_core=debug` shows what the app says.
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
@@ -163,7 +166,7 @@ pub fn each(scenarios: &[(&str, fn(&str) -> Result<()>)], bootstrap: &str) -> Re
 }
 
 /// Fails unless the text holds each of these.
-pub fn says(text: &impl ToString, parts: &[&str]) -> Result<()> {
+pub(crate) fn says(text: &impl ToString, parts: &[&str]) -> Result<()> {
     let text = text.to_string();
     for part in parts {
         if !text.contains(part) {
