@@ -17,6 +17,7 @@ mod build;
 mod child;
 mod fleet;
 mod kills;
+mod plan;
 mod rebalances;
 mod report;
 mod script;
@@ -35,8 +36,9 @@ use clap::Args;
 
 use crate::kafka::{self, Provided};
 use crate::setup::{self, Need};
+use plan::Plan;
 use show::Show;
-use stage::{Plan, Stage};
+use stage::Stage;
 use stop::Stop;
 use topics::Topics;
 
@@ -74,12 +76,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
-    let begun = Instant::now();
     setup::ensure(Need::BUILD)?;
     if kafka::external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
     let programs = build::programs(stop)?;
+    let begun = Instant::now();
     let show = Show::on_stdout(options.records);
     let (kafka, took) = timed(|| kafka::provide(1))?;
     stop.check()?;

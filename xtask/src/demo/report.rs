@@ -38,9 +38,14 @@ impl Told {
         self.kills.len() as u64 >= self.fewest_kills
     }
 
-    /// Success if the audit found nothing although there was cause.
+    /// Whether the audit found nothing although there was cause.
+    fn proves_it(&self) -> bool {
+        self.audit.is_clean() && self.enough_kills()
+    }
+
+    /// Success only for a proof.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        if self.audit.is_clean() && self.enough_kills() {
+        if self.proves_it() {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -62,8 +67,11 @@ pub(crate) fn render(told: &Told, took: Duration, paint: Paint) -> String {
     text.push('\n');
     text += &meaning(told, paint);
     text += &format!("\nAll of this took {:.0} s.", took.as_secs_f64());
-    text += " Next: `cargo xtask kafka up`, then `cargo run -p eos-examples --bin 01-hello`.\n";
-    text += "README.md says what is guaranteed and under which conditions.\n";
+    if told.proves_it() {
+        text += " Next, run a pipeline yourself: `cargo run -p eos-examples --bin 01-hello`.\n\
+                 README.md says how to feed it, what exactly is guaranteed, and when.";
+    }
+    text.push('\n');
     text
 }
 
@@ -112,7 +120,7 @@ fn rows(told: &Told, paint: Paint) -> Vec<(String, String, String)> {
         grouped(*assigned),
         grouped(*revoked)
     );
-    rows.push(row("rebalances", assigned + revoked, moved));
+    rows.push(row("rebalance events", assigned + revoked, moved));
     let markers = format!(
         "{} in the log; {} that no reader sees",
         counted(discarded.aborts.markers(), "abort marker"),
@@ -152,7 +160,7 @@ fn meaning(told: &Told, paint: Paint) -> String {
     }
     if !told.enough_kills() {
         return format!(
-            "{} This machine was too busy for {}: try again, or with more --records.\n",
+            "{} There was no time for {}: try again, or with more --records.\n",
             paint.bad("Too few kills to prove anything."),
             counted(told.fewest_kills, "kill")
         );
@@ -230,7 +238,7 @@ mod tests {
   records out             400,000  committed to b
   processes killed              3  by SIGKILL, with 6 transactions open; 6 processes were started in all
   back after               0.60 s  median from SIGKILL to new output everywhere; longest 0.70 s
-  rebalances                   15  partitions given to a worker 12 times, taken from one 3 times
+  rebalance events             15  partitions given to a worker 12 times, taken from one 3 times
   transactions aborted          0  0 abort markers in the log; 0 records that no reader sees
   lost                          0
   doubled                       0

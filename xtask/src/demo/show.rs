@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::text::{Paint, grouped};
+use super::text::{Paint, counted, grouped};
 
 /// Between two plain lines of progress.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -123,11 +123,11 @@ impl Drop for Show {
 /// A line of progress for a log file.
 fn plain(since: Duration, state: State) -> String {
     format!(
-        "{:>5.1} s {:>9} records in {:>9} out, committed {:>3} kills",
+        "{:>5.1} s {:>9} records in {:>9} out, committed {:>10}",
         since.as_secs_f64(),
         grouped(state.input),
         grouped(state.out),
-        state.kills
+        counted(state.kills, "kill")
     )
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let line = plain(Duration::from_millis(4_020), state);
         assert_eq!(
             line,
-            "  4.0 s    88,000 records in    79,512 out, committed   4 kills"
+            "  4.0 s    88,000 records in    79,512 out, committed    4 kills"
         );
     }
 }

@@ -1,6 +1,5 @@
 //! The run itself: records flow, processes die, everything comes through.
 
-use std::fmt;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,60 +12,21 @@ use super::build::Programs;
 use super::child::Guard;
 use super::fleet::{Fleet, PROCESSES, Recipe};
 use super::kills::{Kill, Kills};
+use super::plan::{Plan, WORKERS};
 use super::report::Told;
-use super::script::{Cue, QUIET_END, Script, fewest_kills};
+use super::script::{Cue, Script};
 use super::show::{Show, State};
 use super::stop::Stop;
-use super::text::grouped;
-use super::topics::{APP, INPUT, OUTPUTS, TIMEOUT};
+use super::topics::{APP, INPUT, TIMEOUT};
 use super::watch::{Sample, Watch};
 use crate::os::Signal;
 use crate::wire::{Client, Isolation};
-
-/// Workers in each process: threads with a consumer and a producer of their own.
-const WORKERS: usize = 2;
 
 /// How long the pipeline may stand still: longer than any time-out that a kill can lead to.
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long the generator may take to send what it should have sent already.
 const LATE: Duration = Duration::from_secs(60);
-
-/// What is to be done.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
-    /// Records to send.
-    pub(crate) records: u64,
-    /// Records per second.
-    pub(crate) rate: u64,
-    /// Decides who is killed when.
-    pub(crate) seed: u64,
-    /// Whether Kafka goes away with the demo.
-    pub(crate) own_kafka: bool,
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan {
-            records,
-            rate,
-            seed,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "{} city records at {} a second ─► {INPUT} ─► {PROCESSES} processes of 02-enrich, \
-             {WORKERS} workers each ─► {}",
-            grouped(*records),
-            grouped(*rate),
-            OUTPUTS.join(" + ")
-        )?;
-        writeln!(
-            f,
-            "About once a second one of them is killed with SIGKILL (--seed {seed} repeats this)"
-        )
-    }
-}
 
 /// Everything that runs.
 #[derive(Debug)]
@@ -87,7 +47,7 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Starts the processes, and the records.
+    /// Starts the processes and, once they have found each other, the records.
     pub(crate) fn set(
         plan: &'a Plan,
         programs: &'a Programs,
@@ -114,14 +74,17 @@ impl<'a> Stage<'a> {
                 .into(),
             logs: logs.clone(),
         };
+        let mut client = Client::connect(bootstrap, TIMEOUT)?;
+        let mut fleet = Fleet::start(recipe)?;
+        assemble(&mut client, &mut fleet, stop)?;
         let mut command = Command::new(&programs.generator);
         command.args(["--bootstrap", bootstrap, "--topic", INPUT]);
         command.args(["--records", &plan.records.to_string()]);
         command.args(["--rate", &plan.rate.to_string()]);
         Ok(Stage {
-            client: Client::connect(bootstrap, TIMEOUT)?,
+            client,
             watch: Watch::start(bootstrap)?,
-            fleet: Fleet::start(recipe)?,
+            fleet,
             generator: Guard::spawn("the generator", command, &logs.join("generator.log"))?,
             script: Script::new(plan.seed, PROCESSES),
             kills: Kills::default(),
@@ -138,8 +101,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn play(mut self) -> Result<Told> {
         self.first_records()?;
         self.hurt()?;
-        let span = Duration::from_secs_f64(self.plan.records as f64 / self.plan.rate as f64);
-        self.generator_ends(span + LATE)?;
+        self.generator_ends(self.plan.span() + LATE)?;
         self.catch_up()?;
         let signal = match self.plan.own_kafka {
             true => Signal::Term,
@@ -156,7 +118,7 @@ impl<'a> Stage<'a> {
             self.stop,
         )?;
         Ok(Told {
-            fewest_kills: fewest_kills(self.plan.records, self.plan.rate),
+            fewest_kills: self.plan.fewest_kills(),
             kills: self.kills.into_inner(),
             processes,
             rebalances,
@@ -177,8 +139,7 @@ impl<'a> Stage<'a> {
 
     /// Kills until the input is at its end.
     fn hurt(&mut self) -> Result<()> {
-        let quiet = (self.plan.rate as f64 * QUIET_END.as_secs_f64()) as u64;
-        let last_kill = self.plan.records.saturating_sub(quiet);
+        let last_kill = self.plan.last_kill();
         let mut since = Instant::now();
         while let Some(cue) = self.script.next() {
             let stop = self.stop;
@@ -206,9 +167,11 @@ impl<'a> Stage<'a> {
         let left = self.client.transactions()?;
         self.fleet.restart(cue.victim)?;
         let prefix = fallen.instance.map(|instance| format!("{APP}-{instance}-"));
+        // One that is prepared is decided already: the brokers end it by themselves.
         let of_the_dead = left.iter().filter(|transaction| {
             let id = &transaction.transactional_id;
-            transaction.is_open() && prefix.as_ref().is_some_and(|p| id.starts_with(p.as_str()))
+            transaction.state == "Ongoing"
+                && prefix.as_ref().is_some_and(|p| id.starts_with(p.as_str()))
         });
         self.kills.add(Kill {
             at,
@@ -267,4 +230,14 @@ impl<'a> Stage<'a> {
             kills: self.kills.count(),
         }
     }
+}
+
+/// Waits until every worker is in the group, so that the first kill meets a pipeline at work.
+fn assemble(client: &mut Client, fleet: &mut Fleet, stop: &Stop) -> Result<()> {
+    stop.wait_for(STALL_LIMIT, "every worker is in the group", || {
+        fleet.check()?;
+        let group = client.group_members(APP)?;
+        let all = group.state == "Stable" && group.members.len() == PROCESSES * WORKERS;
+        Ok(all.then_some(()))
+    })
 }

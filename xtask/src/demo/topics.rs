@@ -79,6 +79,11 @@ impl Topics {
 
     /// Members that were killed hold their partitions until their session is over.
     fn wait_for_free_group(&mut self, stop: &Stop) -> Result<()> {
+        if !self.client.group_members(APP)?.members.is_empty() {
+            println!(
+                "Waiting for group {APP}: members of an earlier run hold it for half a minute"
+            );
+        }
         let what = format!("nobody is in group {APP}: stop the other programs that use it");
         stop.wait_for(GROUP_LIMIT, &what, || {
             let free = self.client.group_members(APP)?.members.is_empty();

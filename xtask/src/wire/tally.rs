@@ -69,3 +69,65 @@ fn count(data: PartitionData, from: i64) -> Result<Tally> {
     }
     Ok(tally)
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::{BufMut, BytesMut};
+    use kafka_protocol::messages::ProducerId;
+    use kafka_protocol::messages::fetch_response::AbortedTransaction;
+
+    use super::super::batch::{BatchBuilder, ProducerIdentity};
+    use super::*;
+
+    /// As many records of a producer, in a transaction.
+    fn records(offset: i64, id: i64, count: usize) -> BytesMut {
+        batch(offset, id, &vec![None; count])
+    }
+
+    /// The marker that ends its transaction.
+    fn marker(offset: i64, id: i64, commits: bool) -> BytesMut {
+        let mut bytes = batch(offset, id, &[Some(&[0, 0, 0, u8::from(commits)])]);
+        bytes[22] |= 1 << 5; // control
+        let checksum = crc32c::crc32c(&bytes[21..]);
+        (&mut bytes[17..21]).put_u32(checksum);
+        bytes
+    }
+
+    fn batch(offset: i64, id: i64, keys: &[Option<&[u8]>]) -> BytesMut {
+        let mut builder = BatchBuilder::new(100);
+        for key in keys {
+            builder.push(0, *key, None, &[]);
+        }
+        let bytes = builder.close(ProducerIdentity { id, epoch: 4 }, 0, true);
+        let mut bytes = BytesMut::from(&bytes[..]);
+        (&mut bytes[..8]).put_i64(offset); // outside the checksum
+        bytes
+    }
+
+    #[test]
+    fn committed_and_aborted_records_are_told_apart_and_markers_are_neither() {
+        let log = [
+            records(10, 7, 3),
+            records(13, 8, 2),
+            marker(15, 7, true),
+            marker(16, 8, false),
+            records(17, 8, 1),
+        ];
+        let aborted = AbortedTransaction::default()
+            .with_producer_id(ProducerId(8))
+            .with_first_offset(13);
+        let data = PartitionData::default()
+            .with_records(Some(log.concat().into()))
+            .with_aborted_transactions(Some(vec![aborted]));
+        let expected = Tally {
+            visible: 4,
+            hidden: 2,
+            aborts: vec![EndedBy {
+                producer_id: 8,
+                producer_epoch: 4,
+            }],
+            next_offset: 18,
+        };
+        assert_eq!(count(data, 10).unwrap(), expected);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a run is to be: how much flows, and how much must die.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::fleet::PROCESSES;
+use super::text::grouped;
+use super::topics::{INPUT, OUTPUTS};
+
+/// Workers in each process: threads with a consumer and a producer of their own.
+pub(crate) const WORKERS: usize = 2;
+
+/// No kill so close to the end of the input that nothing would be left to recover for.
+const QUIET_END: Duration = Duration::from_millis(1_500);
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// Records to send.
+    pub(crate) records: u64,
+    /// Records per second.
+    pub(crate) rate: u64,
+    /// Decides who is killed when.
+    pub(crate) seed: u64,
+    /// Whether Kafka goes away with the demo.
+    pub(crate) own_kafka: bool,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan {
+            records,
+            rate,
+            seed,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "{} city records at {} a second ─► {INPUT} ─► {PROCESSES} processes of 02-enrich, \
+             {WORKERS} workers each ─► {}",
+            grouped(*records),
+            grouped(*rate),
+            OUTPUTS.join(" + ")
+        )?;
+        writeln!(
+            f,
+            "About once a second one of them is killed with SIGKILL (--seed {seed} makes the same choices again)"
+        )
+    }
+}
+
+impl Plan {
+    /// How long the input takes.
+    pub(crate) fn span(&self) -> Duration {
+        Duration::from_secs_f64(self.records as f64 / self.rate as f64)
+    }
+
+    /// Nobody is killed once so many records are in.
+    pub(crate) fn last_kill(&self) -> u64 {
+        let quiet = self.rate as f64 * QUIET_END.as_secs_f64();
+        self.records.saturating_sub(quiet as u64)
+    }
+
+    /// Fewer kills prove little. A kill waits for the recovery from the one before, so a slow
+    /// machine has fewer than one a second.
+    pub(crate) fn fewest_kills(&self) -> u64 {
+        (self.span().saturating_sub(QUIET_END).as_secs() / 4).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(records: u64) -> Plan {
+        Plan {
+            records,
+            rate: 20_000,
+            seed: 7,
+            own_kafka: true,
+        }
+    }
+
+    #[test]
+    fn there_must_be_some_kills_and_the_more_the_longer_it_runs() {
+        assert_eq!(plan(10).fewest_kills(), 1);
+        assert_eq!(plan(400_000).fewest_kills(), 4);
+        assert_eq!(
+            (plan(10).last_kill(), plan(400_000).last_kill()),
+            (0, 370_000)
+        );
+    }
+
+    #[test]
+    fn the_plan_says_what_flows_where_and_how_to_repeat_it() {
+        let text = plan(400_000).to_string();
+        for part in ["400,000", "cities-enriched + cities-audit", "--seed 7"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
