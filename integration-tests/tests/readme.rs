@@ -24,7 +24,10 @@ const USUAL: &str = "localhost:9092";
 fn every_command_does_what_it_says() -> Result<()> {
     let root = xtask::workspace_root();
     let commands = commands(&fs::read_to_string(root.join("README.md"))?);
-    ensure!(commands.len() >= 6, "the README lost its commands: {commands:?}");
+    ensure!(
+        commands.len() >= 6,
+        "the README lost its commands: {commands:?}"
+    );
     if let Some(why) = missing() {
         ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
         eprintln!("SKIPPED: {why}");
@@ -33,7 +36,8 @@ fn every_command_does_what_it_says() -> Result<()> {
     let user = User::new(root)?;
     for command in &commands {
         eprintln!("$ {command}");
-        user.run(command).with_context(|| format!("`{command}` of the README"))?;
+        user.run(command)
+            .with_context(|| format!("`{command}` of the README"))?;
     }
     Ok(())
 }
@@ -42,7 +46,10 @@ fn every_command_does_what_it_says() -> Result<()> {
 fn commands(readme: &str) -> Vec<String> {
     let blocks = readme.split("```sh\n").skip(1);
     let blocks = blocks.filter_map(|rest| rest.split("```").next());
-    blocks.flat_map(str::lines).map(|line| line.trim().to_owned()).collect()
+    blocks
+        .flat_map(str::lines)
+        .map(|line| line.trim().to_owned())
+        .collect()
 }
 
 /// Somebody who follows the README, with a cache and a state directory of their own, so that a
@@ -65,7 +72,11 @@ impl User {
             }
         }
         let xtask = build("xtask", Program::Bin("xtask"), &[])?;
-        Ok(Self { root: root.to_owned(), home, xtask })
+        Ok(Self {
+            root: root.to_owned(),
+            home,
+            xtask,
+        })
     }
 
     fn run(&self, line: &str) -> Result<()> {
@@ -73,7 +84,10 @@ impl User {
         match words[..] {
             ["cargo", "xtask", "demo"] => {
                 let story = self.output(self.xtask(&["demo"]))?;
-                ensure!(story.contains("lost") && story.contains("doubled"), "{story}");
+                ensure!(
+                    story.contains("lost") && story.contains("doubled"),
+                    "{story}"
+                );
                 Ok(())
             }
             // It is what runs this test; one of its tests stands for all.
@@ -82,10 +96,23 @@ impl User {
                 ensure!(story.contains(" passed, 0 failed"), "{story}");
                 Ok(())
             }
-            ["cargo", "xtask", "kafka", "up"] => self.output(self.xtask(&["kafka", "up"])).map(drop),
-            ["cargo", "run", "-p", package, "--bin", bin, "--", ref arguments @ ..] => {
+            ["cargo", "xtask", "kafka", "up"] => {
+                self.output(self.xtask(&["kafka", "up"])).map(drop)
+            }
+            [
+                "cargo",
+                "run",
+                "-p",
+                package,
+                "--bin",
+                bin,
+                "--",
+                ref arguments @ ..,
+            ] => {
                 let kafka = self.bootstrap()?;
-                let arguments = arguments.iter().map(|a| if *a == USUAL { &kafka[..] } else { a });
+                let arguments = arguments
+                    .iter()
+                    .map(|a| if *a == USUAL { &kafka[..] } else { a });
                 let mut command = Command::new(build(package, Program::Bin(bin), &[])?);
                 self.output(self.as_user(command.args(arguments))).map(drop)
             }
@@ -116,8 +143,13 @@ impl User {
     /// Where `kafka up` really put it: another port if the usual one is taken.
     fn bootstrap(&self) -> Result<String> {
         let status = self.output(self.xtask(&["kafka", "status"]))?;
-        let line = status.lines().find_map(|l| l.strip_prefix("KAFKA_BOOTSTRAP_SERVERS="));
-        Ok(line.with_context(|| format!("Kafka is not up: {status}"))?.trim().to_owned())
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("KAFKA_BOOTSTRAP_SERVERS="));
+        Ok(line
+            .with_context(|| format!("Kafka is not up: {status}"))?
+            .trim()
+            .to_owned())
     }
 
     fn xtask(&self, arguments: &[&str]) -> Command {
@@ -136,8 +168,13 @@ impl User {
 
     /// Everything that a command that has to succeed printed.
     fn output(&self, mut command: impl std::borrow::BorrowMut<Command>) -> Result<String> {
-        let Output { status, stdout, stderr } = command.borrow_mut().output()?;
-        let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.borrow_mut().output()?;
+        let text =
+            String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
         ensure!(status.success(), "{status}\n{text}");
         Ok(text)
     }
