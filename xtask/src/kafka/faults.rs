@@ -36,7 +36,7 @@ impl Cluster {
     /// Waits until it is ready, unless too few nodes run for it ever to be.
     ///
     /// # Errors
-    /// When it is not down, or a [`StartError`].
+    /// When it is not down, or a [`StartError`](super::StartError).
     pub fn start_node(&mut self, id: u8) -> Result<()> {
         let index = self.index(id)?;
         if !matches!(self.nodes[index], State::Down) {
