@@ -164,6 +164,9 @@ pub(super) struct FakeSource {
     fake: Fake,
     id: String,
     at: BTreeMap<TopicPartition, i64>,
+    /// In how many looks at the membership an unsubscribe will have led to a LeaveGroup: the
+    /// client sends it on its own time.
+    leaves_after: Option<u32>,
 }
 
 impl FakeSource {
@@ -198,6 +201,7 @@ impl Source for FakeSource {
             },
         );
         self.fake.broker().called("unsubscribe");
+        self.leaves_after = Some(3);
         Ok(())
     }
 
@@ -295,6 +299,16 @@ impl Source for FakeSource {
     }
 
     fn member(&mut self) -> Result<FakeMember> {
+        match &mut self.leaves_after {
+            Some(0) => {
+                self.leaves_after = None;
+                let mut broker = self.fake.broker();
+                broker.called("leave");
+                broker.membership = Some((-1, String::new()));
+            }
+            Some(looks) => *looks -= 1,
+            None => {}
+        }
         let (generation, id) = self
             .fake
             .broker()
@@ -459,6 +473,7 @@ impl Client for Fake {
             fake: self.clone(),
             id: spec.client_id.clone(),
             at: BTreeMap::new(),
+            leaves_after: None,
         })
     }
 

@@ -34,7 +34,7 @@ use eos_protocol::{
     Transaction,
 };
 
-use crate::client::{Client, ClientError, Source, SourceEvent, SourceSpec};
+use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
 use crate::topology::{Scratch, Topology};
 
 pub use counters::{Counters, Counts};
@@ -50,7 +50,7 @@ const SLICE: Duration = Duration::from_millis(20);
 /// The longest wait for something to happen; a stop is noticed after it at the latest.
 const NAP: Duration = Duration::from_millis(50);
 
-/// How long one who leaves waits to be a member first.
+/// How long one who leaves waits to be a member first, and then to be none.
 const JOIN: Duration = Duration::from_secs(6);
 
 /// What a step came to.
@@ -79,7 +79,8 @@ enum Stopping {
     No,
     /// Until the deadline, one who leaves waits to be a member: see [`Worker::may_leave`].
     Draining(StopMode, Deadline),
-    Leaving,
+    /// Until the deadline, a close waits for the LeaveGroup: see [`Worker::has_left`].
+    Leaving(Deadline),
     Closing,
 }
 
@@ -340,15 +341,15 @@ impl<C: Client> Worker<C> {
                     self.source.unsubscribe().map_err(WorkerError::Client)?;
                 }
                 self.stopping = match mode {
-                    StopMode::Leave => Stopping::Leaving,
+                    StopMode::Leave => Stopping::Leaving(Deadline::after(self.env.now(), JOIN)),
                     StopMode::Restart => Stopping::Closing,
                 };
                 Ok(false)
             }
             Stopping::Draining(..) => Ok(false),
-            Stopping::Leaving => {
+            Stopping::Leaving(deadline) => {
                 // The revocation that `unsubscribe` causes has to be answered first.
-                if self.owned.is_empty() && self.quiet() {
+                if self.owned.is_empty() && self.quiet() && self.has_left(deadline) {
                     self.stopping = Stopping::Closing;
                 }
                 Ok(false)
@@ -372,6 +373,16 @@ impl<C: Client> Worker<C> {
     /// JoinGroup on, but sends no LeaveGroup until the SyncGroup was answered.
     fn may_leave(&self, deadline: Deadline) -> bool {
         !self.spec.static_member || self.joined || deadline.passed(self.env.now())
+    }
+
+    /// librdkafka leaves once the unassign is done, and a static member not at all if its close has
+    /// begun by then. It forgets its member id when it sends the LeaveGroup.
+    fn has_left(&mut self, deadline: Deadline) -> bool {
+        let forgotten = |source: &mut C::Source| {
+            let member = source.member();
+            member.is_ok_and(|member| member.member_id().is_empty())
+        };
+        !self.spec.static_member || forgotten(&mut self.source) || deadline.passed(self.env.now())
     }
 
     fn quiet(&self) -> bool {

@@ -567,6 +567,8 @@ fn a_restart_stop_commits_and_keeps_the_membership() {
     );
 }
 
+/// And waits for the LeaveGroup: librdkafka sends none for a static member that has begun to close.
+/// Seen in the full kill test: the partitions of one that left stood still for 32 s.
 #[test]
 fn a_leaving_stop_answers_its_own_revocation_before_it_closes() {
     let mut bench = Bench::running();
@@ -574,7 +576,7 @@ fn a_leaving_stop_answers_its_own_revocation_before_it_closes() {
     bench.end().unwrap();
     assert_eq!(
         bench.kafka.calls(),
-        ["unsubscribe", "unassign [in-0]", "close"]
+        ["unsubscribe", "unassign [in-0]", "leave", "close"]
     );
 }
 
@@ -592,7 +594,7 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
     bench.end().unwrap();
     assert_eq!(
         bench.kafka.calls(),
-        ["unsubscribe", "assign ", "unassign []", "close"]
+        ["unsubscribe", "assign ", "unassign []", "leave", "close"]
     );
 }
 
