@@ -72,8 +72,15 @@ fn choose_port(wanted: Option<u16>, nodes: u8) -> Result<Option<u16>> {
         }
         return Ok(Some(port));
     }
-    let usual = (USUAL_PORT..=last(USUAL_PORT)).all(ports::is_free);
-    Ok(usual.then_some(USUAL_PORT))
+    if (USUAL_PORT..=last(USUAL_PORT)).all(ports::is_free) {
+        return Ok(Some(USUAL_PORT));
+    }
+    // Whoever listens there may be another Kafka, and clients would not notice.
+    eprintln!(
+        "Port {USUAL_PORT} or one after it is taken: free ports are used. Programs that assume \
+         localhost:{USUAL_PORT} must be told, by the line that follows in their environment."
+    );
+    Ok(None)
 }
 
 /// Something is up, or was until a reboot.
