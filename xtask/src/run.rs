@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_killed_and_named() {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo so far; sleep 600"]);
+        command.args(["-c", "echo so far; exec sleep 600"]);
         let error = answer(&mut command, Duration::from_millis(200)).unwrap_err();
         let error = error.to_string();
         assert!(
