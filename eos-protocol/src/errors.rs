@@ -203,9 +203,11 @@ pub mod code {
     pub const LOCAL_QUEUE_FULL: i32 = -184;
     pub const LOCAL_WAIT_COORD: i32 = -180;
     pub const LOCAL_IN_PROGRESS: i32 = -178;
+    pub const LOCAL_PREV_IN_PROGRESS: i32 = -177;
     pub const LOCAL_STATE: i32 = -172;
     pub const LOCAL_AUTHENTICATION: i32 = -169;
     pub const LOCAL_TIMED_OUT_QUEUE: i32 = -166;
+    pub const LOCAL_OUTDATED: i32 = -167;
     pub const LOCAL_RETRY: i32 = -161;
     pub const LOCAL_MAX_POLL_EXCEEDED: i32 = -147;
     pub const LOCAL_FENCED: i32 = -144;
@@ -361,6 +363,17 @@ pub const TABLE: &[Row] = &[
         codes: &[code::OFFSET_OUT_OF_RANGE, code::LOCAL_AUTO_OFFSET_RESET],
         class: Corrupted,
     },
+    // The client joins again by itself; a revocation tells what it lost.
+    Row {
+        calls: Calls::Only(CallSite::Poll),
+        codes: &[
+            code::ILLEGAL_GENERATION,
+            code::UNKNOWN_MEMBER_ID,
+            code::STALE_MEMBER_EPOCH,
+            code::FENCED_MEMBER_EPOCH,
+        ],
+        class: Retriable,
+    },
     // Brokers come back, coordinators move, transactions of others end.
     Row {
         calls: Calls::Consumer,
@@ -390,10 +403,15 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
-    // A fetcher that has not started yet refuses a seek; assigning explicitly does the same.
+    // A fetcher that has not started yet, is stopping, or was paused by a rebalance meanwhile,
+    // refuses a seek; it is asked again, or assigning explicitly does the same.
     Row {
         calls: Calls::Only(CallSite::Seek),
-        codes: &[code::LOCAL_STATE],
+        codes: &[
+            code::LOCAL_STATE,
+            code::LOCAL_OUTDATED,
+            code::LOCAL_PREV_IN_PROGRESS,
+        ],
         class: Retriable,
     },
     // "The operation is still under way": init, commit and abort resume where they were.
@@ -572,8 +590,13 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_the_group_forgot_joins_again() {
+        check(&[CallSite::Poll], &[22, 25, 110, 113], Retriable);
+    }
+
+    #[test]
     fn a_seek_before_the_fetcher_started_is_retriable() {
-        check(&[CallSite::Seek], &[-172], Retriable);
+        check(&[CallSite::Seek], &[-172, -167, -177], Retriable);
         check(&[CallSite::Assign], &[-172], Fatal);
     }
 

@@ -47,7 +47,7 @@ pub use membership::{NotAMember, checked_membership};
 pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
-pub use progress::{Input, OutOfOrder, TaskProgress};
+pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
 pub use stages::{Stage, stages};
 pub use start::{Committed, FirstStart, Situation, Start, StartError, plan_start};

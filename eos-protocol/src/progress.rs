@@ -12,8 +12,32 @@ pub struct Input {
     pub committed: Offset,
     /// The next offset to read now.
     pub next: Offset,
-    /// The offset that a rewind asked for, until its first record arrives.
-    expected: Option<Offset>,
+    /// The first record since the last commit.
+    first: Option<Offset>,
+    /// What a start or a rewind asked for, until its first record arrives.
+    expected: Option<Expected>,
+}
+
+/// What the next record should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Expected {
+    /// Nothing before this.
+    at: Offset,
+    /// The record that came first before the rewind.
+    first: Option<Offset>,
+    /// Whether a later one came already, and the rewind was repeated.
+    asked_again: bool,
+}
+
+/// What to do with a record that was delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Admission {
+    /// Process it.
+    Process,
+    /// Drop everything fetched of this input and go back there: the first record after a rewind is
+    /// a later one than before it. If it is so once more, the one before was removed meanwhile
+    /// (compaction, DeleteRecords); if not, this one was fetched before the rewind.
+    GoBack(Offset),
 }
 
 /// The progress of one task.
@@ -62,7 +86,12 @@ impl TaskProgress {
                 partition,
                 committed: at,
                 next: at,
-                expected: Some(at),
+                first: None,
+                expected: Some(Expected {
+                    at,
+                    first: None,
+                    asked_again: false,
+                }),
             })
             .collect();
         let width = last.as_ref().map_or(width, |name| name.width);
@@ -109,15 +138,16 @@ impl TaskProgress {
     }
 
     /// A record of input number `input` is about to be processed: checks that it is one to come.
-    /// Offsets may jump forward (control records, compaction), never back.
+    /// Offsets may jump forward (control records, compaction), never back; but the first record
+    /// after a rewind has to be the one that was first before it, or be confirmed (design rule 8).
     ///
     /// # Errors
     /// [`OutOfOrder`] if it was processed already.
-    pub fn admit(&mut self, input: usize, offset: Offset) -> Result<(), OutOfOrder> {
+    pub fn admit(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
         let Some(input) = self.inputs.get_mut(input) else {
-            return Ok(());
+            return Ok(Admission::Process);
         };
-        let least = input.expected.take().unwrap_or(input.next);
+        let least = input.expected.map_or(input.next, |expected| expected.at);
         if offset < least {
             return Err(OutOfOrder {
                 partition: input.partition.clone(),
@@ -125,7 +155,13 @@ impl TaskProgress {
                 next: least,
             });
         }
-        Ok(())
+        if let Some(expected) = &mut input.expected
+            && expected.first.is_some_and(|first| offset > first)
+            && !std::mem::replace(&mut expected.asked_again, true)
+        {
+            return Ok(Admission::GoBack(expected.at));
+        }
+        Ok(Admission::Process)
     }
 
     /// A record of input number `input` is done: the next transaction covers it.
@@ -134,6 +170,8 @@ impl TaskProgress {
         self.stream_time = self.stream_time.max(time);
         if let Some(input) = self.inputs.get_mut(input) {
             input.next = offset.next();
+            input.first.get_or_insert(offset);
+            input.expected = None;
         }
     }
 
@@ -166,6 +204,7 @@ impl TaskProgress {
             self.last = Some(name);
             for input in &mut self.inputs {
                 input.committed = input.next;
+                input.first = None;
             }
         }
         self.touched = false;
@@ -181,7 +220,12 @@ impl TaskProgress {
         }
         for input in &mut self.inputs {
             input.next = input.committed;
-            input.expected = Some(input.committed);
+            let before = input.expected.and_then(|expected| expected.first);
+            input.expected = Some(Expected {
+                at: input.committed,
+                first: input.first.take().or(before),
+                asked_again: false,
+            });
         }
         self.inputs
             .iter()
@@ -294,6 +338,28 @@ mod tests {
         task.advance(0, offset(12), None);
         task.discarded();
         task.admit(0, offset(10)).unwrap();
+    }
+
+    #[test]
+    fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
+        let mut task = two_inputs();
+        task.advance(0, offset(10), None);
+        task.discarded();
+        // Fetched before the rewind took hold: the real one comes on the second try.
+        assert_eq!(task.admit(0, offset(11)), Ok(Admission::GoBack(offset(10))));
+        assert_eq!(task.admit(0, offset(10)), Ok(Admission::Process));
+        task.advance(0, offset(10), None);
+        assert_eq!(task.admit(0, offset(11)), Ok(Admission::Process));
+
+        // Removed meanwhile: it is the same on the second try.
+        task.discarded();
+        assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
+        assert_eq!(task.admit(0, offset(14)), Ok(Admission::Process));
+
+        // A second abort before anything was processed still knows what came first.
+        task.touch();
+        task.discarded();
+        assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
     }
 
     #[test]

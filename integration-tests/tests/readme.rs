@@ -125,7 +125,8 @@ impl User {
     fn hello(&self) -> Result<()> {
         let kafka = self.bootstrap()?;
         let mut command = Command::new(build("eos-examples", Program::Bin("01-hello"), &[])?);
-        self.as_user(command.env("KAFKA_BOOTSTRAP_SERVERS", &kafka));
+        self.as_user(&mut command);
+        command.env("KAFKA_BOOTSTRAP_SERVERS", &kafka);
         let mut hello = ChildGuard::spawn(command)?;
         let mut client = Client::connect(&kafka, PATIENCE)?;
         wait_until(PATIENCE, "everybody to be greeted", || {

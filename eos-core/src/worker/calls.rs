@@ -202,7 +202,12 @@ impl<C: Client> Worker<C> {
         let slice = self.slice();
         if self.calls.init {
             let done = self.on_producer(|p| p.init(slice));
+            let well = matches!(done, Poll::Ready(Ok(())));
             self.report(done, |calls| &mut calls.init, Event::Initialized);
+            if well {
+                // A late InitProducerId would fence what is begun now.
+                self.look_for_unanswered();
+            }
         }
         if self.calls.flush {
             let done = self.on_producer(|p| p.flush(slice));

@@ -33,6 +33,8 @@ pub(super) struct Broker {
     pub(super) script: BTreeMap<CallSite, VecDeque<Answer>>,
     pub(super) membership: Option<(i32, String)>,
     pub(super) unanswered: bool,
+    /// How many seeks still land one record too late, as if an old fetch were still in the queue.
+    pub(super) late_seeks: u32,
     epoch: u32,
 }
 
@@ -289,8 +291,14 @@ impl Source for FakeSource {
         if let Some(answer) = self.fails(CallSite::Seek)? {
             return answer.map(Ok);
         }
+        let late = {
+            let left = &mut self.fake.broker().late_seeks;
+            let late = i64::from(*left > 0);
+            *left = left.saturating_sub(1);
+            late
+        };
         for (partition, offset) in to {
-            self.at.insert(partition.clone(), offset.get());
+            self.at.insert(partition.clone(), offset.get() + late);
             self.fake
                 .broker()
                 .called(format!("seek {partition}@{offset}"));

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{CommitCause, Event, Load, Partition, State, TaskId};
+use eos_protocol::{Admission, CommitCause, Event, Load, Offset, Partition, State, TaskId};
 
 use super::task::{Readiness, Task};
 use super::{Counters, MessageOf, Worker, WorkerError};
@@ -143,8 +143,10 @@ impl<C: Client> Worker<C> {
 
     fn process(&mut self, task: &mut Task<MessageOf<C>>, message: MessageOf<C>) -> Done {
         const INPUT: usize = 0;
-        if let Err(error) = task.progress.admit(INPUT, message.offset()) {
-            return Done::Failed(error.into());
+        match task.progress.admit(INPUT, message.offset()) {
+            Ok(Admission::Process) => {}
+            Ok(Admission::GoBack(to)) => return self.go_back(task, INPUT, to),
+            Err(error) => return Done::Failed(error.into()),
         }
         if self.machine.state() == State::Idle {
             self.feed(Event::Touched);
@@ -188,6 +190,20 @@ impl<C: Client> Worker<C> {
                 return Done::Wait;
             }
         }
+        Done::Next
+    }
+
+    /// The first record after a rewind was another one than before it: rewinds once more.
+    fn go_back(&mut self, task: &mut Task<MessageOf<C>>, input: usize, to: Offset) -> Done {
+        if let Some(input) = task.progress.inputs().get(input) {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                offset = %to, "another record than before the rewind came first, asking again"
+            );
+            self.rewinds.push((input.partition.clone(), to));
+        }
+        task.drop_fetched();
+        task.readiness = Readiness::Rewinding;
         Done::Next
     }
 
@@ -259,8 +275,9 @@ impl<C: Client> Worker<C> {
         let scratch = self.scratch.get_mut();
         let counts = &self.spec.output_partitions;
         while let Some(outgoing) = scratch.get(unsent.at, counts, unsent.input) {
+            // What it was to go to is gone, and the transaction with it.
             let Some(producer) = &mut self.producer else {
-                break;
+                return false;
             };
             match producer.send(&outgoing) {
                 Poll::Ready(Ok(())) => unsent.at += 1,

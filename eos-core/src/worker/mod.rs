@@ -42,7 +42,7 @@ pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
-use rebalance::{Answering, Change};
+use rebalance::{Answering, Change, Resolving};
 use task::Task;
 
 /// How long one call into the client may block while there is nothing else to do.
@@ -104,6 +104,8 @@ pub struct Worker<C: Client> {
     owned: BTreeMap<TopicPartition, TaskId>,
     changes: VecDeque<Change>,
     answering: Answering,
+    /// Assigned partitions whose start offsets are being found out.
+    resolving: Option<Resolving>,
     /// Seeks that are not confirmed yet.
     rewinds: Vec<(TopicPartition, Offset)>,
     out_of_range: Option<TopicPartition>,
@@ -172,6 +174,7 @@ impl<C: Client> Worker<C> {
             owned: BTreeMap::new(),
             changes: VecDeque::new(),
             answering: Answering::Nothing,
+            resolving: None,
             rewinds: Vec::new(),
             out_of_range: None,
             scratch: RefCell::default(),
@@ -392,9 +395,9 @@ impl<C: Client> Worker<C> {
     /// How long nothing can be due.
     fn nap(&self) -> Duration {
         let now = self.env.now();
-        let mut nap = match self.answering {
-            Answering::Nothing => NAP,
-            // Whoever waits for us waits for these.
+        // Whoever waits for an answer waits for these.
+        let mut nap = match (&self.answering, &self.resolving) {
+            (Answering::Nothing, None) => NAP,
             _ => Duration::from_millis(5),
         };
         if let Some(load) = &self.load {

@@ -24,12 +24,11 @@ pub(super) enum Change {
     },
 }
 
-/// The event that is being answered.
+/// The event that is being answered. An assignment is answered at once.
 #[derive(Debug)]
 pub(super) enum Answering {
     Nothing,
     Revoking(Revoking),
-    Resolving(Resolving),
 }
 
 #[derive(Debug)]
@@ -51,24 +50,14 @@ impl<C: Client> Worker<C> {
     /// Goes on with the answer under way, or begins with the next one.
     pub(super) fn answer(&mut self) -> Result<bool, WorkerError> {
         match std::mem::replace(&mut self.answering, Answering::Nothing) {
-            Answering::Nothing => match self.changes.pop_front() {
-                None => return Ok(false),
-                Some(Change::Revoked { partitions, lost }) => self.revoke(partitions, lost),
-                Some(Change::Assigned(partitions)) => self.resolve(partitions),
-            },
             Answering::Revoking(revoking) => self.go_on_revoking(revoking)?,
-            // What is revoked before it ever started is not started.
-            Answering::Resolving(_) if self.revoked_next() => {
-                self.source.assign(&[]).map_err(WorkerError::Client)?;
-            }
-            Answering::Resolving(resolving) => self.go_on_resolving(resolving)?,
+            Answering::Nothing => match self.changes.pop_front() {
+                Some(Change::Revoked { partitions, lost }) => self.revoke(partitions, lost),
+                Some(Change::Assigned(partitions)) => self.resolve(partitions)?,
+                None => return self.go_on_resolving(),
+            },
         }
-        // Waiting for others is no reason to spin.
-        Ok(!matches!(self.answering, Answering::Resolving(_)) || self.tasks.is_empty())
-    }
-
-    fn revoked_next(&self) -> bool {
-        matches!(self.changes.front(), Some(Change::Revoked { .. }))
+        Ok(true)
     }
 
     fn revoke(&mut self, partitions: Vec<TopicPartition>, lost: bool) {
@@ -77,6 +66,11 @@ impl<C: Client> Worker<C> {
             app = %self.spec.app, worker = %self.spec.id, ?partitions, lost, open, "partitions revoked"
         );
         Counters::add(&self.counters.rebalances, 1);
+        // What never started has nothing to settle.
+        if let Some(resolving) = &mut self.resolving {
+            resolving.partitions.retain(|p| !partitions.contains(p));
+            resolving.starts = None;
+        }
         let plan = plan_revocation(&self.owned, partitions, lost, open);
         match plan.settle {
             Settle::Nothing => {}
@@ -115,20 +109,30 @@ impl<C: Client> Worker<C> {
             .map_err(WorkerError::Client)
     }
 
-    fn resolve(&mut self, partitions: Vec<TopicPartition>) {
+    /// Answers an assignment at once, with nothing: until it is answered, librdkafka delivers
+    /// nothing of any partition, and the group can't rebalance. Partitions follow when their
+    /// offsets are stable.
+    fn resolve(&mut self, partitions: Vec<TopicPartition>) -> Result<(), WorkerError> {
         tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?partitions, "partitions assigned");
         Counters::add(&self.counters.rebalances, 1);
+        self.source.assign(&[]).map_err(WorkerError::Client)?;
         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-        self.answering = Answering::Resolving(Resolving {
-            partitions,
+        let waiting = self.resolving.take().map_or(Vec::new(), |r| r.partitions);
+        self.resolving = Some(Resolving {
+            partitions: waiting.into_iter().chain(partitions).collect(),
             deadline,
             starts: None,
         });
+        Ok(())
     }
 
-    fn go_on_resolving(&mut self, mut resolving: Resolving) -> Result<(), WorkerError> {
+    /// Answers whether there is reason to look again at once.
+    fn go_on_resolving(&mut self) -> Result<bool, WorkerError> {
+        let Some(mut resolving) = self.resolving.take() else {
+            return Ok(false);
+        };
         if resolving.partitions.is_empty() {
-            return self.source.assign(&[]).map_err(WorkerError::Client);
+            return Ok(true);
         }
         if resolving.deadline.passed(self.env.now()) {
             return Err(WorkerError::OffsetsUnstable {
@@ -137,24 +141,24 @@ impl<C: Client> Worker<C> {
                 last: self.last_error.take(),
             });
         }
-        let starts = match resolving.starts.take() {
-            Some(starts) => starts,
-            None => match self.read_starts(&resolving.partitions)? {
-                Some(starts) => starts,
-                None => {
-                    self.answering = Answering::Resolving(resolving);
-                    return Ok(());
+        // One query for committed offsets at a time: what is in doubt comes first.
+        if self.machine.state() != State::InDoubt {
+            if resolving.starts.is_none() {
+                resolving.starts = self.read_starts(&resolving.partitions)?;
+            }
+            if let Some(starts) = resolving.starts.take() {
+                match self.offset_bounds(&starts)? {
+                    Some(bounds) => {
+                        self.start(starts, &bounds)?;
+                        return Ok(true);
+                    }
+                    None => resolving.starts = Some(starts),
                 }
-            },
-        };
-        match self.first_offsets(&starts)? {
-            Some(bounds) => self.start(starts, &bounds),
-            None => {
-                resolving.starts = Some(starts);
-                self.answering = Answering::Resolving(resolving);
-                Ok(())
             }
         }
+        self.resolving = Some(resolving);
+        // Waiting for others is no reason to spin.
+        Ok(self.tasks.is_empty())
     }
 
     /// Where each task starts, by its stable committed offsets; `None` while they are not there.
@@ -225,20 +229,16 @@ impl<C: Client> Worker<C> {
         Ok(Some(starts))
     }
 
-    /// The bounds of the partitions that start for the first time; `None` while they are not there.
-    fn first_offsets(
+    /// Where the logs of all inputs begin and end; `None` while that is not known.
+    fn offset_bounds(
         &mut self,
         starts: &[(TaskId, Start)],
     ) -> Result<Option<Vec<OffsetBounds>>, WorkerError> {
-        let mut asked = Vec::new();
-        for (_, start) in starts {
-            if let Start::First { partitions, .. } = start {
-                asked.extend_from_slice(partitions);
-            }
-        }
-        if asked.is_empty() {
-            return Ok(Some(Vec::new()));
-        }
+        let inputs = starts.iter().flat_map(|(_, start)| match start {
+            Start::First { partitions, .. } => partitions.clone(),
+            Start::Resume { at, .. } => at.iter().map(|(p, _)| p.clone()).collect(),
+        });
+        let asked: Vec<TopicPartition> = inputs.collect();
         let slice = self.patience();
         match self.source.bounds(&asked, slice) {
             Poll::Pending => Ok(None),
@@ -262,7 +262,10 @@ impl<C: Client> Worker<C> {
                 continue;
             };
             let (inputs, name, claimed) = match start {
-                Start::Resume { at, name } => (at, name, true),
+                Start::Resume { at, name } => {
+                    self.check_still_there(&at, bounds)?;
+                    (at, name, true)
+                }
                 Start::First { partitions, from } => {
                     let offset = |partition: &TopicPartition| {
                         let bounds = bounds.iter().find(|b| b.partition == *partition);
@@ -295,6 +298,28 @@ impl<C: Client> Worker<C> {
                 .insert(task, Task::new(progress, chains, claimed));
         }
         self.source.assign(&at).map_err(WorkerError::Client)
+    }
+
+    /// The client reports an offset that is gone only when it fetches it, and a rebalance can
+    /// swallow that report (`rd_kafka_assignment_pause` purges the queue it is in).
+    fn check_still_there(
+        &self,
+        at: &[(TopicPartition, Offset)],
+        bounds: &[OffsetBounds],
+    ) -> Result<(), WorkerError> {
+        for (partition, wanted) in at {
+            let log = bounds.iter().find(|b| b.partition == *partition);
+            if let Some(log) = log.filter(|log| *wanted < log.first) {
+                return Err(WorkerError::OffsetOutOfRange {
+                    partition: partition.clone(),
+                    group: self.spec.app.as_str().to_owned(),
+                    wanted: *wanted,
+                    first: log.first,
+                    end: log.end,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// How long a query may block: not at all while other tasks have work.
@@ -331,6 +356,12 @@ impl<C: Client> Worker<C> {
         match self.source.seek(&self.rewinds, SLICE) {
             Poll::Pending => return Ok(true),
             Poll::Ready(Ok(())) => {}
+            // To librdkafka any (un)assign is the answer to the rebalance that is under way: a
+            // revocation would be answered before its transaction is settled.
+            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !self.quiet() => {
+                tracing::debug!(worker = %self.spec.id, %error, "seeking again after the rebalance");
+                return Ok(true);
+            }
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
                 // The fetcher has not started yet: assigning explicitly does the same.
                 tracing::debug!(worker = %self.spec.id, %error, "assigning again instead of seeking");

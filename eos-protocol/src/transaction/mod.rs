@@ -326,15 +326,14 @@ impl Transaction {
                 self.abort(now, call)
             }
 
-            // Rule 5: only commit again. An abortable answer is an answer: it did not commit.
+            // Rule 5: only commit again. Not even an abortable answer says that it did not commit:
+            // librdkafka calls every answer abortable that it does not know or can't read
+            // (`rd_kafka_txn_handle_EndTxn`).
             (State::Committing, Retriable) => self.again(call),
-            (State::Committing, Abortable) => self.abort(now, call),
             (State::Committing, _) if self.guarantee == Guarantee::AtLeastOnce => {
                 self.abort(now, call)
             }
-            (State::Committing, GroupFenced | ProducerFenced | Corrupted | Fatal) => {
-                self.in_doubt(now, class)
-            }
+            (State::Committing, _) => self.in_doubt(now, class),
 
             (State::Aborting, Retriable) => self.again(call),
             // What cannot be aborted is ended by the next producer's init.

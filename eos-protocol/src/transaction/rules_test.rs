@@ -132,7 +132,7 @@ fn rule_5_before_the_commit_has_left_the_deadline_aborts() {
 
 #[test]
 fn rule_6_what_is_in_doubt_is_kept_until_a_new_producer_has_decided_it() {
-    for class in [ProducerFenced, Fatal, GroupFenced] {
+    for class in [Abortable, ProducerFenced, Fatal, GroupFenced] {
         let mut life = Life::in_state(State::Committing);
         assert_eq!(
             life.fail(CallSite::Commit, class),
@@ -185,10 +185,6 @@ fn rule_7_a_failed_send_offsets_or_commit_taints_even_if_the_retry_succeeds() {
     life.on(Event::OffsetsSent);
     assert_eq!(life.on(Event::Drained), [Commit]);
     assert_eq!(life.on(Event::Committed), [Apply, Drop, now_build()]);
-
-    let mut life = Life::in_state(State::Committing);
-    assert_eq!(life.fail(CallSite::Commit, Abortable), [Abort]);
-    assert_eq!(life.on(Event::Aborted), [Discard, Drop, now_build()]);
 
     let mut life = Life::in_state(State::Committing);
     assert_eq!(life.fail(CallSite::Commit, Retriable), [Commit]);

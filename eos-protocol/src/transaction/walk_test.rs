@@ -81,12 +81,12 @@ impl Shell {
                 self.known_committed = outcome == Outcome::Committed;
             }
             Event::Unanswered => self.tainted |= self.open,
-            Event::Failed(call, class) => self.hear_failure(call, class),
+            Event::Failed(call, _) => self.hear_failure(call),
             Event::Start | Event::CommitDue | Event::Lost | Event::Tick => {}
         }
     }
 
-    fn hear_failure(&mut self, call: CallSite, class: ErrorClass) {
+    fn hear_failure(&mut self, call: CallSite) {
         match call {
             CallSite::Create => self.pending.remove(&Pending::Build),
             CallSite::Init => self.pending.remove(&Pending::Init),
@@ -102,11 +102,7 @@ impl Shell {
                 self.pending.remove(&Pending::SendOffsets)
             }
             CallSite::Commit => {
-                // An abortable answer is an answer; a retriable one is none yet.
                 self.tainted = true;
-                if class == ErrorClass::Abortable {
-                    self.undecided = false;
-                }
                 self.pending.remove(&Pending::Commit)
             }
             _ => false,
