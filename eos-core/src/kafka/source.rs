@@ -117,7 +117,7 @@ impl Open {
             EventKind::Error => event
                 .check()
                 .err()
-                .map(|e| SourceEvent::Failed(e.at(CallSite::Poll))),
+                .map(|e| SourceEvent::Failed(self.client.cause(e).at(CallSite::Poll))),
             _ => None,
         }
     }

@@ -106,6 +106,15 @@ impl Client {
         failure.fault.fatal = true;
         Some(failure)
     }
+
+    /// What went wrong indeed: a consumer's events only say *that* it was fatal, without the flag.
+    pub(in crate::kafka) fn cause(&self, failure: Failure) -> Failure {
+        if failure.fault.code == codes::FATAL {
+            self.fatal().unwrap_or(failure)
+        } else {
+            failure
+        }
+    }
 }
 
 impl Client {

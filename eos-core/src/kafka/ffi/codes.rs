@@ -15,6 +15,8 @@ pub(super) const TIMED_OUT: c_int = -185;
 pub(super) const ASSIGN_PARTITIONS: c_int = -175;
 pub(super) const PURGE_QUEUE: c_int = -152;
 pub(super) const PURGE_INFLIGHT: c_int = -151;
+/// Stands for the error that `rd_kafka_fatal_error` knows.
+pub(super) const FATAL: c_int = -150;
 
 pub(super) type OnNew = unsafe extern "C" fn(
     rk: *mut sys::rd_kafka_t,

@@ -10,7 +10,9 @@ use super::support::{
     Fixture, PATIENCE, SLICE, client_of, commit, expect, partition, read, ready, send, take_over,
     to_commit, until,
 };
-use crate::client::{Client, GroupMetadata, Headers, Outgoing, Producer, ProducerSpec, Source};
+use crate::client::{
+    Client, GroupMetadata, Headers, Outgoing, Producer, ProducerSpec, Source, SourceEvent,
+};
 
 #[test]
 fn a_newer_producer_of_the_same_id_fences_the_older_one() {
@@ -105,6 +107,38 @@ fn a_member_that_the_group_has_replaced_cannot_commit() {
     assert!(error.fault.abortable);
     ready(|slice| producer.abort(slice)).unwrap();
     assert_eq!(read(&mut fixture.wire, &output), [""; 0]);
+}
+
+#[test]
+fn a_second_owner_of_an_instance_id_fences_the_first_which_learns_why() {
+    let Some(mut fixture) = Fixture::new("instance") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut spec = fixture.source_spec();
+    spec.instance_id = Some("one".into());
+    let join = || {
+        let mut source = fixture.client.source(&spec).unwrap();
+        source.subscribe(std::slice::from_ref(&input)).unwrap();
+        source
+    };
+    let mut first = join();
+    take_over(&mut first);
+    let mut second = join();
+    let error = until("fencing", || {
+        second.poll();
+        first.wait(SLICE);
+        match first.poll() {
+            Some(SourceEvent::Failed(error)) => Some(error),
+            _ => None,
+        }
+    });
+    assert_eq!(
+        (error.fault.code, error.fault.fatal),
+        (code::FENCED_INSTANCE_ID, true),
+        "{error:?}"
+    );
+    assert_eq!(error.class(), ErrorClass::GroupFenced, "{error:?}");
 }
 
 #[test]
