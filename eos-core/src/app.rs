@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_protocol::{FirstStart, Guarantee, LayoutHash};
+use eos_protocol::{FirstStart, Guarantee};
 
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
@@ -22,7 +22,6 @@ use crate::topology::{Graph, Topology, TopologyError};
 pub struct App {
     graph: Arc<Mutex<Graph>>,
     settings: Settings,
-    properties: Vec<(String, String)>,
 }
 
 impl App {
@@ -32,7 +31,6 @@ impl App {
         Self {
             graph: Arc::new(Mutex::new(Graph::new())),
             settings: Settings::new(name),
-            properties: Vec::new(),
         }
     }
 
@@ -137,15 +135,16 @@ impl App {
     /// ```
     #[must_use]
     pub fn accept_layout(mut self, layout: &str) -> Self {
-        self.settings.accepted_layout = u64::from_str_radix(layout, 16).ok().map(LayoutHash);
+        self.settings.accepted_layout = Some(layout.to_owned());
         self
     }
 
     /// A property for librdkafka, as it is: security, buffers, `client.rack` … What the guarantee
-    /// rests on is set last and can't be changed.
+    /// rests on is refused by name when the app starts.
     #[must_use]
     pub fn property(mut self, key: &str, value: &str) -> Self {
-        self.properties.push((key.to_owned(), value.to_owned()));
+        let property = (key.to_owned(), value.to_owned());
+        self.settings.properties.push(property);
         self
     }
 
@@ -174,7 +173,7 @@ impl App {
         let topology = self.check()?;
         let client = crate::kafka::KafkaClient::new(crate::kafka::KafkaConfig {
             bootstrap: bootstrap_servers.to_owned(),
-            common: self.properties,
+            common: self.settings.properties.clone(),
             // A tenth of a second of work at full speed; six partitions hold 96 MB at most.
             prefetch_per_partition: Some(16 << 20),
             ..Default::default()
@@ -219,7 +218,6 @@ impl App {
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Properties may hold secrets.
         f.debug_struct("App")
             .field("settings", &self.settings)
             .finish_non_exhaustive()

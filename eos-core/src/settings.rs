@@ -24,6 +24,23 @@ pub enum SettingsError {
         /// How many.
         workers: u16,
     },
+    /// The layout to accept is none.
+    #[error(
+        "{text:?} is no layout: 16 hexadecimal digits, as the error message names it that asks for \
+         `accept_layout`"
+    )]
+    Layout {
+        /// What was given.
+        text: String,
+    },
+    /// A property that the guarantee rests on.
+    #[error("the property {key} can't be set: {reason}")]
+    Property {
+        /// The property.
+        key: String,
+        /// Why, and what to use instead.
+        reason: &'static str,
+    },
     /// Time-outs that don't fit together.
     #[error("{smaller} ({small_ms} ms) must be less than {larger} ({large_ms} ms): {reason}")]
     Order {
@@ -40,20 +57,86 @@ pub enum SettingsError {
     },
 }
 
-#[derive(Debug, Clone)]
+const TRANSACTIONS: &str = "every effect goes through the runtime's transactions";
+const OFFSETS: &str = "the runtime commits offsets in its transactions, and nothing else may";
+const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences \
+                        what was before it; use `App::new`, `slot` or `static_membership`";
+
+/// The properties that the guarantee rests on, and why they are not the user's.
+const OWNED: &[(&str, &str)] = &[
+    ("enable.auto.commit", OFFSETS),
+    ("enable.auto.offset.store", OFFSETS),
+    (
+        "auto.offset.reset",
+        "offsets are never reset silently; use `first_start`",
+    ),
+    (
+        "isolation.level",
+        "uncommitted records may never have happened",
+    ),
+    ("enable.idempotence", TRANSACTIONS),
+    ("acks", TRANSACTIONS),
+    ("request.required.acks", TRANSACTIONS),
+    ("delivery.report.only.error", TRANSACTIONS),
+    ("transactional.id", IDENTITY),
+    ("group.id", IDENTITY),
+    ("group.instance.id", IDENTITY),
+    ("group.protocol", "only the classic protocol is spoken yet"),
+    (
+        "partition.assignment.strategy",
+        "rebalances are answered incrementally",
+    ),
+    (
+        "transaction.timeout.ms",
+        "other deadlines follow from it; use `transaction_timeout`",
+    ),
+    ("session.timeout.ms", "use `session_timeout`"),
+    (
+        "max.poll.interval.ms",
+        "the deadlines of a rebalance are made to fit into it",
+    ),
+    (
+        "socket.timeout.ms",
+        "the deadline of a commit is made of it",
+    ),
+    (
+        "message.timeout.ms",
+        "a transaction's records live as long as the transaction",
+    ),
+    (
+        "bootstrap.servers",
+        "it is the argument of `run` and `start`",
+    ),
+];
+
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) app: AppId,
     pub(crate) guarantee: Guarantee,
     pub(crate) workers: u16,
     pub(crate) policy: CommitPolicy,
     pub(crate) first_start: FirstStart,
-    pub(crate) accepted_layout: Option<LayoutHash>,
+    pub(crate) accepted_layout: Option<String>,
+    /// For librdkafka, as they are.
+    pub(crate) properties: Vec<(String, String)>,
     pub(crate) transaction_timeout: Duration,
     pub(crate) session_timeout: Duration,
     pub(crate) start_deadline: Duration,
     pub(crate) static_member: bool,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) slot: Option<u32>,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the properties: secrets are among them.
+        f.debug_struct("Settings")
+            .field("app", &self.app)
+            .field("guarantee", &self.guarantee)
+            .field("workers", &self.workers)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -65,6 +148,7 @@ impl Settings {
             policy: CommitPolicy::default(),
             first_start: FirstStart::Earliest,
             accepted_layout: None,
+            properties: Vec::new(),
             transaction_timeout: Duration::from_secs(30),
             session_timeout: Duration::from_secs(30),
             start_deadline: Duration::from_secs(15),
@@ -99,7 +183,25 @@ impl Settings {
         self.transaction_timeout * 2 + Duration::from_secs(30)
     }
 
+    /// The old layout that is accepted once.
+    pub(crate) fn accepted(&self) -> Result<Option<LayoutHash>, SettingsError> {
+        let parse = |text: &String| {
+            let plain = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+            let hash = plain.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+            hash.map(LayoutHash)
+                .ok_or_else(|| SettingsError::Layout { text: text.clone() })
+        };
+        self.accepted_layout.as_ref().map(parse).transpose()
+    }
+
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        self.accepted()?;
+        for (key, _) in &self.properties {
+            if let Some((_, reason)) = OWNED.iter().find(|(owned, _)| owned == key) {
+                let key = key.clone();
+                return Err(SettingsError::Property { key, reason });
+            }
+        }
         let name = self.app.as_str();
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let fine = !name.is_empty() && name.len() <= 200 && name.chars().all(legal);
@@ -142,6 +244,36 @@ mod tests {
             let error = Settings::new(name).check().unwrap_err();
             assert!(matches!(error, SettingsError::AppName { .. }), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_property_that_the_guarantee_rests_on_is_refused_with_the_reason() {
+        let mut settings = Settings::new("a");
+        settings.properties = vec![("client.rack".into(), "a".into())];
+        assert_eq!(settings.check(), Ok(()));
+        settings
+            .properties
+            .push(("isolation.level".into(), "read_uncommitted".into()));
+        let error = settings.check().unwrap_err().to_string();
+        assert!(
+            error.starts_with("the property isolation.level can't be set: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_layout_that_is_none_is_not_ignored() {
+        let mut settings = Settings::new("a");
+        settings.accepted_layout = Some("91f0".into());
+        assert!(matches!(
+            settings.check(),
+            Err(SettingsError::Layout { .. })
+        ));
+        settings.accepted_layout = Some("91f0a2b3c4d5e6f7".into());
+        assert_eq!(
+            settings.accepted(),
+            Ok(Some(LayoutHash(0x91f0_a2b3_c4d5_e6f7)))
+        );
     }
 
     #[test]

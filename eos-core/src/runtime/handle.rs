@@ -54,7 +54,8 @@ impl Handle {
 #[derive(Debug)]
 pub struct Running {
     pub(super) handle: Handle,
-    pub(super) ended: oneshot::Receiver<Result<(), Error>>,
+    /// Until it has answered.
+    pub(super) ended: Option<oneshot::Receiver<Result<(), Error>>>,
 }
 
 impl Running {
@@ -70,9 +71,15 @@ impl Running {
     /// The first worker's [`Error`]; the others have stopped cleanly by then.
     ///
     /// # Cancel safety
-    /// Safe: the app runs on until it is stopped, and can be waited for again.
+    /// Safe: the app runs on until it is stopped, and can be waited for again. Once it has answered,
+    /// it answers `Ok` from then on.
     pub async fn ended(&mut self) -> Result<(), Error> {
-        (&mut self.ended).await.unwrap_or(Err(Error::Gone))
+        let Some(ended) = &mut self.ended else {
+            return Ok(());
+        };
+        let end = ended.await.unwrap_or(Err(Error::Gone));
+        self.ended = None;
+        end
     }
 }
 

@@ -96,7 +96,7 @@ where
         .map_err(Error::Thread)?;
     Ok(Running {
         handle,
-        ended: on_end,
+        ended: Some(on_end),
     })
 }
 
@@ -120,7 +120,7 @@ fn worker_spec(
         policy: settings.policy,
         limits: settings.limits(),
         first_start: settings.first_start,
-        accepted_layout: settings.accepted_layout,
+        accepted_layout: settings.accepted().ok().flatten(),
         transaction_timeout: settings.transaction_timeout,
         session_timeout: settings.session_timeout,
         revoke_deadline: settings.revoke_deadline(),

@@ -143,7 +143,7 @@ impl<C: Client> Worker<C> {
         Counters::add(&self.counters.commits, 1);
         tracing::debug!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
-            cause = ?self.cause, "committed"
+            generation = self.generation, cause = ?self.cause, "committed"
         );
     }
 
@@ -320,8 +320,9 @@ impl<C: Client> Worker<C> {
             )));
         }
         let member = self.source.member()?;
-        if let Err(not) = checked_membership(member.generation_id(), member.member_id()) {
-            return Poll::Ready(Err(error::not_a_member(&not)));
+        match checked_membership(member.generation_id(), member.member_id()) {
+            Ok(generation) => self.generation = generation.get(),
+            Err(not) => return Poll::Ready(Err(error::not_a_member(&not))),
         }
         let slice = self.slice();
         let Some(producer) = &mut self.producer else {

@@ -113,6 +113,8 @@ pub struct Worker<C: Client> {
     scratch: RefCell<Scratch>,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
     unsent: Option<intake::Unsent>,
+    /// The group's generation at the last `send_offsets`, for the log.
+    generation: i32,
     /// The open transaction.
     load: Option<Load>,
     cause: CommitCause,
@@ -179,6 +181,7 @@ impl<C: Client> Worker<C> {
             out_of_range: None,
             scratch: RefCell::default(),
             unsent: None,
+            generation: -1,
             load: None,
             cause: CommitCause::Interval,
             deferred: Vec::new(),
