@@ -33,6 +33,8 @@ pub(super) struct Broker {
     pub(super) script: BTreeMap<CallSite, VecDeque<Answer>>,
     pub(super) membership: Option<(i32, String)>,
     pub(super) unanswered: bool,
+    /// The first offset that is still in the logs.
+    pub(super) first: i64,
     /// How many seeks still land one record too late, as if an old fetch were still in the queue.
     pub(super) late_seeks: u32,
     epoch: u32,
@@ -264,7 +266,7 @@ impl Source for FakeSource {
         let end = |p| broker.input.get(p).map_or(0, Vec::len) as i64;
         let bounds = of.iter().map(|partition| OffsetBounds {
             partition: partition.clone(),
-            first: Offset::ZERO,
+            first: Offset::new(broker.first).unwrap(),
             end: Offset::new(end(partition)).unwrap(),
         });
         Poll::Ready(Ok(bounds.collect()))

@@ -412,6 +412,75 @@ fn a_retained_partition_is_rewound_too() {
     assert_eq!(bench.visible().iter().filter(|v| *v == "A").count(), 1);
 }
 
+/// To librdkafka the next (un)assign of whatever partition is the answer to the revocation.
+#[test]
+fn rule_4_a_rewind_does_not_answer_a_revocation_that_waits() {
+    let mut bench = Bench::new();
+    bench.assign(&[0, 1]);
+    bench.settle();
+    bench.feed(0, &["a"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    let too_early = Answer::Fails(Fault::plain(code::LOCAL_STATE));
+    bench.kafka.answer(CallSite::Seek, [too_early; 2]);
+    while bench.worker.rewinds.is_empty() {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.calls();
+    bench.revoke(1, false);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let at = |call: &str| calls.iter().position(|c| c == call).unwrap_or(usize::MAX);
+    assert!(at("unassign [in-1]") < at("unassign [in-0]"), "{calls:?}");
+    assert!(at("unassign [in-0]") < at("assign in-0@3"), "{calls:?}");
+    assert_eq!(bench.committed(0), Some(4));
+}
+
+#[test]
+fn at_least_once_repeats_what_was_not_acknowledged() {
+    let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
+    bench.assign(&[0]);
+    bench.settle();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.calls();
+    bench
+        .kafka
+        .answer(CallSite::Flush, [Answer::DoneBut(abortable(-192))]);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"seek in-0@3".to_owned()), "{calls:?}");
+    assert!(calls.contains(&"new producer".to_owned()), "{calls:?}");
+    let visible = bench.visible();
+    assert_eq!(
+        visible.iter().filter(|v| *v == "A").count(),
+        2,
+        "doubled, as promised"
+    );
+    assert_eq!(bench.committed(0), Some(5));
+}
+
+#[test]
+fn an_offset_below_the_log_is_found_before_the_first_fetch() {
+    let mut bench = Bench::new();
+    let partition = tp(0);
+    bench.kafka.broker().first = 2;
+    let committed = (1, String::new());
+    bench.kafka.broker().committed.insert(partition, committed);
+    bench.assign(&[0]);
+    let error = bench.end().unwrap_err();
+    assert!(
+        matches!(error, WorkerError::OffsetOutOfRange { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("is 1, but the log has 2 to 3"),
+        "{error}"
+    );
+}
+
 #[test]
 fn what_is_revoked_before_it_started_is_given_back() {
     let mut bench = Bench::new();
