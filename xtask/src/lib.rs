@@ -11,6 +11,7 @@ compile_error!("xtask starts and signals processes the Unix way: use Linux, macO
 mod paths;
 mod run;
 
+pub mod bench;
 pub mod demo;
 pub mod kafka;
 pub mod os;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{demo, kafka, setup, test};
+use xtask::{bench, demo, kafka, setup, test};
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
 #[derive(Debug, Parser)]
@@ -23,6 +23,12 @@ enum Command {
     Kafka(Kafka),
     /// A pipeline on a real Kafka, its processes killed while it works, and an audit of what is left
     Demo(demo::Options),
+    /// Throughput beside a bare librdkafka loop; arguments go to the benchmark (--records, --pairs)
+    Bench {
+        /// What the benchmark takes
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// All tests, those on a real Kafka included; further arguments go to `cargo test`
     Test {
         /// A filter, or anything that `cargo test` takes
@@ -66,6 +72,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Kafka(kafka) => run_kafka(kafka)?,
         Command::Demo(options) => return demo::run(&options),
         Command::Test { arguments } => return test::run(&arguments),
+        Command::Bench { arguments } => return bench::run(&arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

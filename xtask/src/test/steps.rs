@@ -31,6 +31,12 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
             ),
             arguments,
         ),
+        // Without the Kafka adapter, so that what must not compile is compiled without any C code.
+        step(
+            "misuses",
+            "--package eos-core --no-default-features --test compile_fail",
+            arguments,
+        ),
         step("docs", "--workspace --doc", arguments),
         step(
             "real Kafka",
@@ -86,7 +92,10 @@ mod tests {
     #[test]
     fn the_decisions_come_first_and_a_real_kafka_last() {
         let names: Vec<_> = plan(&[]).iter().map(|step| step.name).collect();
-        assert_eq!(names, ["protocol", "crates", "docs", "real Kafka"]);
+        assert_eq!(
+            names,
+            ["protocol", "crates", "misuses", "docs", "real Kafka"]
+        );
     }
 
     #[test]
@@ -108,6 +117,6 @@ mod tests {
             words("test --no-fail-fast -p eos-core fence")
         );
         assert_eq!(plan(&words("--test=launcher")).len(), 1);
-        assert_eq!(plan(&words("-- --test")).len(), 4);
+        assert_eq!(plan(&words("-- --test")).len(), 5);
     }
 }
