@@ -252,12 +252,12 @@ impl CommitQuery {
         &self.offsets
     }
 
-    pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<()>> {
+    pub(super) fn poll(&mut self, client: &Client, slice: Duration) -> Poll<Result<()>> {
         let Some(event) = self.queue.poll(slice) else {
             return Poll::Pending;
         };
         let outcome = event.check().and_then(|()| check_each(&event.partitions()));
-        Poll::Ready(outcome.map_err(|e| e.at(CallSite::ConsumerCommit)))
+        Poll::Ready(outcome.map_err(|e| client.cause(e).at(CallSite::ConsumerCommit)))
     }
 }
 

@@ -117,7 +117,7 @@ impl Open {
             EventKind::Error => event
                 .check()
                 .err()
-                .map(|e| SourceEvent::Failed(self.client.cause(e).at(CallSite::Poll))),
+                .map(|e| SourceEvent::Failed(e.at(CallSite::Poll))),
             _ => None,
         }
     }
@@ -148,18 +148,16 @@ impl Source for KafkaSource {
 
     fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
         let call = CallSite::Subscribe;
-        self.open(call)?
-            .client
-            .subscribe(topics)
-            .map_err(|e| e.at(call))
+        let client = &self.open(call)?.client;
+        let outcome = client.subscribe(topics);
+        outcome.map_err(|e| client.cause(e).at(call))
     }
 
     fn unsubscribe(&mut self) -> Result<()> {
         let call = CallSite::Subscribe;
-        self.open(call)?
-            .client
-            .unsubscribe()
-            .map_err(|e| e.at(call))
+        let client = &self.open(call)?.client;
+        let outcome = client.unsubscribe();
+        outcome.map_err(|e| client.cause(e).at(call))
     }
 
     fn poll(&mut self) -> Option<SourceEvent> {
@@ -333,7 +331,7 @@ impl Source for KafkaSource {
         let answer = open
             .commit
             .as_mut()
-            .map_or(Poll::Pending, |query| query.poll(slice));
+            .map_or(Poll::Pending, |query| query.poll(&open.client, slice));
         if answer.is_ready() {
             open.commit = None;
         }

@@ -107,7 +107,8 @@ impl Client {
         Some(failure)
     }
 
-    /// What went wrong indeed: a consumer's events only say *that* it was fatal, without the flag.
+    /// What went wrong indeed. What a consumer calls after a fatal error only says that there was
+    /// one, without the flag. (Events of errors were translated by librdkafka already.)
     pub(in crate::kafka) fn cause(&self, failure: Failure) -> Failure {
         if failure.fault.code == codes::FATAL {
             self.fatal().unwrap_or(failure)

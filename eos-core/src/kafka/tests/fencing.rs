@@ -139,6 +139,14 @@ fn a_second_owner_of_an_instance_id_fences_the_first_which_learns_why() {
         "{error:?}"
     );
     assert_eq!(error.class(), ErrorClass::GroupFenced, "{error:?}");
+
+    // What is asked for after that fails for the same reason.
+    let offsets = [to_commit(&partition(&input, 0), 1, "")];
+    let commit = ready(|slice| first.commit(&offsets, slice)).unwrap_err();
+    let subscribe = first.subscribe(std::slice::from_ref(&input)).unwrap_err();
+    for error in [commit, subscribe] {
+        assert_eq!(error.fault.code, code::FENCED_INSTANCE_ID, "{error:?}");
+    }
 }
 
 #[test]
