@@ -1,6 +1,6 @@
 //! Everything that can end an app.
 
-use std::io;
+use std::{fmt, io};
 
 use crate::runtime::{PreflightError, SlotError};
 use crate::settings::SettingsError;
@@ -11,7 +11,7 @@ use crate::worker::WorkerError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an app did not start, or ended by itself. The text names the value, the reason and the fix.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The graph makes no sense.
@@ -44,4 +44,23 @@ pub enum Error {
     /// A worker's thread ended by a panic of the library: a defect.
     #[error("a worker ended unexpectedly; what it had open is decided by the next start")]
     Gone,
+}
+
+/// As it is displayed: a `main` that answers `eos_core::Result` prints its error by `Debug`, and who
+/// runs it needs the text with the fix.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_main_prints_is_the_text_with_the_fix() {
+        let error = Error::from(SettingsError::Workers { workers: 0 });
+        assert_eq!(format!("{error:?}"), "0 workers: at least 1, at most 256");
+    }
 }
