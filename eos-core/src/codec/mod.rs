@@ -2,6 +2,7 @@
 
 mod json;
 mod plain;
+mod pool;
 
 use std::error::Error as StdError;
 
@@ -29,6 +30,12 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// # Errors
     /// [`CodecError`] if the value can't be written.
     fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError>;
+
+    /// Takes back a value that was written, so that its memory can serve the next one. Dropping it
+    /// is fine.
+    fn recycle(&self, value: T) {
+        drop(value);
+    }
 }
 
 /// What an encoding came to.

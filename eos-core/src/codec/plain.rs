@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Codec, CodecError, Encoded};
+use super::{Codec, CodecError, Encoded, pool};
 
 /// A type whose bytes are agreed on: text is UTF-8, integers are big-endian (as Java's
 /// `IntegerSerializer` and `LongSerializer` write them), bytes are themselves, `()` is null, and
@@ -22,6 +22,9 @@ pub trait Plain: Sized + 'static {
 
     /// Appends the value's bytes, or says that it is null.
     fn write(&self, into: &mut Vec<u8>) -> Encoded;
+
+    /// Takes back a value that was written; see [`Codec::recycle`].
+    fn recycle(self) {}
 }
 
 impl Plain for String {
@@ -29,8 +32,11 @@ impl Plain for String {
         let bytes = bytes.ok_or(CodecError::Null {
             expected: "UTF-8 text",
         })?;
-        let text = std::str::from_utf8(bytes).map_err(|e| CodecError::invalid("UTF-8 text", e))?;
-        Ok(text.to_owned())
+        String::from_utf8(pool::copy(bytes)).map_err(|e| CodecError::invalid("UTF-8 text", e))
+    }
+
+    fn recycle(self) {
+        pool::give(self.into_bytes());
     }
 
     fn write(&self, into: &mut Vec<u8>) -> Encoded {
@@ -42,8 +48,12 @@ impl Plain for String {
 impl Plain for Vec<u8> {
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
         bytes
-            .map(<[u8]>::to_vec)
+            .map(pool::copy)
             .ok_or(CodecError::Null { expected: "bytes" })
+    }
+
+    fn recycle(self) {
+        pool::give(self);
     }
 
     fn write(&self, into: &mut Vec<u8>) -> Encoded {
@@ -102,6 +112,12 @@ impl<T: Plain> Plain for Option<T> {
             Some(value) => value.write(into),
         }
     }
+
+    fn recycle(self) {
+        if let Some(value) = self {
+            value.recycle();
+        }
+    }
 }
 
 /// The codec of a [`Plain`] type.
@@ -134,6 +150,10 @@ impl<T: Plain> Codec<T> for PlainCodec<T> {
 
     fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
         Ok(value.write(into))
+    }
+
+    fn recycle(&self, value: T) {
+        value.recycle();
     }
 }
 

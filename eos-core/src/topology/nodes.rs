@@ -232,6 +232,9 @@ impl<K: 'static, V: 'static> Node for Write<K, V> {
         .map_err(|source| Fault::Encode {
             topic: self.topic.name().to_owned(),
             source,
-        })
+        })?;
+        self.topic.key.recycle(r.key);
+        self.topic.value.recycle(r.value);
+        Ok(())
     }
 }
