@@ -1,7 +1,10 @@
 //! Waking the worker from librdkafka's threads.
 
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a wait goes on after the first signal.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// A signal that is kept until somebody has waited for it.
 #[derive(Debug, Default)]
@@ -20,8 +23,9 @@ impl Wake {
         self.changed.notify_one();
     }
 
-    /// Waits for a signal and takes it.
+    /// Waits for a signal, a little longer for what comes right behind it, and takes it.
     pub(super) fn wait(&self, at_most: Duration) {
+        let start = Instant::now();
         let signalled = self
             .signalled
             .lock()
@@ -30,6 +34,16 @@ impl Wake {
             .changed
             .wait_timeout_while(signalled, at_most, |signalled| !*signalled)
             .unwrap_or_else(PoisonError::into_inner);
+        if *signalled {
+            // A fetch fills one partition's queue after the other, each with a signal of its own.
+            // Looking at each of them at once costs a context switch and a small batch every time.
+            drop(signalled);
+            std::thread::sleep(GATHER.min(at_most.saturating_sub(start.elapsed())));
+            signalled = self
+                .signalled
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+        }
         *signalled = false;
     }
 }
@@ -37,7 +51,6 @@ impl Wake {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Instant;
 
     use super::*;
 
