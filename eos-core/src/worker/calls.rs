@@ -250,7 +250,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// How long a call may block: not past the deadline, and not at all while a rebalance waits.
+    /// How long a call may block: not past the deadline of the transaction.
     fn slice(&self) -> Duration {
         self.machine
             .deadline()
