@@ -5,7 +5,8 @@
 //!
 //! Preloads the input, lets the two alternate, and after each run checks that a reader of committed
 //! records finds each record in the output once and in order. Prints one JSON object per run and
-//! the ratios, pair by pair. The first and the last tenth of a run do not count: joining the group
+//! the ratios, pair by pair. A first pair that does not count warms the broker: its compiler's threads
+//! would compete with whoever runs first. The first and the last tenth of a run do not count: joining the group
 //! and running dry are not what is measured.
 //!
 //! The broker is `KAFKA_BOOTSTRAP_SERVERS`, or one started for this.
@@ -43,6 +44,8 @@ struct Options {
     records: u64,
     pairs: u32,
     interval_ms: u64,
+    /// One side alone, for a profiler.
+    only: Option<String>,
 }
 
 fn main() -> Result<()> {
@@ -65,7 +68,8 @@ fn main() -> Result<()> {
     preload(&bootstrap, &input, options.records)?;
 
     let mut ratios = Vec::new();
-    for pair in 0..options.pairs {
+    for pair in 0..=options.pairs {
+        let warm_up = pair == 0;
         let mut run = |side: &str, pass: fn(&Work) -> Result<Measured>| {
             let work = Work {
                 bootstrap: bootstrap.clone(),
@@ -82,6 +86,17 @@ fn main() -> Result<()> {
             client.delete_topic(&work.output)?;
             anyhow::Ok(measured)
         };
+        match options.only.as_deref() {
+            Some("bare") => {
+                run("bare", bare::run)?;
+                continue;
+            }
+            Some(_) => {
+                run("eos", eos::run)?;
+                continue;
+            }
+            None => {}
+        }
         // Alternating who goes first, so that a machine that slows down favours nobody.
         let (eos, bare) = if pair % 2 == 0 {
             let bare = run("bare", bare::run)?;
@@ -89,12 +104,17 @@ fn main() -> Result<()> {
         } else {
             (run("eos", eos::run)?, run("bare", bare::run)?)
         };
-        ratios.push((
-            eos.records_per_second() / bare.records_per_second(),
-            eos.cpu_us_per_record() / bare.cpu_us_per_record(),
-        ));
+        if !warm_up {
+            ratios.push((
+                eos.records_per_second() / bare.records_per_second(),
+                eos.cpu_us_per_record() / bare.cpu_us_per_record(),
+            ));
+        }
     }
     client.delete_topic(&input)?;
+    if ratios.is_empty() {
+        return Ok(());
+    }
     summary(&ratios);
     Ok(())
 }
@@ -106,7 +126,10 @@ fn summary(ratios: &[(f64, f64)]) {
         all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
     };
     for (pair, (rate, cpu)) in ratios.iter().enumerate() {
-        println!("pair {pair}: eos / bare: records/s {rate:.3}, CPU per record {cpu:.3}");
+        println!(
+            "pair {}: eos / bare: records/s {rate:.3}, CPU per record {cpu:.3}",
+            pair + 1
+        );
     }
     let rate = middle(ratios.iter().map(|r| r.0).collect());
     let cpu = middle(ratios.iter().map(|r| r.1).collect());
@@ -192,6 +215,7 @@ impl Options {
             records: 6_000_000,
             pairs: 3,
             interval_ms: 100,
+            only: None,
         };
         // `cargo bench` adds `--bench`.
         let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
@@ -203,7 +227,8 @@ impl Options {
                 "--records" => options.records = value.parse()?,
                 "--pairs" => options.pairs = value.parse()?,
                 "--interval-ms" => options.interval_ms = value.parse()?,
-                _ => bail!("{word}? There are --records, --pairs and --interval-ms"),
+                "--only" => options.only = Some(value),
+                _ => bail!("{word}? There are --records, --pairs, --interval-ms and --only"),
             }
         }
         Ok(options)

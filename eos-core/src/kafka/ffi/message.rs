@@ -33,6 +33,25 @@ impl KafkaMessage {
         }
     }
 
+    /// Whether the record has no headers for sure, without asking librdkafka: it would build and
+    /// destroy a parser for each record to find that out.
+    ///
+    /// In a record batch of version 2, the only one that knows a leader epoch, the number of headers
+    /// follows the value (KIP-82), and librdkafka's value points into the batch. (Not so an empty
+    /// value: that points to nothing in particular.)
+    fn is_bare(&self) -> bool {
+        let raw = self.raw();
+        if raw.payload.is_null() || raw.len == 0 {
+            return false;
+        }
+        // SAFETY: a live message. The byte after the value belongs to the same record: brokers
+        // check that each record has its header count before they store it.
+        unsafe {
+            sys::rd_kafka_message_leader_epoch(self.ptr.as_ptr()) >= 0
+                && *raw.payload.cast::<u8>().add(raw.len) == 0
+        }
+    }
+
     fn raw(&self) -> &sys::rd_kafka_message_t {
         // SAFETY: live as long as `self`, and its error code is 0, which the enum knows.
         unsafe { self.ptr.as_ref() }
@@ -80,6 +99,9 @@ impl Message for KafkaMessage {
 
     fn headers(&self) -> Headers {
         let mut found = Headers::new();
+        if self.is_bare() {
+            return found;
+        }
         let mut headers = std::ptr::null_mut();
         // SAFETY: a live message, which keeps the headers.
         let code = unsafe { codes::rd_kafka_message_headers(self.ptr.as_ptr(), &raw mut headers) };
