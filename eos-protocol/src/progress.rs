@@ -14,15 +14,15 @@ pub struct Input {
     pub next: Offset,
     /// The first record since the last commit.
     first: Option<Offset>,
-    /// What a start or a rewind asked for, until its first record arrives.
+    /// What the last start or rewind asked for.
+    from: Offset,
+    /// As long as its first record has not arrived: what that should be.
     expected: Option<Expected>,
 }
 
 /// What the next record should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Expected {
-    /// Nothing before this.
-    at: Offset,
     /// The record that came first before the rewind.
     first: Option<Offset>,
     /// Whether a later one came already, and the rewind was repeated.
@@ -34,6 +34,10 @@ struct Expected {
 pub enum Admission {
     /// Process it.
     Process,
+    /// Drop it: it was delivered and processed before, since the last start or rewind. (librdkafka
+    /// goes on at the last offset that it knows to be taken when it resumes a partition, and a
+    /// batch may be on its way to us at that moment.)
+    Repeated,
     /// Drop everything fetched of this input and go back there: the first record after a rewind is
     /// a later one than before it. If it is so once more, the one before was removed meanwhile
     /// (compaction, DeleteRecords); if not, this one was fetched before the rewind.
@@ -87,8 +91,8 @@ impl TaskProgress {
                 committed: at,
                 next: at,
                 first: None,
+                from: at,
                 expected: Some(Expected {
-                    at,
                     first: None,
                     asked_again: false,
                 }),
@@ -142,24 +146,26 @@ impl TaskProgress {
     /// after a rewind has to be the one that was first before it, or be confirmed (design rule 8).
     ///
     /// # Errors
-    /// [`OutOfOrder`] if it was processed already.
+    /// [`OutOfOrder`] if it lies before what the last start or rewind asked for.
     pub fn admit(&mut self, input: usize, offset: Offset) -> Result<Admission, OutOfOrder> {
         let Some(input) = self.inputs.get_mut(input) else {
             return Ok(Admission::Process);
         };
-        let least = input.expected.map_or(input.next, |expected| expected.at);
-        if offset < least {
+        if offset < input.from {
             return Err(OutOfOrder {
                 partition: input.partition.clone(),
                 got: offset,
-                next: least,
+                next: input.next,
             });
+        }
+        if input.expected.is_none() && offset < input.next {
+            return Ok(Admission::Repeated);
         }
         if let Some(expected) = &mut input.expected
             && expected.first.is_some_and(|first| offset > first)
             && !std::mem::replace(&mut expected.asked_again, true)
         {
-            return Ok(Admission::GoBack(expected.at));
+            return Ok(Admission::GoBack(input.from));
         }
         Ok(Admission::Process)
     }
@@ -221,8 +227,8 @@ impl TaskProgress {
         for input in &mut self.inputs {
             input.next = input.committed;
             let before = input.expected.and_then(|expected| expected.first);
+            input.from = input.committed;
             input.expected = Some(Expected {
-                at: input.committed,
                 first: input.first.take().or(before),
                 asked_again: false,
             });
@@ -330,7 +336,9 @@ mod tests {
         let mut task = two_inputs();
         task.admit(0, offset(12)).unwrap();
         task.advance(0, offset(12), None);
-        assert!(task.admit(0, offset(12)).is_err());
+        assert_eq!(task.admit(0, offset(12)), Ok(Admission::Repeated));
+        assert_eq!(task.admit(0, offset(10)), Ok(Admission::Repeated));
+        assert!(task.admit(0, offset(9)).is_err());
         task.admit(0, offset(13)).unwrap();
         task.discarded();
         assert!(task.admit(0, offset(9)).is_err());

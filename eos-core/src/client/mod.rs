@@ -16,7 +16,7 @@ use std::time::Duration;
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
 pub use error::ClientError;
-pub use record::{Header, Headers, Message, Outgoing};
+pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
     ClusterFacts, CommittedOffset, GroupMetadata, OffsetBounds, OffsetToCommit, ProducerSpec,
     SourceEvent, SourceSpec, Verification,
@@ -49,8 +49,8 @@ pub trait Client {
 /// `slice` is how long a call may block; [`Poll::Pending`] means "not yet, ask again", with the
 /// same arguments.
 pub trait Source {
-    /// An owned record; dropping it frees it.
-    type Message: Message;
+    /// Fetched records; dropping them frees them.
+    type Records: Records;
     /// The live group metadata.
     type Member: GroupMetadata;
 
@@ -70,13 +70,9 @@ pub trait Source {
     /// there may be more, and whether it wants them now.
     fn wait(&mut self, at_most: Duration);
 
-    /// Appends up to `max` records of one assigned partition, as far as they are here already.
-    fn take(
-        &mut self,
-        from: &TopicPartition,
-        max: usize,
-        into: &mut Vec<Self::Message>,
-    ) -> Result<()>;
+    /// Replaces `into` by up to `max` records of one assigned partition, as far as they are here
+    /// already.
+    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Self::Records) -> Result<()>;
 
     /// The group's committed offsets, *stable*: pending while an open transaction holds one
     /// (KIP-447, `require_stable`). One such query is under way at a time; one for other

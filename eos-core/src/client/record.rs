@@ -2,8 +2,23 @@
 
 use eos_protocol::{Offset, Partition, Timestamp};
 
-/// A fetched record. It keeps the client's buffer alive until it is dropped, so it is not kept for
-/// longer than its batch.
+/// Fetched records of one partition, in order. They keep the client's buffers alive until they are
+/// dropped, so no more of them are held than are about to be processed.
+pub trait Records: Default + Send {
+    /// A record.
+    type Message: Message;
+
+    /// The next one.
+    fn first(&self) -> Option<&Self::Message>;
+
+    /// Frees the next one.
+    fn drop_first(&mut self);
+
+    /// Frees all.
+    fn clear(&mut self);
+}
+
+/// A fetched record.
 pub trait Message {
     /// Its offset.
     fn offset(&self) -> Offset;
@@ -28,18 +43,20 @@ pub struct Header {
 
 /// A record's headers, in order. Empty ones cost nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Headers(Vec<Header>);
+// A box, because records are moved a lot and most have none.
+#[allow(clippy::box_collection)]
+pub struct Headers(Option<Box<Vec<Header>>>);
 
 impl Headers {
     /// No headers.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self(None)
     }
 
     /// Adds one at the end.
     pub fn push(&mut self, name: impl Into<Box<str>>, value: Option<&[u8]>) {
-        self.0.push(Header {
+        self.0.get_or_insert_default().push(Header {
             name: name.into(),
             value: value.map(Into::into),
         });
@@ -48,8 +65,7 @@ impl Headers {
     /// The value of the last header of this name: in Kafka the last one counts.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.0
-            .iter()
+        self.iter()
             .rev()
             .find(|h| &*h.name == name)?
             .value
@@ -58,19 +74,19 @@ impl Headers {
 
     /// All of them, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Header> {
-        self.0.iter()
+        self.0.as_deref().map_or(&[][..], Vec::as_slice).iter()
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.iter().len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 }
 

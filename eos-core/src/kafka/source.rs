@@ -14,8 +14,7 @@ use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 
 use super::config::KafkaConfig;
 use super::ffi::{
-    Client, Event, EventKind, Failure, Fetched, KafkaMessage, Kind, Member, PartitionList, Queue,
-    Scratch,
+    Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
 use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
 use super::wake::Wake;
@@ -36,7 +35,6 @@ pub(crate) struct KafkaSource {
     events: VecDeque<SourceEvent>,
     /// Signalled by every queue that gets its first element.
     wake: Arc<Wake>,
-    scratch: Scratch,
 }
 
 #[derive(Debug)]
@@ -73,7 +71,6 @@ impl KafkaSource {
             open: Some(open),
             events: VecDeque::new(),
             wake,
-            scratch: Scratch::default(),
         })
     }
 
@@ -143,7 +140,7 @@ impl Drop for Open {
 }
 
 impl Source for KafkaSource {
-    type Message = KafkaMessage;
+    type Records = KafkaRecords;
     type Member = Member;
 
     fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
@@ -180,12 +177,7 @@ impl Source for KafkaSource {
         }
     }
 
-    fn take(
-        &mut self,
-        from: &TopicPartition,
-        max: usize,
-        into: &mut Vec<KafkaMessage>,
-    ) -> Result<()> {
+    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut KafkaRecords) -> Result<()> {
         let call = CallSite::Take;
         let open = self.open.as_ref();
         let Some(queue) = open.and_then(|open| open.partitions.get(from)) else {
@@ -193,15 +185,11 @@ impl Source for KafkaSource {
             return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
         };
         let events = &mut self.events;
-        queue.take(max, &mut self.scratch, |fetched| match fetched {
-            Fetched::Message(message) => into.push(message),
-            Fetched::Error {
-                code: code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE,
-                ..
-            } => {
+        queue.take(max, into, |code, text| match code {
+            code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange(from.clone()));
             }
-            Fetched::Error { code, text } => {
+            _ => {
                 let text = format!("{from}: {text}");
                 events.push_back(SourceEvent::Failed(ClientError::new(call, code, text)));
             }

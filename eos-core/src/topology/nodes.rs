@@ -218,23 +218,30 @@ impl<K: 'static, V: 'static> Node for Write<K, V> {
         record: &mut dyn Any,
         _: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let Some(r) = take::<K, V>(record) else {
+        // Encoded where it lies: a record is large to move.
+        let record = record.downcast_mut::<Option<Record<K, V>>>();
+        let Some(record) = record else {
             return Ok(());
         };
-        ctx.write(
-            self.output,
-            &self.topic,
-            &r.key,
-            &r.value,
-            r.timestamp,
-            r.headers,
-        )
-        .map_err(|source| Fault::Encode {
-            topic: self.topic.name().to_owned(),
-            source,
-        })?;
-        self.topic.key.recycle(r.key);
-        self.topic.value.recycle(r.value);
+        if let Some(r) = record {
+            let headers = std::mem::take(&mut r.headers);
+            let written = ctx.write(
+                self.output,
+                &self.topic,
+                &r.key,
+                &r.value,
+                r.timestamp,
+                headers,
+            );
+            written.map_err(|source| Fault::Encode {
+                topic: self.topic.name().to_owned(),
+                source,
+            })?;
+        }
+        if let Some(r) = record.take() {
+            self.topic.key.recycle(r.key);
+            self.topic.value.recycle(r.value);
+        }
         Ok(())
     }
 }

@@ -151,6 +151,23 @@ impl Message for FakeMessage {
     }
 }
 
+#[derive(Debug, Default)]
+pub(super) struct FakeRecords(VecDeque<FakeMessage>);
+
+impl Records for FakeRecords {
+    type Message = FakeMessage;
+
+    fn first(&self) -> Option<&FakeMessage> {
+        self.0.front()
+    }
+    fn drop_first(&mut self) {
+        self.0.pop_front();
+    }
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct FakeMember(i32, String);
 
@@ -188,7 +205,7 @@ impl FakeSource {
 }
 
 impl Source for FakeSource {
-    type Message = FakeMessage;
+    type Records = FakeRecords;
     type Member = FakeMember;
 
     fn subscribe(&mut self, _: &[TopicName]) -> Result<()> {
@@ -215,19 +232,15 @@ impl Source for FakeSource {
 
     fn wait(&mut self, _: Duration) {}
 
-    fn take(
-        &mut self,
-        from: &TopicPartition,
-        max: usize,
-        into: &mut Vec<FakeMessage>,
-    ) -> Result<()> {
+    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut FakeRecords) -> Result<()> {
+        into.clear();
         let Some(at) = self.at.get_mut(from) else {
             return Ok(());
         };
         let broker = self.fake.broker();
         let log = broker.input.get(from).map_or(&[][..], Vec::as_slice);
         for value in log.iter().skip(*at as usize).take(max) {
-            into.push(FakeMessage {
+            into.0.push_back(FakeMessage {
                 offset: *at,
                 value: value.clone(),
             });

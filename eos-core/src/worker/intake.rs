@@ -8,10 +8,10 @@ use std::time::Duration;
 use eos_protocol::{Admission, CommitCause, Event, Load, Offset, Partition, State, TaskId};
 
 use super::task::{Readiness, Task};
-use super::{Counters, MessageOf, Worker, WorkerError};
-use crate::client::{Client, Message, Producer, Source};
+use super::{Counters, RecordsOf, Worker, WorkerError};
+use crate::client::{Client, ClientError, Message, Producer, Records, Source};
 use crate::ctx::{Ctx, Origin};
-use crate::topology::{Fault, Next, Raw};
+use crate::topology::{Chains, Fault, Next, Raw};
 
 /// How many records are fetched from one partition at a time.
 const BATCH: usize = 512;
@@ -29,6 +29,8 @@ pub(super) struct Unsent {
 
 /// How a record went.
 enum Done {
+    /// There was none.
+    Nothing,
     Next,
     /// The producer's queue is full, or the transaction can't go on.
     Wait,
@@ -81,15 +83,13 @@ impl<C: Client> Worker<C> {
             let mut failure = None;
             let mut more = true;
             while more && failure.is_none() {
-                let Some(message) = self.next_record(&mut task) else {
-                    break;
-                };
-                any = true;
-                match self.process(&mut task, message) {
+                match self.process(&mut task) {
+                    Done::Nothing => break,
                     Done::Next => {}
                     Done::Wait => more = false,
                     Done::Failed(error) => failure = Some(error),
                 }
+                any = true;
                 if more && pace.due() {
                     let now = self.env.now();
                     pace.adapt(now.since(looked));
@@ -124,37 +124,29 @@ impl<C: Client> Worker<C> {
         Counters::add(&self.counters.records_out, std::mem::take(&mut self.sent));
     }
 
-    /// The next record of a task: of its one input, in order.
-    fn next_record(&mut self, task: &mut Task<MessageOf<C>>) -> Option<MessageOf<C>> {
-        if task.readiness != Readiness::Ready {
-            return None;
-        }
-        let fetched = task.fetched.first_mut()?;
-        if fetched.is_empty() {
-            let partition = &task.progress.inputs().first()?.partition;
-            if let Err(error) = self.source.take(partition, BATCH, fetched) {
-                self.give_up(WorkerError::Client(error));
-                return None;
-            }
-            fetched.reverse();
-        }
-        fetched.pop()
-    }
-
-    fn process(&mut self, task: &mut Task<MessageOf<C>>, message: MessageOf<C>) -> Done {
+    /// Processes the next record of a task: of its one input, in order.
+    fn process(&mut self, task: &mut Task<RecordsOf<C>>) -> Done {
         const INPUT: usize = 0;
-        match task.progress.admit(INPUT, message.offset()) {
+        if task.readiness != Readiness::Ready {
+            return Done::Nothing;
+        }
+        if let Err(error) = self.fetch(task, INPUT) {
+            self.give_up(WorkerError::Client(error));
+            return Done::Nothing;
+        }
+        let Some(message) = task.fetched.get(INPUT).and_then(Records::first) else {
+            return Done::Nothing;
+        };
+        let (offset, timestamp) = (message.offset(), message.timestamp());
+        match task.progress.admit(INPUT, offset) {
             Ok(Admission::Process) => {}
+            Ok(Admission::Repeated) => return self.drop_repeated(task, INPUT, offset),
             Ok(Admission::GoBack(to)) => return self.go_back(task, INPUT, to),
             Err(error) => return Done::Failed(error.into()),
         }
         if self.machine.state() == State::Idle {
             self.feed(Event::Touched);
             if self.machine.state() != State::Open {
-                // Put back: it was not processed.
-                if let Some(fetched) = task.fetched.get_mut(INPUT) {
-                    fetched.push(message);
-                }
                 return Done::Wait;
             }
         }
@@ -166,20 +158,29 @@ impl<C: Client> Worker<C> {
         });
         load.records += 1;
 
-        if let Err(fault) = self.run(task, INPUT, &message) {
+        let Some(input) = task.progress.inputs().get(INPUT) else {
+            return Done::Nothing;
+        };
+        let origin = Origin {
+            task: task.progress.task,
+            partition: &input.partition,
+            offset,
+            timestamp,
+            headers: &message.headers(),
+        };
+        if let Err(fault) = self.run(&mut task.chains, INPUT, origin, message) {
             self.scratch.borrow_mut().clear();
-            let partition = task.progress.inputs().first().map(|i| i.partition.clone());
             return Done::Failed(WorkerError::Record {
                 task: task.progress.task,
-                partition: partition.unwrap_or_else(|| {
-                    eos_protocol::TopicPartition::new("?", task.progress.task.partition)
-                }),
-                offset: message.offset(),
+                partition: input.partition.clone(),
+                offset,
                 reason: fault.into(),
             });
         }
-        task.progress
-            .advance(INPUT, message.offset(), message.timestamp());
+        task.progress.advance(INPUT, offset, timestamp);
+        if let Some(fetched) = task.fetched.get_mut(INPUT) {
+            fetched.drop_first();
+        }
         self.processed += 1;
         if self.scratch.get_mut().len() > 0 {
             self.unsent = Some(Unsent {
@@ -193,8 +194,39 @@ impl<C: Client> Worker<C> {
         Done::Next
     }
 
+    /// Fetches records of an input if there are none at hand.
+    fn fetch(&mut self, task: &mut Task<RecordsOf<C>>, input: usize) -> Result<(), ClientError> {
+        match (
+            task.fetched.get_mut(input),
+            task.progress.inputs().get(input),
+        ) {
+            (Some(fetched), Some(input)) if fetched.first().is_none() => {
+                self.source.take(&input.partition, BATCH, fetched)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn drop_repeated(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        input: usize,
+        offset: Offset,
+    ) -> Done {
+        if let Some(input) = task.progress.inputs().get(input) {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                %offset, "delivered once more, dropped"
+            );
+        }
+        if let Some(fetched) = task.fetched.get_mut(input) {
+            fetched.drop_first();
+        }
+        Done::Next
+    }
+
     /// The first record after a rewind was another one than before it: rewinds once more.
-    fn go_back(&mut self, task: &mut Task<MessageOf<C>>, input: usize, to: Offset) -> Done {
+    fn go_back(&mut self, task: &mut Task<RecordsOf<C>>, input: usize, to: Offset) -> Done {
         if let Some(input) = task.progress.inputs().get(input) {
             tracing::warn!(
                 app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
@@ -209,27 +241,17 @@ impl<C: Client> Worker<C> {
 
     /// Runs the record through every chain that reads this input. Effects stay in the scratch.
     fn run(
-        &mut self,
-        task: &mut Task<MessageOf<C>>,
+        &self,
+        chains: &mut Chains,
         input: usize,
-        message: &MessageOf<C>,
+        origin: Origin<'_>,
+        message: &impl Message,
     ) -> Result<(), Fault> {
-        let Some(at) = task.progress.inputs().get(input) else {
-            return Ok(());
-        };
-        let headers = message.headers();
         let raw = Raw {
             key: message.key(),
             value: message.value(),
-            timestamp: message.timestamp(),
-            headers: &headers,
-        };
-        let origin = Origin {
-            task: task.progress.task,
-            partition: &at.partition,
-            offset: message.offset(),
-            timestamp: raw.timestamp,
-            headers: &headers,
+            timestamp: origin.timestamp,
+            headers: origin.headers,
         };
         let ctx = Ctx::new(
             self.topology.token(),
@@ -237,7 +259,6 @@ impl<C: Client> Worker<C> {
             &self.scratch,
             origin,
         );
-        let chains = &mut task.chains;
         let Some(entries) = chains.inputs.get_mut(input) else {
             return Ok(());
         };
@@ -304,7 +325,7 @@ impl<C: Client> Worker<C> {
         true
     }
 
-    fn send_failed(&mut self, error: crate::client::ClientError) {
+    fn send_failed(&mut self, error: ClientError) {
         self.unsent = None;
         self.scratch.get_mut().clear();
         let (call, class) = (error.call, error.class());

@@ -84,7 +84,7 @@ enum Stopping {
     Closing,
 }
 
-type MessageOf<C> = <<C as Client>::Source as Source>::Message;
+type RecordsOf<C> = <<C as Client>::Source as Source>::Records;
 
 /// A worker, generic over its Kafka client.
 pub struct Worker<C: Client> {
@@ -99,7 +99,7 @@ pub struct Worker<C: Client> {
     machine: Transaction,
     calls: Calls,
 
-    tasks: BTreeMap<TaskId, Task<MessageOf<C>>>,
+    tasks: BTreeMap<TaskId, Task<RecordsOf<C>>>,
     /// The tasks by the partition of their driving topic: what the group assigns.
     owned: BTreeMap<TopicPartition, TaskId>,
     changes: VecDeque<Change>,

@@ -2,6 +2,7 @@
 
 use eos_protocol::{TaskProgress, TopicPartition};
 
+use crate::client::Records;
 use crate::topology::Chains;
 
 /// Whether a task may take records.
@@ -16,20 +17,20 @@ pub(super) enum Readiness {
 }
 
 /// A task.
-pub(super) struct Task<M> {
+pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
     pub(super) readiness: Readiness,
-    /// By input: fetched records, the next one last.
-    pub(super) fetched: Vec<Vec<M>>,
+    /// By input: fetched records.
+    pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
     pub(super) claimed: bool,
 }
 
-impl<M> Task<M> {
+impl<R: Records> Task<R> {
     pub(super) fn new(progress: TaskProgress, chains: Chains, claimed: bool) -> Self {
         let mut fetched = Vec::new();
-        fetched.resize_with(progress.inputs().len(), Vec::new);
+        fetched.resize_with(progress.inputs().len(), R::default);
         let readiness = if claimed {
             Readiness::Ready
         } else {

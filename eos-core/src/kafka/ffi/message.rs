@@ -1,4 +1,4 @@
-//! A fetched record.
+//! Fetched records.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -7,32 +7,105 @@ use std::sync::Arc;
 
 use eos_protocol::{Offset, Timestamp};
 
-use super::{Client, codes, sys};
-use crate::client::{Headers, Message};
+use super::{Client, codes, copy_text, sys};
+use crate::client::{Headers, Message, Records};
 
-/// A record in the client's fetch buffer, which it keeps alive.
-pub(crate) struct KafkaMessage {
-    ptr: NonNull<sys::rd_kafka_message_t>,
-    /// A message that outlives its client would be freed into nothing.
-    _client: Arc<Client>,
+/// A batch of records of one partition.
+#[derive(Default)]
+pub(crate) struct KafkaRecords {
+    /// As `rd_kafka_consume_batch_queue` filled it in. Those before `at` are freed.
+    messages: Vec<KafkaMessage>,
+    at: usize,
+    /// A message that outlives its client would be freed into nothing. One reference for all of
+    /// them: no message leaves the batch.
+    client: Option<Arc<Client>>,
 }
+
+impl KafkaRecords {
+    /// Replaces the batch. `fill` writes messages of this client, which become ours, from the
+    /// beginning of the room that it is given, and answers how many. Those that are errors are
+    /// handed to `error` with their code and text.
+    ///
+    /// # Safety
+    /// `fill` does as said.
+    pub(super) unsafe fn refill(
+        &mut self,
+        client: &Arc<Client>,
+        room: usize,
+        fill: impl FnOnce(*mut *mut sys::rd_kafka_message_t) -> usize,
+        mut error: impl FnMut(i32, String),
+    ) {
+        self.clear();
+        self.messages.reserve(room);
+        let count = fill(self.messages.as_mut_ptr().cast());
+        // SAFETY: so many were written, and a message is its pointer (`repr(transparent)`).
+        unsafe { self.messages.set_len(count) };
+        if self.client.as_ref().is_none_or(|c| !Arc::ptr_eq(c, client)) {
+            self.client = Some(Arc::clone(client));
+        }
+        self.messages.retain(|message| {
+            // SAFETY: a live message.
+            let code = unsafe { codes::of_message(message.0.as_ptr()) };
+            if code != codes::NO_ERROR {
+                // SAFETY: as above; the text is copied.
+                error(code, unsafe {
+                    copy_text(sys::rd_kafka_message_errstr(message.0.as_ptr()))
+                });
+            }
+            code == codes::NO_ERROR
+        });
+    }
+}
+
+impl Records for KafkaRecords {
+    type Message = KafkaMessage;
+
+    fn first(&self) -> Option<&KafkaMessage> {
+        self.messages.get(self.at)
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(message) = self.messages.get_mut(self.at) {
+            // SAFETY: ours, and not looked at again: `at` is past it from here on, and `clear`
+            // forgets those before `at`.
+            unsafe { std::ptr::drop_in_place(message) };
+            self.at += 1;
+        }
+    }
+
+    fn clear(&mut self) {
+        while self.at < self.messages.len() {
+            self.drop_first();
+        }
+        // SAFETY: each is freed already.
+        unsafe { self.messages.set_len(0) };
+        self.at = 0;
+    }
+}
+
+impl Drop for KafkaRecords {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl fmt::Debug for KafkaRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.messages.iter().skip(self.at))
+            .finish()
+    }
+}
+
+/// A record in the client's fetch buffer, which it keeps alive. It lives in its batch only.
+#[repr(transparent)]
+pub(crate) struct KafkaMessage(NonNull<sys::rd_kafka_message_t>);
 
 // SAFETY: a message may be read and destroyed on any one thread. (Not `Sync`: headers are parsed
 // on first use.)
 unsafe impl Send for KafkaMessage {}
 
 impl KafkaMessage {
-    /// # Safety
-    /// `message` is a live message of this client without an error, and the caller's to give away.
-    pub(super) unsafe fn own(message: *mut sys::rd_kafka_message_t, client: &Arc<Client>) -> Self {
-        // SAFETY: librdkafka fills batches with valid pointers.
-        let ptr = unsafe { NonNull::new_unchecked(message) };
-        Self {
-            ptr,
-            _client: Arc::clone(client),
-        }
-    }
-
     /// Whether the record has no headers for sure, without asking librdkafka: it would build and
     /// destroy a parser for each record to find that out.
     ///
@@ -47,21 +120,21 @@ impl KafkaMessage {
         // SAFETY: a live message. The byte after the value belongs to the same record: brokers
         // check that each record has its header count before they store it.
         unsafe {
-            sys::rd_kafka_message_leader_epoch(self.ptr.as_ptr()) >= 0
+            sys::rd_kafka_message_leader_epoch(self.0.as_ptr()) >= 0
                 && *raw.payload.cast::<u8>().add(raw.len) == 0
         }
     }
 
     fn raw(&self) -> &sys::rd_kafka_message_t {
         // SAFETY: live as long as `self`, and its error code is 0, which the enum knows.
-        unsafe { self.ptr.as_ref() }
+        unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for KafkaMessage {
     fn drop(&mut self) {
         // SAFETY: ours.
-        unsafe { sys::rd_kafka_message_destroy(self.ptr.as_ptr()) };
+        unsafe { sys::rd_kafka_message_destroy(self.0.as_ptr()) };
     }
 }
 
@@ -82,7 +155,7 @@ impl Message for KafkaMessage {
     fn timestamp(&self) -> Option<Timestamp> {
         let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         // SAFETY: a live message; librdkafka makes the kind itself from two bits.
-        let time = unsafe { sys::rd_kafka_message_timestamp(self.ptr.as_ptr(), &raw mut kind) };
+        let time = unsafe { sys::rd_kafka_message_timestamp(self.0.as_ptr(), &raw mut kind) };
         let known = kind != sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         (known && time >= 0).then_some(Timestamp(time))
     }
@@ -104,7 +177,7 @@ impl Message for KafkaMessage {
         }
         let mut headers = std::ptr::null_mut();
         // SAFETY: a live message, which keeps the headers.
-        let code = unsafe { codes::rd_kafka_message_headers(self.ptr.as_ptr(), &raw mut headers) };
+        let code = unsafe { codes::rd_kafka_message_headers(self.0.as_ptr(), &raw mut headers) };
         if code != codes::NO_ERROR {
             return found;
         }

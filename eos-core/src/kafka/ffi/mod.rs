@@ -35,9 +35,9 @@ pub(super) use client::{Client, Kind};
 pub(super) use consumer::Member;
 pub(super) use event::{Event, EventKind};
 pub(super) use list::{Entry, PartitionList};
-pub(crate) use message::KafkaMessage;
+pub(crate) use message::KafkaRecords;
 pub(super) use producer::Topic;
-pub(super) use queue::{Fetched, Queue, Scratch};
+pub(super) use queue::Queue;
 
 use crate::client::ClientError;
 

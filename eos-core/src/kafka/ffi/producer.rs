@@ -38,11 +38,74 @@ impl Topic {
 
     /// Takes the record into the producer's queue, copying it.
     pub(in crate::kafka) fn produce(&self, record: &Outgoing<'_>) -> Result<(), Failure> {
-        let mut arguments = Arguments::new(self, record);
-        if !record.headers.is_empty() {
-            arguments.add_headers(record.headers);
+        use sys::rd_kafka_vtype_t::{
+            RD_KAFKA_VTYPE_HEADERS, RD_KAFKA_VTYPE_KEY, RD_KAFKA_VTYPE_MSGFLAGS,
+            RD_KAFKA_VTYPE_PARTITION, RD_KAFKA_VTYPE_RKT, RD_KAFKA_VTYPE_TIMESTAMP,
+            RD_KAFKA_VTYPE_VALUE,
+        };
+        type Value = sys::rd_kafka_vu_s__bindgen_ty_1;
+        let argument = |vtype, u| sys::rd_kafka_vu_t { vtype, u };
+        // To librdkafka 0 means "now"; a record of the first millisecond of 1970 is sent as one of
+        // the second, rather than as one of today.
+        let time = record.timestamp.map_or(0, |time| time.0.max(1));
+        let headers = (!record.headers.is_empty()).then(|| new_headers(record.headers));
+        let arguments = [
+            argument(
+                RD_KAFKA_VTYPE_RKT,
+                Value {
+                    rkt: self.ptr.as_ptr(),
+                },
+            ),
+            argument(
+                RD_KAFKA_VTYPE_PARTITION,
+                Value {
+                    i32_: record.partition.get(),
+                },
+            ),
+            argument(
+                RD_KAFKA_VTYPE_MSGFLAGS,
+                Value {
+                    i: sys::RD_KAFKA_MSG_F_COPY,
+                },
+            ),
+            argument(
+                RD_KAFKA_VTYPE_VALUE,
+                Value {
+                    mem: memory(record.value),
+                },
+            ),
+            argument(
+                RD_KAFKA_VTYPE_KEY,
+                Value {
+                    mem: memory(record.key),
+                },
+            ),
+            argument(RD_KAFKA_VTYPE_TIMESTAMP, Value { i64_: time }),
+            // The last one, because it counts only if there are some.
+            argument(
+                RD_KAFKA_VTYPE_HEADERS,
+                Value {
+                    headers: headers.unwrap_or(std::ptr::null_mut()),
+                },
+            ),
+        ];
+        let count = arguments.len() - usize::from(headers.is_none());
+        // SAFETY: a live producer, and `count` arguments whose tags say which field is set; key
+        // and value are copied (MSG_F_COPY).
+        let sent = unsafe {
+            Failure::check(sys::rd_kafka_produceva(
+                self.client.raw(),
+                arguments.as_ptr(),
+                count,
+            ))
+        };
+        if sent.is_err()
+            && let Some(headers) = headers
+        {
+            // SAFETY: librdkafka takes the headers only if it takes the record.
+            unsafe { sys::rd_kafka_headers_destroy(headers) };
         }
-        arguments.call(&self.client)
+        sent
     }
 }
 
@@ -53,121 +116,24 @@ impl Drop for Topic {
     }
 }
 
-/// The variable arguments of `rd_kafka_produceva`.
-struct Arguments {
-    list: [sys::rd_kafka_vu_t; 7],
-    count: usize,
-    headers: *mut sys::rd_kafka_headers_t,
-}
-
-impl Arguments {
-    fn new(topic: &Topic, record: &Outgoing<'_>) -> Self {
-        use sys::rd_kafka_vtype_t::{
-            RD_KAFKA_VTYPE_END, RD_KAFKA_VTYPE_KEY, RD_KAFKA_VTYPE_MSGFLAGS,
-            RD_KAFKA_VTYPE_PARTITION, RD_KAFKA_VTYPE_RKT, RD_KAFKA_VTYPE_TIMESTAMP,
-            RD_KAFKA_VTYPE_VALUE,
-        };
-        type Value = sys::rd_kafka_vu_s__bindgen_ty_1;
-        let unused = sys::rd_kafka_vu_t {
-            vtype: RD_KAFKA_VTYPE_END,
-            u: Value { i: 0 },
-        };
-        let mut all = Self {
-            list: [unused; 7],
-            count: 0,
-            headers: std::ptr::null_mut(),
-        };
-        all.push(
-            RD_KAFKA_VTYPE_RKT,
-            Value {
-                rkt: topic.ptr.as_ptr(),
-            },
-        );
-        all.push(
-            RD_KAFKA_VTYPE_PARTITION,
-            Value {
-                i32_: record.partition.get(),
-            },
-        );
-        all.push(
-            RD_KAFKA_VTYPE_MSGFLAGS,
-            Value {
-                i: sys::RD_KAFKA_MSG_F_COPY,
-            },
-        );
-        all.push(
-            RD_KAFKA_VTYPE_VALUE,
-            Value {
-                mem: memory(record.value),
-            },
-        );
-        all.push(
-            RD_KAFKA_VTYPE_KEY,
-            Value {
-                mem: memory(record.key),
-            },
-        );
-        if let Some(time) = record.timestamp {
-            // To librdkafka 0 means "now"; a record of the first millisecond of 1970 is sent as
-            // one of the second, rather than as one of today.
-            all.push(
-                RD_KAFKA_VTYPE_TIMESTAMP,
-                Value {
-                    i64_: if time.0 == 0 { 1 } else { time.0 },
-                },
+/// librdkafka's form of the headers, the caller's to give away or to destroy.
+fn new_headers(headers: &Headers) -> *mut sys::rd_kafka_headers_t {
+    // SAFETY: no preconditions.
+    let made = unsafe { sys::rd_kafka_headers_new(headers.len()) };
+    for header in headers {
+        let value = memory(header.value.as_deref());
+        // SAFETY: live headers; name and value are copied, with the sizes given.
+        unsafe {
+            codes::rd_kafka_header_add(
+                made,
+                header.name.as_ptr().cast(),
+                header.name.len().cast_signed(),
+                value.ptr,
+                value.size.cast_signed(),
             );
         }
-        all
     }
-
-    fn push(&mut self, kind: sys::rd_kafka_vtype_t, value: sys::rd_kafka_vu_s__bindgen_ty_1) {
-        self.list[self.count] = sys::rd_kafka_vu_t {
-            vtype: kind,
-            u: value,
-        };
-        self.count += 1;
-    }
-
-    fn add_headers(&mut self, headers: &Headers) {
-        // SAFETY: no preconditions; the object is ours until the call has taken it.
-        self.headers = unsafe { sys::rd_kafka_headers_new(headers.len()) };
-        for header in headers {
-            let value = memory(header.value.as_deref());
-            // SAFETY: live headers; name and value are copied, with the sizes given.
-            unsafe {
-                codes::rd_kafka_header_add(
-                    self.headers,
-                    header.name.as_ptr().cast(),
-                    header.name.len().cast_signed(),
-                    value.ptr,
-                    value.size.cast_signed(),
-                );
-            }
-        }
-        self.push(
-            sys::rd_kafka_vtype_t::RD_KAFKA_VTYPE_HEADERS,
-            sys::rd_kafka_vu_s__bindgen_ty_1 {
-                headers: self.headers,
-            },
-        );
-    }
-
-    fn call(self, client: &Client) -> Result<(), Failure> {
-        // SAFETY: a live producer, and `count` arguments whose tags say which field is set; key
-        // and value are copied (MSG_F_COPY).
-        let sent = unsafe {
-            Failure::check(sys::rd_kafka_produceva(
-                client.raw(),
-                self.list.as_ptr(),
-                self.count,
-            ))
-        };
-        if sent.is_err() && !self.headers.is_null() {
-            // SAFETY: librdkafka takes the headers only if it takes the record.
-            unsafe { sys::rd_kafka_headers_destroy(self.headers) };
-        }
-        sent
-    }
+    made
 }
 
 /// Null for nothing; a non-null pointer for empty bytes, which are not nothing.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use eos_protocol::TopicPartition;
 
-use super::{Client, Event, KafkaMessage, c_string, codes, copy_text, millis, sys};
+use super::{Client, Event, KafkaRecords, c_string, millis, sys};
 use crate::kafka::wake::Wake;
 
 /// A queue of a client.
@@ -27,25 +27,6 @@ impl fmt::Debug for Queue {
         f.debug_struct("Queue").field("len", &self.len()).finish()
     }
 }
-
-/// What a partition queue holds.
-#[derive(Debug)]
-pub(in crate::kafka) enum Fetched {
-    Message(KafkaMessage),
-    /// An error of the partition, in its place among the records.
-    Error {
-        code: i32,
-        text: String,
-    },
-}
-
-/// Room for one batch of message pointers, kept between batches. Empty but for the duration of
-/// [`Queue::take`].
-#[derive(Debug, Default)]
-pub(in crate::kafka) struct Scratch(Vec<*mut sys::rd_kafka_message_t>);
-
-// SAFETY: it holds no pointer but during a call.
-unsafe impl Send for Scratch {}
 
 impl Queue {
     /// A queue of our own, for answers.
@@ -122,40 +103,26 @@ impl Queue {
         Event::own(unsafe { sys::rd_kafka_queue_poll(self.raw(), millis(at_most)) })
     }
 
-    /// Takes up to `max` records that are here already.
+    /// Replaces a batch by up to `max` records that are here already. An error of the partition,
+    /// which stands among the records, is handed on with its code and text.
     pub(in crate::kafka) fn take(
         &self,
         max: usize,
-        scratch: &mut Scratch,
-        mut each: impl FnMut(Fetched),
+        into: &mut KafkaRecords,
+        error: impl FnMut(i32, String),
     ) {
-        let room = &mut scratch.0;
-        room.clear();
-        room.reserve(max);
         // SAFETY: a live queue, and room for `max` pointers, of which librdkafka writes the first
-        // `count`; each is a message of ours.
+        // `count`; each is a message of this client, and ours.
         unsafe {
-            let count = sys::rd_kafka_consume_batch_queue(self.raw(), 0, room.as_mut_ptr(), max);
-            room.set_len(usize::try_from(count).unwrap_or(0));
-        }
-        for message in room.drain(..) {
-            // SAFETY: as above; each pointer leaves the scratch exactly once.
-            each(unsafe { self.fetched(message) });
-        }
-    }
-
-    /// # Safety
-    /// `message` is a message of this client, and ours.
-    unsafe fn fetched(&self, message: *mut sys::rd_kafka_message_t) -> Fetched {
-        // SAFETY: live and ours, by the caller's contract.
-        unsafe {
-            let code = codes::of_message(message);
-            if code == codes::NO_ERROR {
-                return Fetched::Message(KafkaMessage::own(message, &self.client));
-            }
-            let text = copy_text(sys::rd_kafka_message_errstr(message));
-            sys::rd_kafka_message_destroy(message);
-            Fetched::Error { code, text }
+            into.refill(
+                &self.client,
+                max,
+                |room| {
+                    let count = sys::rd_kafka_consume_batch_queue(self.raw(), 0, room, max);
+                    usize::try_from(count).unwrap_or(0)
+                },
+                error,
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use eos_protocol::{TopicPartition, code};
 
 use super::support::{
     Fixture, PATIENCE, SLICE, close, commit, config_of, event, expect, offsets, partition, ready,
-    resume, send, take, take_over, to_commit, until,
+    resume, send, take, take_over, taken, to_commit, until,
 };
 use crate::client::{Client, GroupMetadata, Producer, Source, SourceEvent};
 use crate::kafka::{KafkaClient, KafkaSource};
@@ -325,7 +325,7 @@ fn a_wait_ends_when_a_record_or_an_event_comes() {
         let start = Instant::now();
         while records.len() < n {
             source.wait(PATIENCE);
-            source.take(&p0, 10, &mut records).unwrap();
+            records.extend(taken(&mut source, &p0, 10));
         }
         assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
     }

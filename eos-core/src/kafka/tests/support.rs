@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use eos_protocol::{ErrorClass, Offset, Partition, TopicName, TopicPartition, TransactionalId};
+use eos_protocol::{
+    ErrorClass, Offset, Partition, Timestamp, TopicName, TopicPartition, TransactionalId,
+};
 use xtask::kafka::{self, Provided};
 use xtask::wire;
 
 use crate::client::{
     Client, CommittedOffset, Headers, Message, OffsetToCommit, Outgoing, Producer, ProducerSpec,
-    Result, Source, SourceEvent, SourceSpec,
+    Records, Result, Source, SourceEvent, SourceSpec,
 };
-use crate::kafka::ffi::KafkaMessage;
+use crate::kafka::ffi::KafkaRecords;
 use crate::kafka::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
 
 /// How long anything may take before a test gives up on it.
@@ -213,19 +215,13 @@ pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<
 
 /// Takes exactly `count` records of a partition.
 #[track_caller]
-pub(super) fn take(
-    source: &mut KafkaSource,
-    from: &TopicPartition,
-    count: usize,
-) -> Vec<KafkaMessage> {
+pub(super) fn take(source: &mut KafkaSource, from: &TopicPartition, count: usize) -> Vec<Taken> {
     let mut records = Vec::new();
     until("records", || {
         if let Some(event) = source.poll() {
             panic!("while waiting for records: {event:?}");
         }
-        source
-            .take(from, count - records.len(), &mut records)
-            .unwrap();
+        records.extend(taken(source, from, count - records.len()));
         if records.len() < count {
             source.wait(SLICE);
         }
@@ -234,8 +230,36 @@ pub(super) fn take(
     records
 }
 
-pub(super) fn offsets(records: &[KafkaMessage]) -> Vec<i64> {
-    records.iter().map(|record| record.offset().get()).collect()
+/// A record, copied.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) offset: Offset,
+    pub(super) timestamp: Option<Timestamp>,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) headers: Headers,
+}
+
+/// Takes at most `max` records that are here already.
+pub(super) fn taken(source: &mut KafkaSource, from: &TopicPartition, max: usize) -> Vec<Taken> {
+    let mut batch = KafkaRecords::default();
+    source.take(from, max, &mut batch).unwrap();
+    let mut taken = Vec::new();
+    while let Some(record) = batch.first() {
+        taken.push(Taken {
+            offset: record.offset(),
+            timestamp: record.timestamp(),
+            key: record.key().map(Into::into),
+            value: record.value().map(Into::into),
+            headers: record.headers(),
+        });
+        batch.drop_first();
+    }
+    taken
+}
+
+pub(super) fn offsets(records: &[Taken]) -> Vec<i64> {
+    records.iter().map(|record| record.offset.get()).collect()
 }
 
 #[track_caller]
