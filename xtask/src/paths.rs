@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
@@ -38,10 +39,29 @@ fn cache_dir_from(var: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         .context("no cache directory: set EOS_CACHE_DIR (or HOME) to an absolute path")
 }
 
-/// The root of the checkout that this was built from.
+/// The root of the checkout that this runs for.
+///
+/// Cargo names the package that it runs something of; without it the current directory decides. The
+/// checkout that this was *built* from is asked last: where several share a target directory, it may
+/// be another one, or gone.
 pub fn workspace_root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here)
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let current = std::env::current_dir().ok();
+        let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let found = [named, current].into_iter().flatten();
+        let mut found = found.filter_map(|from| enclosing_checkout(&from));
+        found
+            .next()
+            .unwrap_or_else(|| built.parent().unwrap_or(built).to_owned())
+    })
+}
+
+fn enclosing_checkout(from: &Path) -> Option<PathBuf> {
+    let marks = ["xtask/Cargo.toml", "eos-protocol/Cargo.toml"];
+    let is_root = |path: &&Path| marks.iter().all(|mark| path.join(mark).is_file());
+    from.ancestors().find(is_root).map(Path::to_owned)
 }
 
 /// Waits for the lock file and holds it until the answer is dropped. Its directory is created.
@@ -103,6 +123,17 @@ mod tests {
         assert_eq!(with(&all[1..]), Some("/b/eos".into()));
         assert_eq!(with(&all[2..]), Some("/c/.cache/eos".into()));
         assert_eq!(with(&[]), None);
+    }
+
+    #[test]
+    fn the_checkout_is_found_from_anywhere_inside_and_nowhere_else() {
+        let root = workspace_root();
+        assert!(root.join("xtask/src/paths.rs").is_file());
+        assert_eq!(
+            enclosing_checkout(&root.join("xtask/src")),
+            Some(root.into())
+        );
+        assert_eq!(enclosing_checkout(Path::new("/")), None);
     }
 
     #[test]
