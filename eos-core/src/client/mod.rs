@@ -74,9 +74,10 @@ pub trait Source {
     /// already.
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Self::Records) -> Result<()>;
 
-    /// The group's committed offsets, *stable*: pending while an open transaction holds one
-    /// (KIP-447, `require_stable`). One such query is under way at a time; one for other
-    /// partitions abandons it.
+    /// The group's committed offsets, as far as they are *stable*: an open transaction holds those
+    /// that it is about to commit (KIP-447, `require_stable`). Answers with all, or after a while
+    /// with those that are stable, at least one; pending while none is. One such query is under way
+    /// at a time; one for other partitions abandons it.
     fn committed(
         &mut self,
         of: &[TopicPartition],

@@ -346,9 +346,11 @@ impl<C: Client> Worker<C> {
         let Poll::Ready(committed) = committed else {
             return;
         };
-        self.calls.read_outcome = false;
         match committed {
+            // Some are still held by a transaction: all of them decide.
+            Ok(committed) if committed.len() < partitions.len() => {}
             Ok(committed) => {
+                self.calls.read_outcome = false;
                 let verdict = self.judge(&committed);
                 tracing::info!(
                     app = %self.spec.app, worker = %self.spec.id, ?verdict,
@@ -356,7 +358,10 @@ impl<C: Client> Worker<C> {
                 );
                 self.feed(Event::Resolved(verdict));
             }
-            Err(error) => self.failed(error),
+            Err(error) => {
+                self.calls.read_outcome = false;
+                self.failed(error);
+            }
         }
     }
 

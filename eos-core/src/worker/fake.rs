@@ -3,7 +3,7 @@
 //! It shows that the worker needs nothing but the client traits: several workers are stepped on one
 //! thread under a virtual clock. Failures are scripted per call; every call is written down.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
@@ -25,8 +25,8 @@ pub(super) struct Broker {
     pub(super) committed: BTreeMap<TopicPartition, (i64, String)>,
     /// Values that a reader of committed records sees, by output topic index.
     pub(super) visible: Vec<(usize, String)>,
-    /// Offsets that an open transaction of somebody else holds.
-    pub(super) unstable: bool,
+    /// Offsets that an open transaction of somebody else holds: those of these partitions.
+    pub(super) unstable: BTreeSet<TopicPartition>,
     pub(super) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(super) calls: Vec<String>,
     /// The next answers to a call, instead of success.
@@ -258,10 +258,8 @@ impl Source for FakeSource {
             return answer.map(|()| Ok(Vec::new()));
         }
         let broker = self.fake.broker();
-        if broker.unstable {
-            return Poll::Pending;
-        }
-        let committed = of.iter().map(|partition| {
+        let stable = of.iter().filter(|p| !broker.unstable.contains(p));
+        let committed = stable.map(|partition| {
             let found = broker.committed.get(partition).cloned();
             let (offset, metadata) = found.map_or((None, String::new()), |(o, m)| (Some(o), m));
             let offset = offset.map(|o| Offset::new(o).unwrap());
@@ -271,7 +269,11 @@ impl Source for FakeSource {
                 metadata,
             }
         });
-        Poll::Ready(Ok(committed.collect()))
+        let committed: Vec<_> = committed.collect();
+        if committed.is_empty() && !of.is_empty() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(committed))
     }
 
     fn bounds(&mut self, of: &[TopicPartition], _: Duration) -> Poll<Result<Vec<OffsetBounds>>> {

@@ -484,7 +484,7 @@ fn an_offset_below_the_log_is_found_before_the_first_fetch() {
 #[test]
 fn what_is_revoked_before_it_started_is_given_back() {
     let mut bench = Bench::new();
-    bench.kafka.broker().unstable = true;
+    bench.kafka.broker().unstable.insert(tp(0));
     bench.assign(&[0]);
     bench.step();
     bench.revoke(0, false);
@@ -708,7 +708,7 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
 #[test]
 fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
     let mut bench = Bench::running();
-    bench.kafka.broker().unstable = true;
+    bench.kafka.broker().unstable.insert(tp(1));
     bench.assign(&[1]);
     bench.feed(0, &["a"]);
     let mut second = new_worker(
@@ -724,15 +724,29 @@ fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
     }
     bench.assert_exact();
     assert_eq!(bench.committed(1), None, "still waiting");
-    bench.kafka.broker().unstable = false;
+    bench.kafka.broker().unstable.clear();
     bench.settle();
     assert_eq!(bench.committed(1), Some(3));
+}
+
+/// A dead peer's transaction holds up its own partitions, not those that came with them.
+#[test]
+fn the_stable_ones_of_an_assignment_start_at_once() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().unstable.insert(tp(1));
+    bench.assign(&[0, 1]);
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), None));
+    bench.kafka.broker().unstable.clear();
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
+    assert_eq!(bench.visible().len(), 6);
 }
 
 #[test]
 fn offsets_that_never_become_stable_end_with_an_error() {
     let mut bench = Bench::new();
-    bench.kafka.broker().unstable = true;
+    bench.kafka.broker().unstable.insert(tp(0));
     bench.assign(&[0]);
     bench.step();
     bench.clock.pass(Duration::from_secs(61));
