@@ -15,6 +15,7 @@
 //! | [`outcome`] | how a transaction in doubt ended |
 //! | [`classify`] | what follows from an error code |
 //! | [`CommitPolicy`] | when to commit |
+//! | [`Merge`] | which input of a task gives the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod errors;
 mod guarantee;
 mod ids;
 mod membership;
+mod merge;
 mod name;
 mod outcome;
 mod partitioner;
@@ -44,6 +46,7 @@ pub use ids::{
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,
 };
 pub use membership::{NotAMember, checked_membership};
+pub use merge::{BadMaxIdle, Lag, MaxIdle, Merge, Pick, Supply};
 pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
