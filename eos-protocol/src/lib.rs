@@ -15,12 +15,15 @@
 //! | [`outcome`] | how a transaction in doubt ended |
 //! | [`classify`] | what follows from an error code |
 //! | [`CommitPolicy`] | when to commit |
+//! | [`CommitPacer`] | how soon, by what commits cost |
+//! | [`may_join`] | whether a transaction outlives a slow record |
 //! | [`Merge`] | which input of a task gives the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod commit_pacer;
 mod commit_policy;
 mod errors;
 mod guarantee;
@@ -38,7 +41,8 @@ mod time;
 mod transaction;
 
 pub use backoff::Backoff;
-pub use commit_policy::{CommitCause, CommitPolicy, Load};
+pub use commit_pacer::{CommitCost, CommitPacer};
+pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, classify, code};
 pub use guarantee::Guarantee;
 pub use ids::{
