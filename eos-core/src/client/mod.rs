@@ -89,6 +89,10 @@ pub trait Source {
     fn bounds(&mut self, of: &[TopicPartition], slice: Duration)
     -> Poll<Result<Vec<OffsetBounds>>>;
 
+    /// Where an assigned partition ends for a reader of committed records, as last heard of; `None`
+    /// before anything was heard since it was assigned or sought. Asks nobody.
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset>;
+
     /// Answers an assignment: these partitions, from these offsets, in addition to what is
     /// assigned already.
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()>;

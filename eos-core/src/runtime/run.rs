@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eos_protocol::WorkerId;
+use eos_protocol::{MaxIdle, WorkerId};
 use tokio::sync::oneshot;
 
 use super::clock::real_world;
@@ -118,6 +118,7 @@ fn worker_spec(
         static_member: settings.static_member,
         guarantee: settings.guarantee,
         policy: settings.policy,
+        max_idle: MaxIdle::default(),
         limits: settings.limits(),
         first_start: settings.first_start,
         accepted_layout: settings.accepted().ok().flatten(),

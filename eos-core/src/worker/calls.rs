@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, Committed, ErrorClass, Event, Nonce, Now, Outcome, State,
-    checked_membership, outcome,
+    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Nonce, Now, Outcome,
+    State, checked_membership, outcome,
 };
 
 use super::error::{self, WorkerError};
@@ -89,7 +89,10 @@ impl<C: Client> Worker<C> {
             Action::Drop => self.drop_producer(),
             Action::Init => self.calls.init = true,
             Action::Begin => return self.begin(),
-            Action::Seal => self.calls.seal = true,
+            Action::Seal => {
+                self.sealing_since = Some(self.env.now());
+                self.calls.seal = true;
+            }
             Action::SendOffsets => self.calls.send_offsets = true,
             Action::Flush => self.calls.flush = true,
             Action::Commit => self.calls.commit = true,
@@ -140,6 +143,15 @@ impl<C: Client> Worker<C> {
             task.committed();
         }
         self.load = None;
+        let now = self.env.now();
+        self.pacer.committed(CommitCost {
+            took: self
+                .sealing_since
+                .take()
+                .map_or(Duration::ZERO, |at| now.since(at)),
+            idle: std::mem::take(&mut self.idle),
+            partitions: u32::try_from(self.calls.offsets.len()).unwrap_or(u32::MAX),
+        });
         Counters::add(&self.counters.commits, 1);
         tracing::debug!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
@@ -151,6 +163,7 @@ impl<C: Client> Worker<C> {
     fn discard(&mut self) {
         self.scratch.borrow_mut().clear();
         self.unsent = None;
+        self.held = None;
         self.load = None;
         for task in self.tasks.values_mut() {
             let back = task.progress.discarded();

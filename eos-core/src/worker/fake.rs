@@ -27,6 +27,8 @@ pub(super) struct Broker {
     pub(super) visible: Vec<(usize, String)>,
     /// Offsets that an open transaction of somebody else holds: those of these partitions.
     pub(super) unstable: BTreeSet<TopicPartition>,
+    /// Partitions whose end the client has not heard of.
+    pub(super) silent: BTreeSet<TopicPartition>,
     pub(super) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(super) calls: Vec<String>,
     /// The next answers to a call, instead of success.
@@ -285,6 +287,12 @@ impl Source for FakeSource {
             end: Offset::new(end(partition)).unwrap(),
         });
         Poll::Ready(Ok(bounds.collect()))
+    }
+
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let broker = self.fake.broker();
+        let end = broker.input.get(of).map_or(0, Vec::len) as i64;
+        (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
     }
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {

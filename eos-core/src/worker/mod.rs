@@ -10,7 +10,9 @@
 //! | `mod.rs` | the step, and stopping |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `rebalance.rs` | answers assignments and revocations |
-//! | `intake.rs` | takes records through the task's nodes into the transaction |
+//! | `intake.rs` | gives each task its turn |
+//! | `record.rs` | takes one record through the task's nodes into the transaction |
+//! | `send.rs` | hands its effects to the producer |
 
 mod calls;
 mod counters;
@@ -19,6 +21,8 @@ mod error;
 mod fake;
 mod intake;
 mod rebalance;
+mod record;
+mod send;
 mod spec;
 mod task;
 #[cfg(test)]
@@ -30,8 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, Deadline, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition,
-    Transaction,
+    CommitCause, CommitPacer, Deadline, ErrorClass, Event, Load, Now, Offset, State, TaskId,
+    TopicPartition, Transaction,
 };
 
 use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
@@ -112,14 +116,25 @@ pub struct Worker<C: Client> {
 
     scratch: RefCell<Scratch>,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
-    unsent: Option<intake::Unsent>,
+    unsent: Option<send::Unsent>,
+    /// A record that is done, and waits for a transaction of its own.
+    held: Option<record::Held>,
     /// The group's generation at the last `send_offsets`, for the log.
     generation: i32,
     /// The open transaction.
     load: Option<Load>,
     cause: CommitCause,
+    pacer: CommitPacer,
+    /// When the commit under way began.
+    sealing_since: Option<Now>,
+    /// How long the worker waited with nothing to do since the last commit.
+    idle: Duration,
     /// Events that came up while a task was at work; the machine hears them once it is back.
     deferred: Vec<Event>,
+    /// A commit to ask for once the task at work is back.
+    deferred_commit: Option<CommitCause>,
+    /// By when a task wants to be asked again.
+    ask_again: Option<Duration>,
     /// Records processed and sent that are not in the counters yet.
     processed: u64,
     sent: u64,
@@ -162,6 +177,7 @@ impl<C: Client> Worker<C> {
             .map(|s| s.driving_topic().clone())
             .collect();
         source.subscribe(&topics).map_err(WorkerError::Client)?;
+        let policy = spec.policy;
         let mut worker = Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             spec,
@@ -181,10 +197,16 @@ impl<C: Client> Worker<C> {
             out_of_range: None,
             scratch: RefCell::default(),
             unsent: None,
+            held: None,
             generation: -1,
             load: None,
             cause: CommitCause::Interval,
+            pacer: CommitPacer::new(policy),
+            sealing_since: None,
+            idle: Duration::ZERO,
             deferred: Vec::new(),
+            deferred_commit: None,
+            ask_again: None,
             processed: 0,
             sent: 0,
             turn: 0,
@@ -211,6 +233,7 @@ impl<C: Client> Worker<C> {
         busy |= self.claim();
         busy |= self.drive()?;
         self.check()?;
+        self.ask_again = None;
         busy |= self.intake();
         self.count();
         self.commit_if_due();
@@ -231,7 +254,9 @@ impl<C: Client> Worker<C> {
 
     /// Waits until something may have happened, or `at_most` has passed.
     pub fn wait(&mut self, at_most: Duration) {
+        let begun = self.env.now();
         self.source.wait(at_most);
+        self.idle += self.env.now().since(begun);
     }
 
     /// Asks the worker to stop; go on stepping until it answers [`Step::Stopped`].
@@ -404,12 +429,22 @@ impl<C: Client> Worker<C> {
             _ => Duration::from_millis(5),
         };
         if let Some(load) = &self.load {
-            nap = nap.min(self.spec.policy.wait(now, load));
+            nap = nap.min(self.pacer.policy().wait(now, load));
+        }
+        if let Some(wait) = self.ask_again {
+            nap = nap.min(wait);
         }
         if let Some(at) = self.calls.build_at {
             nap = nap.min(at.since(now));
         }
         nap
+    }
+
+    /// The worker has nothing to do for longer than this.
+    fn nap_at_most(&mut self, wait: Option<Duration>) {
+        if let Some(wait) = wait {
+            self.ask_again = Some(self.ask_again.map_or(wait, |least| least.min(wait)));
+        }
     }
 
     /// Asks for a commit of what is open.
@@ -424,7 +459,7 @@ impl<C: Client> Worker<C> {
         let due = self
             .load
             .as_ref()
-            .and_then(|load| self.spec.policy.due(self.env.now(), load));
+            .and_then(|load| self.pacer.policy().due(self.env.now(), load));
         if let Some(cause) = due {
             self.commit(cause);
         }

@@ -116,6 +116,13 @@ impl<C: Client> Worker<C> {
         for id in &plan.close {
             self.tasks.remove(id);
         }
+        if self
+            .held
+            .is_some_and(|held| plan.close.contains(&held.task))
+        {
+            self.held = None;
+            self.scratch.get_mut().clear();
+        }
         let gone: BTreeSet<&TopicPartition> = plan.unassign.iter().collect();
         self.owned.retain(|partition, _| !gone.contains(partition));
         self.rewinds
@@ -316,8 +323,10 @@ impl<C: Client> Worker<C> {
             let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name);
             let chains = self.topology.instantiate(stage);
             self.owned.insert(driving, task);
-            self.tasks
-                .insert(task, Task::new(progress, chains, claimed));
+            self.tasks.insert(
+                task,
+                Task::new(progress, chains, claimed, self.spec.max_idle),
+            );
         }
         self.source.assign(&at).map_err(WorkerError::Client)
     }

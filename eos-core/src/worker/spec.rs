@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, Now, TopicName,
+    AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, TopicName,
     TransactionalId, WorkerId,
 };
 
@@ -25,6 +25,8 @@ pub struct WorkerSpec {
     pub guarantee: Guarantee,
     /// When to commit.
     pub policy: CommitPolicy,
+    /// How long a task waits for an input that has no record (`max.task.idle.ms`).
+    pub max_idle: MaxIdle,
     /// How long to wait for the producer.
     pub limits: Limits,
     /// Where a first start begins.
@@ -49,6 +51,7 @@ pub struct WorkerSpec {
 #[derive(Clone)]
 pub struct Env {
     clock: Arc<dyn Fn() -> Now + Send + Sync>,
+    coarse: Arc<dyn Fn() -> Now + Send + Sync>,
     entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -58,14 +61,29 @@ impl Env {
         clock: impl Fn() -> Now + Send + Sync + 'static,
         entropy: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
+        let clock = Arc::new(clock);
         Self {
-            clock: Arc::new(clock),
+            coarse: Arc::clone(&clock) as Arc<dyn Fn() -> Now + Send + Sync>,
+            clock,
             entropy: Arc::new(entropy),
         }
     }
 
+    /// With another clock for each record: one that may lag some milliseconds behind, but costs
+    /// next to nothing to read.
+    #[must_use]
+    pub fn with_coarse_clock(mut self, clock: impl Fn() -> Now + Send + Sync + 'static) -> Self {
+        self.coarse = Arc::new(clock);
+        self
+    }
+
     pub(crate) fn now(&self) -> Now {
         (self.clock)()
+    }
+
+    /// The time, some milliseconds old perhaps.
+    pub(crate) fn about_now(&self) -> Now {
+        (self.coarse)()
     }
 
     pub(crate) fn entropy(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! One task of a worker: its progress, its nodes, and the records it has at hand.
 
-use eos_protocol::{TaskProgress, TopicPartition};
+use eos_protocol::{MaxIdle, Merge, TaskProgress, TopicPartition};
 
 use crate::client::Records;
 use crate::topology::Chains;
@@ -21,6 +21,8 @@ pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
     pub(super) readiness: Readiness,
+    /// Which input gives the next record.
+    pub(super) merge: Merge,
     /// By input: fetched records.
     pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
@@ -28,7 +30,12 @@ pub(super) struct Task<R> {
 }
 
 impl<R: Records> Task<R> {
-    pub(super) fn new(progress: TaskProgress, chains: Chains, claimed: bool) -> Self {
+    pub(super) fn new(
+        progress: TaskProgress,
+        chains: Chains,
+        claimed: bool,
+        max_idle: MaxIdle,
+    ) -> Self {
         let mut fetched = Vec::new();
         fetched.resize_with(progress.inputs().len(), R::default);
         let readiness = if claimed {
@@ -37,6 +44,7 @@ impl<R: Records> Task<R> {
             Readiness::Unclaimed
         };
         Self {
+            merge: Merge::new(max_idle, progress.inputs().len()),
             progress,
             chains,
             readiness,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, TransactionalId, WorkerId, code,
+    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, MaxIdle, Pace, TransactionalId,
+    WorkerId, code,
 };
 
 use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
@@ -36,7 +37,11 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         identity: TransactionalId::new(format!("app-i-{id}")),
         static_member: true,
         guarantee,
-        policy: CommitPolicy::default(),
+        policy: CommitPolicy {
+            pace: Pace::Fixed,
+            ..CommitPolicy::default()
+        },
+        max_idle: MaxIdle::default(),
         limits: Limits::default(),
         first_start: FirstStart::Earliest,
         accepted_layout: None,
@@ -51,12 +56,15 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
 
 impl Bench {
     fn with(guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
+        Self::with_clock(Clock::default(), guarantee, declare)
+    }
+
+    fn with_clock(clock: Clock, guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
         let kafka = Fake::default();
         for partition in [0, 1] {
             let log = (0..3).map(|n| format!("p{partition}r{n}")).collect();
             kafka.broker().input.insert(tp(partition), log);
         }
-        let clock = Clock::default();
         let worker = new_worker(&kafka, &clock, spec(0, guarantee), declare);
         Self {
             kafka,
@@ -755,4 +763,39 @@ fn offsets_that_never_become_stable_end_with_an_error() {
         matches!(error, WorkerError::OffsetsUnstable { .. }),
         "{error}"
     );
+}
+
+/// The prefix commits before the slow record's effects join a transaction, whatever its length: two
+/// slow ones in a row are never in one.
+#[test]
+fn a_slow_record_costs_no_abort_of_what_came_before_it() {
+    let clock = Clock::default();
+    let slow = clock.clone();
+    let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, move |app| {
+        let slow = slow.clone();
+        app.source(&Topic::<String, String>::plain("in"))
+            .map(move |v| {
+                if v.starts_with("slow") {
+                    slow.pass(Duration::from_secs(25));
+                }
+                v
+            })
+            .to(&Topic::plain("out"));
+    });
+    bench.feed(0, &["slow1", "slow2", "quick"]);
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.committed(0), Some(6));
+    let calls = bench.kafka.calls();
+    let about: Vec<&str> = calls
+        .iter()
+        .map(String::as_str)
+        .filter(|call| matches!(*call, "begin" | "send" | "commit" | "abort"))
+        .collect();
+    assert_eq!(
+        about.join(" "),
+        "begin commit begin send send send commit begin send commit begin send send commit",
+        "the start offset; three; slow1; slow2 and what fits behind it"
+    );
+    assert_eq!(bench.visible().len(), 6);
 }
