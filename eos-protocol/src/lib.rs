@@ -17,6 +17,7 @@
 //! | [`CommitPolicy`] | when to commit |
 //! | [`CommitPacer`] | how soon, by what commits cost |
 //! | [`may_join`] | whether a transaction outlives a slow record |
+//! | [`Isolation`] | which record keeps aborting its transaction |
 //! | [`Merge`] | which input of a task gives the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`partition_for`] | which partition a key belongs to |
@@ -27,6 +28,7 @@ mod commit_pacer;
 mod commit_policy;
 mod errors;
 mod guarantee;
+mod halving;
 mod ids;
 mod membership;
 mod merge;
@@ -45,6 +47,7 @@ pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, classify, code};
 pub use guarantee::Guarantee;
+pub use halving::{Isolation, Taken};
 pub use ids::{
     AppId, Generation, InstanceId, Negative, Nonce, Offset, Partition, ProducerEpoch, Seq, StageId,
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,

@@ -1,5 +1,6 @@
 //! How far a task has come: its inputs' offsets and the name of its last transaction.
 
+use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
 
@@ -134,6 +135,19 @@ impl TaskProgress {
     #[must_use]
     pub fn touched(&self) -> bool {
         self.touched
+    }
+
+    /// What the open transaction took of each input, if anything: what an abort is known by
+    /// (rule 9). To be asked before [`discarded`](Self::discarded) or
+    /// [`committed`](Self::committed).
+    pub fn taken(&self) -> impl Iterator<Item = Taken> {
+        self.inputs.iter().filter_map(|input| {
+            Some(Taken {
+                partition: input.partition.clone(),
+                first: input.first?,
+                next: input.next,
+            })
+        })
     }
 
     /// Puts the task into the open transaction without a record.
@@ -301,6 +315,27 @@ mod tests {
         task.committed();
         task.touch();
         assert!(task.seal(Nonce(3))[0].2.contains(";2;0000000000000003;"));
+    }
+
+    #[test]
+    fn rule_9_an_abort_is_known_by_what_it_took() {
+        let taken = |task: &TaskProgress| -> Vec<_> {
+            let of = |t: Taken| (t.partition.to_string(), t.first.get(), t.next.get());
+            task.taken().map(of).collect()
+        };
+        let mut task = two_inputs();
+        task.touch();
+        assert_eq!(taken(&task), []);
+        task.advance(1, offset(25), None);
+        task.advance(1, offset(26), None);
+        assert_eq!(taken(&task), [("b-3".into(), 25, 27)]);
+        task.discarded();
+        assert_eq!(taken(&task), []);
+        task.advance(1, offset(25), None);
+        task.seal(Nonce(1));
+        task.committed();
+        task.advance(0, offset(10), None);
+        assert_eq!(taken(&task), [("a-3".into(), 10, 11)]);
     }
 
     #[test]
