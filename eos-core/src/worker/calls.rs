@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use eos_protocol::{
     Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Nonce, Now, Outcome,
-    State, checked_membership, outcome,
+    State, Taken, checked_membership, outcome,
 };
 
 use super::error::{self, WorkerError};
@@ -50,6 +50,11 @@ impl Calls {
 impl<C: Client> Worker<C> {
     /// Tells the machine and does what it answers.
     pub(super) fn feed(&mut self, event: Event) {
+        use ErrorClass::{GroupFenced, ProducerFenced};
+        self.blameless |= matches!(
+            event,
+            Event::Lost | Event::Failed(_, GroupFenced | ProducerFenced)
+        );
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let before = self.machine.state();
@@ -139,6 +144,9 @@ impl<C: Client> Worker<C> {
     }
 
     fn apply(&mut self) {
+        let taken = self.tasks.values().flat_map(|task| task.progress.taken());
+        self.isolation.committed(taken);
+        self.blameless = false;
         for task in self.tasks.values_mut() {
             task.committed();
         }
@@ -164,7 +172,12 @@ impl<C: Client> Worker<C> {
         self.scratch.borrow_mut().clear();
         self.unsent = None;
         self.held = None;
-        self.load = None;
+        let records = self.load.take().map_or(0, |load| load.records);
+        if !std::mem::take(&mut self.blameless) {
+            let tasks = self.tasks.values();
+            let taken: Vec<Taken> = tasks.flat_map(|task| task.progress.taken()).collect();
+            self.isolation.aborted(&taken, records);
+        }
         for task in self.tasks.values_mut() {
             let back = task.progress.discarded();
             if !back.is_empty() {

@@ -38,8 +38,7 @@ impl<C: Client> Worker<C> {
                 any = true;
                 // Looked at after each record: any of them may be slow.
                 let now = self.env.about_now();
-                let due = |load| self.pacer.policy().due(now, load).is_some();
-                more &= !self.load.as_ref().is_some_and(due) && now.since(begun) < STRETCH;
+                more &= self.due(now).is_none() && now.since(begun) < STRETCH;
             }
             self.tasks.insert(id, task);
             self.catch_up();

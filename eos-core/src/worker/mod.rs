@@ -34,8 +34,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, CommitPacer, Deadline, ErrorClass, Event, Load, Now, Offset, State, TaskId,
-    TopicPartition, Transaction,
+    CommitCause, CommitPacer, Deadline, ErrorClass, Event, Isolation, Load, Now, Offset, State,
+    TaskId, TopicPartition, Transaction,
 };
 
 use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
@@ -125,6 +125,10 @@ pub struct Worker<C: Client> {
     load: Option<Load>,
     cause: CommitCause,
     pacer: CommitPacer,
+    /// The search for a record that keeps aborting its transaction.
+    isolation: Isolation,
+    /// Whether what ends the open transaction came from outside: no record is to blame.
+    blameless: bool,
     /// When the commit under way began.
     sealing_since: Option<Now>,
     /// How long the worker waited with nothing to do since the last commit.
@@ -202,6 +206,8 @@ impl<C: Client> Worker<C> {
             load: None,
             cause: CommitCause::Interval,
             pacer: CommitPacer::new(policy),
+            isolation: Isolation::default(),
+            blameless: false,
             sealing_since: None,
             idle: Duration::ZERO,
             deferred: Vec::new(),
@@ -456,13 +462,19 @@ impl<C: Client> Worker<C> {
     }
 
     fn commit_if_due(&mut self) {
-        let due = self
-            .load
-            .as_ref()
-            .and_then(|load| self.pacer.policy().due(self.env.now(), load));
-        if let Some(cause) = due {
+        if let Some(cause) = self.due(self.env.now()) {
             self.commit(cause);
         }
+    }
+
+    /// Whether the open transaction has grown as far as it should.
+    fn due(&self, now: Now) -> Option<CommitCause> {
+        let load = self.load.as_ref()?;
+        let full = |limit| load.records >= limit;
+        if self.isolation.limit().is_some_and(full) {
+            return Some(CommitCause::Records);
+        }
+        self.pacer.policy().due(now, load)
     }
 }
 

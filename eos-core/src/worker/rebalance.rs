@@ -127,6 +127,9 @@ impl<C: Client> Worker<C> {
         self.owned.retain(|partition, _| !gone.contains(partition));
         self.rewinds
             .retain(|(partition, _)| !gone.contains(partition));
+        for partition in &plan.unassign {
+            self.isolation.revoked(partition);
+        }
         self.source
             .unassign(&plan.unassign)
             .map_err(WorkerError::Client)

@@ -72,9 +72,6 @@ impl<C: Client> Worker<C> {
             Ok(Admission::GoBack(to)) => return self.go_back(task, input, to),
             Err(error) => return Done::failed(error.into()),
         }
-        if !self.begun() {
-            return Done::Wait;
-        }
         let Some(from) = task.progress.inputs().get(input) else {
             return Done::Nothing;
         };
@@ -94,21 +91,29 @@ impl<C: Client> Worker<C> {
                 reason: fault.into(),
             });
         }
-        let held = Held {
-            task: task.progress.task,
-            input,
-            offset,
-            timestamp,
-        };
-        if !self.may_join() {
-            self.held = Some(held);
-            self.deferred_commit = Some(CommitCause::Slow);
-            return Done::Wait;
-        }
-        self.merge(task, held)
+        self.finished(
+            task,
+            Held {
+                task: task.progress.task,
+                input,
+                offset,
+                timestamp,
+            },
+        )
     }
 
-    /// Whether a transaction is open: begun now if need be.
+    /// The record's effects are in the scratch.
+    fn finished(&mut self, task: &mut Task<RecordsOf<C>>, record: Held) -> Done {
+        if self.may_join() {
+            return self.merge(task, record);
+        }
+        self.held = Some(record);
+        self.deferred_commit = Some(CommitCause::Slow);
+        Done::Wait
+    }
+
+    /// Whether a transaction is open: begun now if need be (rule 1), when there is something for it
+    /// to hold.
     fn begun(&mut self) -> bool {
         if self.machine.state() == State::Idle {
             self.feed(Event::Touched);
@@ -142,6 +147,10 @@ impl<C: Client> Worker<C> {
             timestamp,
             ..
         } = record;
+        if !self.begun() {
+            self.held = Some(record);
+            return Done::Wait;
+        }
         task.progress.advance(input, offset, timestamp);
         if let Some(fetched) = task.fetched.get_mut(input) {
             fetched.drop_first();
@@ -161,11 +170,9 @@ impl<C: Client> Worker<C> {
 
     /// Merges the record that waited for its own transaction. Answers whether intake may go on.
     pub(super) fn merge_held(&mut self) -> bool {
-        let Some(held) = self.held else { return true };
-        if !self.begun() {
-            return false;
-        }
-        self.held = None;
+        let Some(held) = self.held.take() else {
+            return true;
+        };
         let Some(mut task) = self.tasks.remove(&held.task) else {
             // Its task is gone, and its effects with it.
             self.scratch.get_mut().clear();
@@ -285,11 +292,7 @@ impl<C: Client> Worker<C> {
         tracing::error!(app = %self.spec.app, worker = %self.spec.id, %error, "record failed");
         if self.failure.is_none() {
             self.failure = Some(error);
-            if self.tasks.values().any(|task| task.progress.touched()) {
-                self.commit(CommitCause::RecordFailed);
-            } else {
-                self.feed(Event::Lost);
-            }
+            self.commit(CommitCause::RecordFailed);
         }
     }
 }
