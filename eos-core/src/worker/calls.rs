@@ -153,6 +153,7 @@ impl<C: Client> Worker<C> {
         self.unsent = None;
         self.load = None;
         for task in self.tasks.values_mut() {
+            task.chains.discard();
             let back = task.progress.discarded();
             if !back.is_empty() {
                 task.drop_fetched();

@@ -168,8 +168,9 @@ impl<C: Client> Worker<C> {
             timestamp,
             headers: &message.headers(),
         };
-        if let Err(fault) = self.run(&mut task.chains, INPUT, origin, message) {
+        if let Err((_source, fault)) = self.run(&mut task.chains, INPUT, origin, message) {
             self.scratch.borrow_mut().clear();
+            task.chains.discard();
             return Done::Failed(WorkerError::Record {
                 task: task.progress.task,
                 partition: input.partition.clone(),
@@ -240,13 +241,14 @@ impl<C: Client> Worker<C> {
     }
 
     /// Runs the record through every chain that reads this input. Effects stay in the scratch.
+    /// A fault comes with the source that it happened behind, by its place in the input's list.
     fn run(
         &self,
         chains: &mut Chains,
         input: usize,
         origin: Origin<'_>,
         message: &impl Message,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), (usize, Fault)> {
         let raw = Raw {
             key: message.key(),
             value: message.value(),
@@ -259,19 +261,23 @@ impl<C: Client> Worker<C> {
             &self.scratch,
             origin,
         );
-        let Some(entries) = chains.inputs.get_mut(input) else {
+        let Some(sources) = chains.inputs.get_mut(input) else {
             return Ok(());
         };
         let places = &mut chains.places[..];
-        // A panic in a closure is an error of the record: the nodes hold nothing that it could
-        // have left half done, and the scratch is cleared.
+        // A panic in a closure is an error of the record: processors that it could have left half
+        // done are discarded, and the scratch is cleared.
+        let mut at = 0;
         catch_unwind(AssertUnwindSafe(|| {
-            for (entry, first) in entries {
-                entry.enter(&ctx, &raw, &mut Next::all(places, *first))?;
+            for (n, source) in sources.iter_mut().enumerate() {
+                at = n;
+                let mut next = Next::all(places, source.first);
+                source.entry.enter(&ctx, &raw, &mut next)?;
             }
             Ok(())
         }))
         .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
+        .map_err(|fault| (at, fault))
     }
 
     /// Hands the rest of the scratch to the producer. False while its queue is full.
