@@ -34,10 +34,11 @@ impl App {
         }
     }
 
-    /// Reads a topic. Several chains may read the same one: they share its transactions.
+    /// Reads a topic. Several chains may read the same one: they share its transactions, and a
+    /// record that fails in one of them has no effect in any.
     pub fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Stream<K, V> {
-        let parent = self.lock().source(topic);
-        Stream::new(Arc::clone(&self.graph), parent)
+        let source = self.lock().source(topic);
+        Stream::new(Arc::clone(&self.graph), source)
     }
 
     /// A handle to emit to a topic from [`Stream::process`].
@@ -45,7 +46,7 @@ impl App {
         let mut graph = self.lock();
         Output {
             app: graph.token(),
-            index: graph.output(topic),
+            index: graph.output(topic, true),
             types: PhantomData,
         }
     }

@@ -32,9 +32,11 @@ pub mod codec;
 mod app;
 mod ctx;
 mod error;
+mod error_policy;
 mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
@@ -49,13 +51,17 @@ pub mod worker;
 pub use app::App;
 pub use client::{Header, Headers};
 pub use ctx::Ctx;
-pub use eos_protocol::{FirstStart, Guarantee, Offset, StartError, Timestamp, TopicPartition};
+pub use eos_protocol::{
+    FirstStart, Guarantee, Offset, StartError, TaskId, Timestamp, TopicName, TopicPartition,
+};
 pub use error::{Error, Result};
+pub use error_policy::{ErrorPolicy, PolicyError, Retry};
 pub use failure::{Done, Failure};
+pub use processor::{OnDiscard, Processor};
 pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
 pub use settings::SettingsError;
-pub use stream::{Output, Stream};
+pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
 pub use topology::TopologyError;
 pub use worker::{Counts, StopMode, WorkerError};

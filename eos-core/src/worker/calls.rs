@@ -179,6 +179,7 @@ impl<C: Client> Worker<C> {
             self.isolation.aborted(&taken, records);
         }
         for task in self.tasks.values_mut() {
+            task.chains.discard();
             let back = task.progress.discarded();
             if !back.is_empty() {
                 task.drop_fetched();

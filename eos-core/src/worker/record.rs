@@ -82,7 +82,7 @@ impl<C: Client> Worker<C> {
             timestamp,
             headers: &message.headers(),
         };
-        if let Err(fault) = self.run(&mut task.chains, input, origin, message) {
+        if let Err((_source, fault)) = self.run(&mut task.chains, input, origin, message) {
             self.scratch.borrow_mut().clear();
             return Done::failed(WorkerError::Record {
                 task: task.progress.task,
@@ -254,13 +254,14 @@ impl<C: Client> Worker<C> {
     }
 
     /// Runs the record through every chain that reads this input. Effects stay in the scratch.
+    /// A fault comes with the source that it happened behind, by its place in the input's list.
     fn run(
         &self,
         chains: &mut Chains,
         input: usize,
         origin: Origin<'_>,
         message: &impl Message,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), (usize, Fault)> {
         let raw = Raw {
             key: message.key(),
             value: message.value(),
@@ -273,19 +274,23 @@ impl<C: Client> Worker<C> {
             &self.scratch,
             origin,
         );
-        let Some(entries) = chains.inputs.get_mut(input) else {
+        let Some(sources) = chains.inputs.get_mut(input) else {
             return Ok(());
         };
         let places = &mut chains.places[..];
-        // A panic in a closure is an error of the record: the nodes hold nothing that it could
-        // have left half done, and the scratch is cleared.
+        // A panic in a closure is an error of the record: processors that it could have left half
+        // done are discarded, and the scratch is cleared.
+        let mut at = 0;
         catch_unwind(AssertUnwindSafe(|| {
-            for (entry, first) in entries {
-                entry.enter(&ctx, &raw, &mut Next::all(places, *first))?;
+            for (n, source) in sources.iter_mut().enumerate() {
+                at = n;
+                let mut next = Next::all(places, source.first);
+                source.entry.enter(&ctx, &raw, &mut next)?;
             }
             Ok(())
         }))
         .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
+        .map_err(|fault| (at, fault))
     }
     /// A record failed and left no trace: what came before it is committed, then the worker stops.
     pub(super) fn fail_record(&mut self, error: WorkerError) {

@@ -57,6 +57,7 @@ impl<R: Records> Task<R> {
     pub(super) fn committed(&mut self) {
         if self.progress.touched() {
             self.progress.committed();
+            self.chains.committed();
             self.claimed = true;
             if self.readiness == Readiness::Unclaimed {
                 self.readiness = Readiness::Ready;
