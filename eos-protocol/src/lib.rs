@@ -18,6 +18,8 @@
 //! | [`CommitPacer`] | how soon, by what commits cost |
 //! | [`may_join`] | whether a transaction outlives a slow record |
 //! | [`Isolation`] | which record keeps aborting its transaction |
+//! | [`RetryPlan`] | when a record that failed is tried again |
+//! | [`DeadLetter`] | what a dead letter says about its record |
 //! | [`Merge`] | which input of a task gives the next record |
 //! | [`stages`] | which sources belong together |
 //! | [`partition_for`] | which partition a key belongs to |
@@ -26,6 +28,7 @@
 mod backoff;
 mod commit_pacer;
 mod commit_policy;
+pub mod dead_letter;
 mod errors;
 mod guarantee;
 mod halving;
@@ -37,6 +40,7 @@ mod outcome;
 mod partitioner;
 mod progress;
 mod rebalance;
+mod retry;
 mod stages;
 mod start;
 mod time;
@@ -45,6 +49,7 @@ mod transaction;
 pub use backoff::Backoff;
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
+pub use dead_letter::DeadLetter;
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, classify, code};
 pub use guarantee::Guarantee;
 pub use halving::{Isolation, Taken};
@@ -59,6 +64,7 @@ pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
 pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
+pub use retry::{Attempt, RetryPlan};
 pub use stages::{Stage, stages};
 pub use start::{Committed, FirstStart, Situation, Start, StartError, plan_start};
 pub use time::{Deadline, Now};
