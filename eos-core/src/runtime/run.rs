@@ -127,6 +127,7 @@ fn worker_spec(
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
         output_partitions: partitions.outputs.clone(),
+        output_limits: Vec::new(),
         input_partitions: partitions.inputs.clone(),
     }
 }

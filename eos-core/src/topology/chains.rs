@@ -11,10 +11,8 @@ pub(crate) struct Source {
     /// The place of the node that comes first.
     pub(crate) first: Option<usize>,
     /// What becomes of a record that fails behind this source.
-    #[allow(dead_code)] // until the worker carries it out
     pub(crate) policy: Arc<ErrorPolicy>,
     /// Where its dead letters go: an index into the topology's outputs.
-    #[allow(dead_code)]
     pub(crate) dead_letter: Option<usize>,
 }
 

@@ -34,7 +34,6 @@ pub(crate) enum Fault {
          it smaller, or raise the limit (kafka-configs.sh --alter --topic {topic} --add-config \
          max.message.bytes=..)"
     )]
-    #[allow(dead_code)] // until the worker checks it
     Oversize {
         topic: TopicName,
         /// Key, value, headers and what Kafka adds to them.
@@ -43,9 +42,35 @@ pub(crate) enum Fault {
     },
     #[error("the closure panicked: {0}")]
     Panic(String),
+    #[error(
+        "every transaction that it is part of is aborted{}",
+        .0.as_ref().map_or(String::new(), |last| format!(" (last: {last})"))
+    )]
+    Aborts(Option<String>),
 }
 
 impl Fault {
+    /// What kind of fault it is, for a dead letter's header.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Key(_) => "KeyDecodeError",
+            Self::Value(_) => "ValueDecodeError",
+            Self::User(_) => "Failure",
+            Self::Encode(_) => "EncodeError",
+            Self::Oversize { .. } => "OversizeOutput",
+            Self::Panic(_) => "Panic",
+            Self::Aborts(_) => "RepeatedAborts",
+        }
+    }
+
+    /// What caused it, a line each.
+    pub(crate) fn causes(&self) -> String {
+        match self {
+            Self::User(failure) => failure.causes(),
+            _ => String::new(),
+        }
+    }
+
     /// What user code answered. An output that `Ctx::emit` could not encode is one all the same.
     pub(crate) fn user(failure: Failure) -> Self {
         match failure.into_inner().downcast::<EncodeError>() {

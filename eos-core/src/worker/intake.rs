@@ -61,5 +61,11 @@ impl<C: Client> Worker<C> {
             std::mem::take(&mut self.processed),
         );
         Counters::add(&self.counters.records_out, std::mem::take(&mut self.sent));
+        Counters::add(&self.counters.skipped, std::mem::take(&mut self.skipped));
+        Counters::add(
+            &self.counters.dead_letters,
+            std::mem::take(&mut self.dead_letters),
+        );
+        Counters::add(&self.counters.retries, std::mem::take(&mut self.retries));
     }
 }

@@ -12,11 +12,13 @@
 //! | `rebalance.rs` | answers assignments and revocations |
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
+//! | `failed.rs` | what becomes of a record that can't be processed |
 //! | `send.rs` | hands its effects to the producer |
 
 mod calls;
 mod counters;
 mod error;
+mod failed;
 #[cfg(test)]
 mod fake;
 mod intake;
@@ -142,6 +144,11 @@ pub struct Worker<C: Client> {
     /// Records processed and sent that are not in the counters yet.
     processed: u64,
     sent: u64,
+    skipped: u64,
+    dead_letters: u64,
+    retries: u64,
+    /// When a record that was left out was last told of loudly.
+    told: Option<Now>,
     /// The task that is served first in the next step.
     turn: usize,
 
@@ -215,6 +222,10 @@ impl<C: Client> Worker<C> {
             ask_again: None,
             processed: 0,
             sent: 0,
+            skipped: 0,
+            dead_letters: 0,
+            retries: 0,
+            told: None,
             turn: 0,
             joined: false,
             stopping: Stopping::No,

@@ -29,7 +29,7 @@ pub(super) enum Done {
 }
 
 impl Done {
-    fn failed(error: WorkerError) -> Self {
+    pub(super) fn failed(error: WorkerError) -> Self {
         Self::Failed(Box::new(error))
     }
 }
@@ -39,15 +39,15 @@ impl Done {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     pub(super) task: TaskId,
-    input: usize,
-    offset: Offset,
+    pub(super) input: usize,
+    pub(super) offset: Offset,
     timestamp: Option<Timestamp>,
 }
 
 impl<C: Client> Worker<C> {
     /// Processes the next record of a task.
     pub(super) fn process(&mut self, task: &mut Task<RecordsOf<C>>) -> Done {
-        if task.readiness != Readiness::Ready {
+        if task.readiness != Readiness::Ready || self.is_parked(task) {
             return Done::Nothing;
         }
         let input = match self.choose(task) {
@@ -82,28 +82,24 @@ impl<C: Client> Worker<C> {
             timestamp,
             headers: &message.headers(),
         };
-        if let Err((_source, fault)) = self.run(&mut task.chains, input, origin, message) {
-            self.scratch.borrow_mut().clear();
-            return Done::failed(WorkerError::Record {
-                task: task.progress.task,
-                partition: from.partition.clone(),
-                offset,
-                reason: fault.into(),
-            });
+        let record = Held {
+            task: task.progress.task,
+            input,
+            offset,
+            timestamp,
+        };
+        if self.isolation.is_culprit(&from.partition, offset) {
+            let fault = Fault::Aborts(self.last_error.as_ref().map(ToString::to_string));
+            return self.refused(task, record, 0, fault);
         }
-        self.finished(
-            task,
-            Held {
-                task: task.progress.task,
-                input,
-                offset,
-                timestamp,
-            },
-        )
+        if let Err((source, fault)) = self.run(&mut task.chains, input, origin, message) {
+            return self.refused(task, record, source, fault);
+        }
+        self.finished(task, record)
     }
 
     /// The record's effects are in the scratch.
-    fn finished(&mut self, task: &mut Task<RecordsOf<C>>, record: Held) -> Done {
+    pub(super) fn finished(&mut self, task: &mut Task<RecordsOf<C>>, record: Held) -> Done {
         if self.may_join() {
             return self.merge(task, record);
         }
@@ -152,6 +148,7 @@ impl<C: Client> Worker<C> {
             return Done::Wait;
         }
         task.progress.advance(input, offset, timestamp);
+        task.attempt = None;
         if let Some(fetched) = task.fetched.get_mut(input) {
             fetched.drop_first();
         }
@@ -182,6 +179,18 @@ impl<C: Client> Worker<C> {
         self.tasks.insert(held.task, task);
         self.catch_up();
         matches!(done, Done::Next)
+    }
+
+    /// Whether the task waits for the next try of a record.
+    fn is_parked(&mut self, task: &Task<RecordsOf<C>>) -> bool {
+        let Some(attempt) = &task.attempt else {
+            return false;
+        };
+        let wait = attempt.wait(self.env.now());
+        if !wait.is_zero() {
+            self.nap_at_most(Some(wait));
+        }
+        !wait.is_zero()
     }
 
     /// The input that gives the next record. One input costs nothing; several are merged by
@@ -285,7 +294,11 @@ impl<C: Client> Worker<C> {
             for (n, source) in sources.iter_mut().enumerate() {
                 at = n;
                 let mut next = Next::all(places, source.first);
+                let before = self.scratch.borrow().len();
                 source.entry.enter(&ctx, &raw, &mut next)?;
+                if let Some(too_large) = self.oversize(before) {
+                    return Err(too_large);
+                }
             }
             Ok(())
         }))

@@ -43,6 +43,9 @@ pub struct WorkerSpec {
     pub offsets_deadline: Duration,
     /// How many partitions each output topic has, by the topology's outputs.
     pub output_partitions: Vec<u32>,
+    /// The largest record batch that each output topic takes (`max.message.bytes`), if that is
+    /// known.
+    pub output_limits: Vec<Option<usize>>,
     /// How many partitions each driving topic has.
     pub input_partitions: BTreeMap<TopicName, u32>,
 }

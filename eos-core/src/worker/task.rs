@@ -1,6 +1,6 @@
 //! One task of a worker: its progress, its nodes, and the records it has at hand.
 
-use eos_protocol::{MaxIdle, Merge, TaskProgress, TopicPartition};
+use eos_protocol::{Attempt, MaxIdle, Merge, TaskProgress, TopicPartition};
 
 use crate::client::Records;
 use crate::topology::Chains;
@@ -21,6 +21,8 @@ pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
     pub(super) readiness: Readiness,
+    /// The record that is to be tried again, if one is. The task is parked until then.
+    pub(super) attempt: Option<Attempt>,
     /// Which input gives the next record.
     pub(super) merge: Merge,
     /// By input: fetched records.
@@ -45,6 +47,7 @@ impl<R: Records> Task<R> {
         };
         Self {
             merge: Merge::new(max_idle, progress.inputs().len()),
+            attempt: None,
             progress,
             chains,
             readiness,
