@@ -37,6 +37,10 @@ pub(super) struct Broker {
     pub(super) unanswered: bool,
     /// The first offset that is still in the logs.
     pub(super) first: i64,
+    /// A value that aborts every transaction which it is sent in.
+    pub(super) toxic: Option<String>,
+    /// The headers of the last record that was sent with any.
+    pub(super) headers: Vec<(String, String)>,
     /// How many seeks still land one record too late, as if an old fetch were still in the queue.
     pub(super) late_seeks: u32,
     epoch: u32,
@@ -444,6 +448,15 @@ impl Producer for FakeProducer {
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
         let text = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
         let topic = record.topic;
+        if !record.headers.is_empty() {
+            let text = |value: &Option<Box<[u8]>>| {
+                String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
+            };
+            let headers = record.headers.iter();
+            self.fake.broker().headers = headers
+                .map(|h| (h.name.to_string(), text(&h.value)))
+                .collect();
+        }
         self.call(CallSite::Send, "send", move |this, _| {
             this.sent.push((topic, text))
         })
@@ -466,6 +479,14 @@ impl Producer for FakeProducer {
     }
 
     fn flush(&mut self, _: Duration) -> Poll<Result<()>> {
+        let toxic = self.fake.broker().toxic.clone();
+        if toxic.is_some_and(|toxic| self.sent.iter().any(|(_, value)| *value == toxic)) {
+            return Poll::Ready(Err(ClientError {
+                call: CallSite::Flush,
+                fault: abortable(code::RECORD_LIST_TOO_LARGE),
+                text: "toxic".into(),
+            }));
+        }
         self.call(CallSite::Flush, "flush", |this, broker| {
             if !this.transactional {
                 broker.visible.append(&mut this.sent);

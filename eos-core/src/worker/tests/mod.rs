@@ -1,6 +1,8 @@
 //! The worker against a scripted Kafka: what it calls, in which order, and what is visible at the
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,6 +130,17 @@ impl Bench {
             self.clock.pass(Duration::from_millis(50));
         }
         panic!("the worker goes on: {:?}", self.worker);
+    }
+
+    /// As [`settle`](Self::settle), but the worker may end.
+    fn settle_until_error(&mut self, end: &mut Result<(), WorkerError>) {
+        for _ in 0..60 {
+            if let Err(error) = self.worker.step() {
+                *end = Err(error);
+                return;
+            }
+            self.clock.pass(Duration::from_millis(50));
+        }
     }
 
     fn visible(&self) -> Vec<String> {
