@@ -361,13 +361,14 @@ mod tests {
         assert_eq!(task.recommit(), [], "it has no name yet");
         task.advance(0, offset(10), None);
         let sealed = task.seal(Nonce(1));
-        assert_eq!(task.recommit(), [], "this transaction carries it");
         task.committed();
         assert_eq!(task.recommit(), sealed);
         let before = task.clone();
         task.committed();
         assert_eq!(task, before, "it is no part of that transaction");
         assert_eq!(task.discarded(), []);
+        task.touch();
+        assert_eq!(task.recommit(), [], "this transaction carries it");
     }
 
     #[test]
