@@ -22,6 +22,8 @@
 //! | [`DeadLetter`] | what a dead letter says about its record |
 //! | [`Merge`] | which input of a task gives the next record |
 //! | [`stages`] | which sources belong together |
+//! | [`check_widths`] | whether their topics can be read together |
+//! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
@@ -40,11 +42,13 @@ mod outcome;
 mod partitioner;
 mod progress;
 mod rebalance;
+pub mod recommit;
 mod retry;
 mod stages;
 mod start;
 mod time;
 mod transaction;
+mod widths;
 
 pub use backoff::Backoff;
 pub use commit_pacer::{CommitCost, CommitPacer};
@@ -64,8 +68,10 @@ pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
 pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
+pub use recommit::recommit_due;
 pub use retry::{Attempt, RetryPlan};
 pub use stages::{Stage, stages};
 pub use start::{Committed, FirstStart, Situation, Start, StartError, plan_start};
 pub use time::{Deadline, Now};
 pub use transaction::{Action, Actions, Event, Limits, State, StopReason, Transaction};
+pub use widths::{Counts, UnequalWidths, check_widths};

@@ -218,6 +218,23 @@ impl TaskProgress {
             .collect()
     }
 
+    /// The offsets of all its inputs as they are committed, with the name that they have: for a
+    /// task that no record touches, before the broker forgets them. To commit them again changes
+    /// nothing, so the task is no part of that transaction's outcome. Nothing if a transaction
+    /// touches the task, since that one carries them; or if they have no name of ours, which a
+    /// transaction gives them.
+    #[must_use]
+    pub fn recommit(&self) -> Vec<(TopicPartition, Offset, String)> {
+        let Some(name) = self.last.as_ref().filter(|_| !self.touched) else {
+            return Vec::new();
+        };
+        let text = name.to_string();
+        self.inputs
+            .iter()
+            .map(|i| (i.partition.clone(), i.committed, text.clone()))
+            .collect()
+    }
+
     /// The transaction is committed.
     pub fn committed(&mut self) {
         if let Some(name) = self.sealed.take() {
@@ -336,6 +353,22 @@ mod tests {
         task.committed();
         task.advance(0, offset(10), None);
         assert_eq!(taken(&task), [("a-3".into(), 10, 11)]);
+    }
+
+    #[test]
+    fn an_idle_task_is_committed_again_as_it_is() {
+        let mut task = two_inputs();
+        assert_eq!(task.recommit(), [], "it has no name yet");
+        task.advance(0, offset(10), None);
+        let sealed = task.seal(Nonce(1));
+        task.committed();
+        assert_eq!(task.recommit(), sealed);
+        let before = task.clone();
+        task.committed();
+        assert_eq!(task, before, "it is no part of that transaction");
+        assert_eq!(task.discarded(), []);
+        task.touch();
+        assert_eq!(task.recommit(), [], "this transaction carries it");
     }
 
     #[test]
