@@ -13,7 +13,7 @@ use crate::runtime::Signals;
 use crate::settings::Settings;
 use crate::stream::{Output, Stream};
 use crate::topic::Topic;
-use crate::topology::{Graph, Topology, TopologyError};
+use crate::topology::{Description, Graph, Topology, TopologyError};
 
 /// A stream processing application.
 ///
@@ -49,6 +49,29 @@ impl App {
             index: graph.output(topic, true),
             types: PhantomData,
         }
+    }
+
+    /// What the app does, in words: in the format of Kafka Streams, and with the guarantee of each
+    /// edge.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// let mut app = App::new("shout-v1");
+    /// app.source(&Topic::<String, String>::plain("lines"))
+    ///     .map(|line| line.to_uppercase())
+    ///     .to(&Topic::plain("shouts"));
+    /// let description = app.describe()?;
+    /// assert!(description.to_string().contains("Source: KSTREAM-SOURCE-0000000000 (topics: [lines])"));
+    /// println!("{}", description.guarantees());
+    /// # Ok::<(), eos_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Topology`](crate::Error::Topology) if the graph makes no sense.
+    pub fn describe(&self) -> crate::Result<Description> {
+        let graph = self.lock();
+        graph.check()?;
+        Ok(graph.describe(self.settings.guarantee))
     }
 
     /// What is promised; [`Guarantee::ExactlyOnce`] unless you say otherwise.

@@ -35,8 +35,7 @@ pub(super) struct SourceSpec {
     pub(super) policy: Arc<ErrorPolicy>,
     /// Set when the graph is built.
     dead_letter: Option<usize>,
-    /// How many sources and nodes were declared before it.
-    #[allow(dead_code)] // for `describe`
+    /// How many sources, nodes and outputs for `Ctx::emit` were declared before it.
     pub(super) number: usize,
 }
 
@@ -45,7 +44,6 @@ pub(super) struct NodeSpec {
     make: MakeNode,
     pub(super) child: Option<usize>,
     pub(super) rest: Option<usize>,
-    #[allow(dead_code)] // for `describe`
     pub(super) number: usize,
 }
 
@@ -53,9 +51,8 @@ pub(super) struct NodeSpec {
 pub(crate) struct OutputSpec {
     pub(crate) name: TopicName,
     pub(crate) topic: Box<dyn Any + Send + Sync>,
-    /// Whether `Ctx::emit` writes to it.
-    #[allow(dead_code)]
-    pub(super) emitted: bool,
+    /// If `Ctx::emit` writes to it: how many sources, nodes and such outputs were declared before.
+    pub(super) number: Option<usize>,
 }
 
 impl fmt::Debug for OutputSpec {
@@ -135,7 +132,8 @@ impl Graph {
     }
 
     fn declared(&self) -> usize {
-        self.sources.len() + self.nodes.len()
+        let emitted = self.outputs.iter().filter(|o| o.number.is_some());
+        self.sources.len() + self.nodes.len() + emitted.count()
     }
 
     /// A new output. Several may write to one topic.
@@ -144,10 +142,11 @@ impl Graph {
         topic: &Topic<K, V>,
         emitted: bool,
     ) -> usize {
+        let number = emitted.then(|| self.declared());
         self.outputs.push(OutputSpec {
             name: topic.name.clone(),
             topic: Box::new(topic.clone()),
-            emitted,
+            number,
         });
         self.outputs.len() - 1
     }
@@ -262,7 +261,7 @@ impl Graph {
                 self.outputs.push(OutputSpec {
                     name: name.clone(),
                     topic: Box::new(topic),
-                    emitted: false,
+                    number: None,
                 });
             }
         }

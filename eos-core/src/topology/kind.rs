@@ -45,4 +45,20 @@ impl Kind {
             _ => 1,
         }
     }
+
+    /// What Kafka Streams calls it where it has the same; its way of naming where it has not.
+    pub(crate) fn streams_name(self) -> &'static str {
+        match self {
+            Self::Map | Self::TryMap => "MAPVALUES",
+            Self::FilterMap => "FILTERMAPVALUES",
+            Self::Filter => "FILTER",
+            Self::FlatMap | Self::TryFlatMap => "FLATMAPVALUES",
+            Self::KeyBy => "KEY-SELECT",
+            Self::Peek => "PEEK",
+            Self::Branch => "BRANCH",
+            Self::Tee => "TEE",
+            Self::Process => "PROCESSOR",
+            Self::To(_) => "SINK",
+        }
+    }
 }

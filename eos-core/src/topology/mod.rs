@@ -1,6 +1,9 @@
 //! What an application computes: a graph of nodes, built once, instantiated for each task.
 
 mod chains;
+mod describe;
+#[cfg(test)]
+mod describe_test;
 mod error;
 mod graph;
 mod kind;
@@ -12,6 +15,7 @@ mod scratch;
 mod tests;
 
 pub(crate) use chains::Chains;
+pub use describe::{Description, Guarantees};
 pub use error::TopologyError;
 pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
 pub(crate) use kind::Kind;
