@@ -145,8 +145,9 @@ impl Bench {
     }
 
     /// How many records a group has finished: the sum of its committed offsets on a topic that begins
-    /// at 0. Does not wait for offsets of an open transaction, and tells those before it.
-    pub(crate) fn finished(&mut self, group: &str, topic: &str) -> Result<u64> {
+    /// at 0. Does not wait for offsets of an open transaction, and tells those before it. None while
+    /// the group has no coordinator.
+    pub(crate) fn finished(&mut self, group: &str, topic: &str) -> Option<u64> {
         let text = |text: &str| StrBytes::from_string(text.to_owned());
         let topics = OffsetFetchRequestTopics::default()
             .with_name(TopicName(text(topic)))
@@ -155,12 +156,11 @@ impl Bench {
             .with_group_id(GroupId(text(group)))
             .with_topics(Some(vec![topics]));
         let request = OffsetFetchRequest::default().with_groups(vec![groups]);
-        let answer = self.client.request(Node::Group(group), &request)?;
-        let answer = answer.groups.first().context("answer without the group")?;
-        let partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
-        Ok(partitions
-            .filter_map(|p| u64::try_from(p.committed_offset).ok())
-            .sum())
+        let answer = self.client.request(Node::Group(group), &request).ok()?;
+        let topics = answer.groups.iter().flat_map(|group| &group.topics);
+        let partitions = topics.flat_map(|topic| &topic.partitions);
+        let offsets = partitions.filter_map(|p| u64::try_from(p.committed_offset).ok());
+        Some(offsets.sum())
     }
 
     /// Waits until all offsets of a group are decided, and checks that they are at the end.

@@ -18,7 +18,7 @@ use crate::work::Work;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Between two looks at a side.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What one run came to.
 #[derive(Debug, Clone)]
@@ -128,10 +128,10 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             "it takes too long: {done} of {total} records"
         );
         std::thread::sleep(LOOK);
-        let now = bench.finished(&play.task.group, &play.task.input)?;
-        if now == done {
+        let now = bench.finished(&play.task.group, &play.task.input);
+        let Some(now) = now.filter(|now| *now > done) else {
             continue;
-        }
+        };
         done = now;
         // A side that ends by itself is gone with its last commit, and its CPU time with it.
         let Ok(cpu) = running.cpu() else { continue };
