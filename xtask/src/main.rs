@@ -23,9 +23,10 @@ enum Command {
     Kafka(Kafka),
     /// A pipeline on a real Kafka, its processes killed while it works, and an audit of what is left
     Demo(demo::Options),
-    /// Throughput beside a bare librdkafka loop; arguments go to the benchmark (--records, --pairs)
+    /// Throughput, latency and memory beside a bare librdkafka loop and Kafka Streams
+    #[command(disable_help_flag = true)]
     Bench {
-        /// What the benchmark takes
+        /// What the benchmark takes: `cargo xtask bench --help` lists it
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

@@ -7,58 +7,58 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::ptr::null_mut;
+use std::ptr::{null_mut, slice_from_raw_parts};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use rdkafka::bindings as sys;
 
-use crate::Work;
-use crate::meter::{Measured, Meter};
+use crate::side::Task;
+use crate::work::{View, Work};
 
 const BATCH: usize = 500;
 
 /// Passes all records on.
-pub(crate) fn run(work: &Work) -> Result<Measured> {
-    let consumer = consumer(work)?;
-    let producer = producer(work)?;
+pub(crate) fn run(task: &Task) -> Result<()> {
+    let consumer = consumer(task)?;
+    let producer = producer(task)?;
     // SAFETY: live instances and C strings throughout; queues, topic handle and lists are destroyed
     // before their instance, at the end of `pass`.
     unsafe {
         check(sys::rd_kafka_init_transactions(producer, 30_000))?;
-        let measured = pass(work, consumer, producer)?;
+        pass(task, consumer, producer)?;
         sys::rd_kafka_consumer_close(consumer);
         sys::rd_kafka_destroy(producer);
         sys::rd_kafka_destroy(consumer);
-        Ok(measured)
+        Ok(())
     }
 }
 
 /// # Safety
 /// Live instances.
 unsafe fn pass(
-    work: &Work,
+    task: &Task,
     consumer: *mut sys::rd_kafka_t,
     producer: *mut sys::rd_kafka_t,
-) -> Result<Measured> {
+) -> Result<()> {
     // SAFETY: see `run`.
     unsafe {
-        let output = CString::new(work.output.as_str())?;
+        let output = CString::new(task.output.as_str())?;
         let output = sys::rd_kafka_topic_new(producer, output.as_ptr(), null_mut());
-        let queues = join(work, consumer)?;
+        let queues = join(task, consumer)?;
         let mut next: BTreeMap<i32, i64> = BTreeMap::new();
         let mut room = vec![null_mut(); BATCH];
-        let (mut done, mut meter) = (0, Meter::new(work.records));
-        while done < work.records {
+        let (mut done, mut written) = (0, Vec::with_capacity(256));
+        while done < task.records {
             check(sys::rd_kafka_begin_transaction(producer))?;
-            let end = Instant::now() + work.commit_interval;
-            while done < work.records && Instant::now() < end {
+            let end = Instant::now() + task.commit_interval;
+            while done < task.records && Instant::now() < end {
                 let before = done;
                 for &(partition, queue) in &queues {
                     let count =
                         sys::rd_kafka_consume_batch_queue(queue, 0, room.as_mut_ptr(), BATCH);
                     for &message in &room[..usize::try_from(count)?] {
-                        forward(producer, output, message)?;
+                        work(task.work, producer, output, message, &mut written)?;
                         next.insert(partition, (*message).offset + 1);
                         sys::rd_kafka_message_destroy(message);
                         done += 1;
@@ -69,15 +69,47 @@ unsafe fn pass(
                     sys::rd_kafka_consumer_poll(consumer, 1);
                 }
             }
-            let start = Instant::now();
-            commit(work, consumer, producer, &next)?;
-            meter.passed(done, Some(start.elapsed()));
+            commit(task, consumer, producer, &next)?;
         }
         for (_, queue) in queues {
             sys::rd_kafka_queue_destroy(queue);
         }
         sys::rd_kafka_topic_destroy(output);
-        Ok(meter.measured())
+        Ok(())
+    }
+}
+
+/// What is done with one record: nothing, or the same JSON as everywhere.
+///
+/// # Safety
+/// Live producer, topic handle and message.
+unsafe fn work(
+    work: Work,
+    producer: *mut sys::rd_kafka_t,
+    output: *mut sys::rd_kafka_topic_t,
+    message: *const sys::rd_kafka_message_t,
+    written: &mut Vec<u8>,
+) -> Result<()> {
+    // SAFETY: by the caller's contract; the message outlives the slice.
+    unsafe {
+        ensure!(
+            (*message).err == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
+            "{:?}",
+            *message
+        );
+        let value = &*slice_from_raw_parts((*message).payload.cast::<u8>(), (*message).len);
+        match work {
+            Work::Pass => forward(producer, output, message, value),
+            Work::Map => {
+                let view = serde_json::from_slice::<View>(value)?.with_slow();
+                if !view.is_kept() {
+                    return Ok(());
+                }
+                written.clear();
+                serde_json::to_writer(&mut *written, &view)?;
+                forward(producer, output, message, written)
+            }
+        }
     }
 }
 
@@ -87,6 +119,7 @@ unsafe fn forward(
     producer: *mut sys::rd_kafka_t,
     output: *mut sys::rd_kafka_topic_t,
     message: *const sys::rd_kafka_message_t,
+    value: &[u8],
 ) -> Result<()> {
     use sys::rd_kafka_vtype_t as tag;
     type Value = sys::rd_kafka_vu_s__bindgen_ty_1;
@@ -94,10 +127,6 @@ unsafe fn forward(
     // SAFETY: by the caller's contract; key and value are copied.
     unsafe {
         let message = &*message;
-        ensure!(
-            message.err == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
-            "{message:?}"
-        );
         let time = sys::rd_kafka_message_timestamp(message, null_mut());
         let arguments = [
             sys::rd_kafka_vu_t {
@@ -120,8 +149,8 @@ unsafe fn forward(
                 vtype: tag::RD_KAFKA_VTYPE_VALUE,
                 u: Value {
                     mem: Memory {
-                        ptr: message.payload,
-                        size: message.len,
+                        ptr: value.as_ptr().cast_mut().cast(),
+                        size: value.len(),
                     },
                 },
             },
@@ -150,14 +179,14 @@ unsafe fn forward(
 /// # Safety
 /// Live instances.
 unsafe fn commit(
-    work: &Work,
+    task: &Task,
     consumer: *mut sys::rd_kafka_t,
     producer: *mut sys::rd_kafka_t,
     next: &BTreeMap<i32, i64>,
 ) -> Result<()> {
     // SAFETY: see `run`; list and metadata are ours and copied by the call.
     unsafe {
-        let topic = CString::new(work.input.as_str())?;
+        let topic = CString::new(task.input.as_str())?;
         let offsets = sys::rd_kafka_topic_partition_list_new(0);
         for (&partition, &offset) in next {
             (*sys::rd_kafka_topic_partition_list_add(offsets, topic.as_ptr(), partition)).offset =
@@ -182,13 +211,13 @@ unsafe fn commit(
 /// # Safety
 /// A live consumer.
 unsafe fn join(
-    work: &Work,
+    task: &Task,
     consumer: *mut sys::rd_kafka_t,
 ) -> Result<Vec<(i32, *mut sys::rd_kafka_queue_t)>> {
     // SAFETY: see `run`.
     unsafe {
         sys::rd_kafka_poll_set_consumer(consumer);
-        let topic = CString::new(work.input.as_str())?;
+        let topic = CString::new(task.input.as_str())?;
         let topics = sys::rd_kafka_topic_partition_list_new(1);
         sys::rd_kafka_topic_partition_list_add(topics, topic.as_ptr(), -1);
         sys::rd_kafka_subscribe(consumer, topics);
@@ -220,13 +249,13 @@ unsafe fn join(
     }
 }
 
-fn consumer(work: &Work) -> Result<*mut sys::rd_kafka_t> {
+fn consumer(task: &Task) -> Result<*mut sys::rd_kafka_t> {
     client(
         sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
         sys::RD_KAFKA_EVENT_REBALANCE,
         &[
-            ("bootstrap.servers", &work.bootstrap),
-            ("group.id", &work.group),
+            ("bootstrap.servers", &task.bootstrap),
+            ("group.id", &task.group),
             ("isolation.level", "read_committed"),
             ("enable.auto.commit", "false"),
             ("enable.auto.offset.store", "false"),
@@ -234,18 +263,19 @@ fn consumer(work: &Work) -> Result<*mut sys::rd_kafka_t> {
             ("partition.assignment.strategy", "cooperative-sticky"),
             ("fetch.wait.max.ms", "100"),
             ("fetch.queue.backoff.ms", "10"),
+            ("check.crcs", "true"),
             ("enable.metrics.push", "false"),
         ],
     )
 }
 
-fn producer(work: &Work) -> Result<*mut sys::rd_kafka_t> {
+fn producer(task: &Task) -> Result<*mut sys::rd_kafka_t> {
     client(
         sys::rd_kafka_type_t::RD_KAFKA_PRODUCER,
         sys::RD_KAFKA_EVENT_DR,
         &[
-            ("bootstrap.servers", &work.bootstrap),
-            ("transactional.id", &work.group),
+            ("bootstrap.servers", &task.bootstrap),
+            ("transactional.id", &task.group),
             ("transaction.timeout.ms", "10000"),
             ("delivery.report.only.error", "true"),
             ("linger.ms", "20"),

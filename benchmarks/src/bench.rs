@@ -1,0 +1,183 @@
+//! The stage that all benchmarks play on: a broker, topics, a directory, sides that come and go.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+use xtask::kafka::{Cluster, ClusterOptions, Compiler, external};
+use xtask::wire::protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
+use xtask::wire::protocol::messages::{GroupId, OffsetFetchRequest, TopicName};
+use xtask::wire::protocol::protocol::StrBytes;
+use xtask::wire::{Client, Node, Producer};
+
+use crate::proc;
+use crate::records::{Input, PARTITIONS};
+use crate::running::Running;
+use crate::side::{Side, Task};
+use crate::streams::Streams;
+use crate::work::Work;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A broker and what is needed beside it.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) bootstrap: String,
+    pub(crate) client: Client,
+    /// Distinguishes this run's topics and groups from those of others on the same broker.
+    run: String,
+    dir: TempDir,
+    /// Stopped when dropped, after everything that uses it.
+    cluster: Option<Cluster>,
+}
+
+/// A task with its topics, of which nobody else knows.
+#[derive(Debug)]
+pub(crate) struct Play {
+    pub(crate) task: Task,
+    pub(crate) side: Side,
+    topics: Vec<String>,
+}
+
+impl Bench {
+    /// Starts a broker that compiles as one in production does, or uses `KAFKA_BOOTSTRAP_SERVERS`.
+    pub(crate) fn open() -> Result<Self> {
+        let mut cluster = None;
+        let bootstrap = match external() {
+            Some(bootstrap) => bootstrap,
+            None => {
+                let options = ClusterOptions::default()
+                    .compiler(Compiler::Full)
+                    .heap_mb(1024);
+                let started = cluster.insert(Cluster::start(&options)?);
+                started.bootstrap().to_owned()
+            }
+        };
+        let client = Client::connect(&bootstrap, PATIENCE)?;
+        Ok(Self {
+            bootstrap,
+            client,
+            run: format!("bench-{}", std::process::id()),
+            dir: tempfile::tempdir().context("create a temporary directory")?,
+            cluster,
+        })
+    }
+
+    /// CPU time of the broker so far; none if it is somebody else's.
+    pub(crate) fn broker_cpu(&self) -> Result<Option<Duration>> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(None);
+        };
+        let nodes = cluster.node_pids().into_iter().map(proc::cpu);
+        nodes.sum::<Result<Duration>>().map(Some)
+    }
+
+    /// A topic of this run.
+    pub(crate) fn topic(&mut self, name: &str) -> Result<String> {
+        let topic = format!("{}-{name}", self.run);
+        self.client.create_topic(&topic, PARTITIONS, 1, &[])?;
+        Ok(topic)
+    }
+
+    /// A topic with the first `records` in it.
+    pub(crate) fn filled(&mut self, name: &str, records: u64) -> Result<String> {
+        let topic = self.topic(name)?;
+        let mut producer = Producer::new(&self.bootstrap)?;
+        let mut input = Input::default();
+        let time = now_ms()?;
+        for seq in 0..records {
+            input.set(seq);
+            let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
+            producer.send(&topic, input.partition(), key, value, &[], time)?;
+        }
+        producer.flush()?;
+        Ok(topic)
+    }
+
+    /// A task for one side, with an output of its own. `name` is unique in this run.
+    pub(crate) fn play(
+        &mut self,
+        side: Side,
+        name: &str,
+        input: &str,
+        work: Work,
+        records: u64,
+        commit_interval: Duration,
+    ) -> Result<Play> {
+        let output = self.topic(name)?;
+        let task = Task {
+            bootstrap: self.bootstrap.clone(),
+            group: format!("{}-{name}", self.run),
+            input: input.to_owned(),
+            output,
+            work,
+            records,
+            commit_interval,
+            pause: Duration::ZERO,
+            state: self.dir.path().join(name),
+        };
+        let mut topics = vec![task.output.clone()];
+        if side == Side::Streams {
+            let warm = Streams::warm_up_output(&task);
+            self.client.create_topic(&warm, PARTITIONS, 1, &[])?;
+            topics.push(warm);
+        }
+        Ok(Play { task, side, topics })
+    }
+
+    /// Starts the side.
+    pub(crate) fn start(&self, play: &Play, streams: Option<&Streams>) -> Result<Running> {
+        std::fs::create_dir_all(&play.task.state)?;
+        let command = play.task.command(play.side, streams)?;
+        let log = play.task.state.join("log");
+        Running::start(play.side.name(), command, log)
+    }
+
+    /// Deletes what a play left behind.
+    pub(crate) fn clear(&mut self, play: &Play) -> Result<()> {
+        for topic in &play.topics {
+            self.client.delete_topic(topic)?;
+        }
+        std::fs::remove_dir_all(&play.task.state)?;
+        Ok(())
+    }
+
+    /// How many records a group has finished: the sum of its committed offsets on a topic that begins
+    /// at 0. Does not wait for offsets of an open transaction, and tells those before it. None while
+    /// the group has no coordinator.
+    pub(crate) fn finished(&mut self, group: &str, topic: &str) -> Option<u64> {
+        let text = |text: &str| StrBytes::from_string(text.to_owned());
+        let topics = OffsetFetchRequestTopics::default()
+            .with_name(TopicName(text(topic)))
+            .with_partition_indexes((0..PARTITIONS).collect());
+        let groups = OffsetFetchRequestGroup::default()
+            .with_group_id(GroupId(text(group)))
+            .with_topics(Some(vec![topics]));
+        let request = OffsetFetchRequest::default().with_groups(vec![groups]);
+        let answer = self.client.request(Node::Group(group), &request).ok()?;
+        let topics = answer.groups.iter().flat_map(|group| &group.topics);
+        let partitions = topics.flat_map(|topic| &topic.partitions);
+        let offsets = partitions.filter_map(|p| u64::try_from(p.committed_offset).ok());
+        Some(offsets.sum())
+    }
+
+    /// Waits until all offsets of a group are decided, and checks that they are at the end.
+    pub(crate) fn ensure_finished(&mut self, play: &Play) -> Result<()> {
+        let committed = self.client.committed(&play.task.group, &play.task.input)?;
+        let sum: i64 = committed.iter().flatten().map(|(offset, _)| offset).sum();
+        ensure!(
+            u64::try_from(sum) == Ok(play.task.records),
+            "the committed offsets add up to {sum}, not to {} records",
+            play.task.records
+        );
+        Ok(())
+    }
+}
+
+/// The time of a record sent now.
+pub(crate) fn now_ms() -> Result<i64> {
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    Ok(i64::try_from(time.as_millis())?)
+}

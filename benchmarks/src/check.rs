@@ -1,0 +1,163 @@
+//! Whether an output is what the input must have become: each record once, right, and in order.
+
+use anyhow::{Result, bail, ensure};
+use xtask::wire::{Client, Isolation, Record};
+
+use crate::records::{Input, PARTITIONS, kept, number};
+use crate::work::Work;
+
+/// Takes output records as they are read and remembers the first that is wrong.
+#[derive(Debug)]
+pub(crate) struct Check {
+    work: Work,
+    seen: Vec<bool>,
+    count: u64,
+    last: Vec<Option<u64>>,
+    expected: Input,
+    wrong: Option<String>,
+}
+
+impl Check {
+    /// For an output of the first `records`, or of fewer.
+    pub(crate) fn new(work: Work, records: u64) -> Self {
+        Self {
+            work,
+            seen: vec![false; usize::try_from(records).unwrap_or(0)],
+            count: 0,
+            last: vec![None; PARTITIONS.unsigned_abs() as usize],
+            expected: Input::default(),
+            wrong: None,
+        }
+    }
+
+    /// One more record. Answers its number if it has one.
+    pub(crate) fn take(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Option<u64> {
+        let seq = number(value);
+        self.count += 1;
+        if let Err(why) = self.judge(partition, key, value, seq) {
+            self.wrong.get_or_insert_with(|| {
+                let text = String::from_utf8_lossy(value);
+                format!("partition {partition}: {why}: {text}")
+            });
+        }
+        seq
+    }
+
+    fn judge(
+        &mut self,
+        partition: i32,
+        key: &[u8],
+        value: &[u8],
+        seq: Option<u64>,
+    ) -> Result<(), &'static str> {
+        let seq = seq.ok_or("a record without a number")?;
+        let at = usize::try_from(seq).unwrap_or(usize::MAX);
+        let seen = self.seen.get_mut(at).ok_or("nobody sent it")?;
+        if std::mem::replace(seen, true) {
+            return Err("it came twice");
+        }
+        self.expected.set(seq);
+        if !self.expected.becomes_output(seq, self.work) {
+            return Err("it should have been dropped");
+        }
+        if self.expected.key != key || self.expected.value != value {
+            return Err("another key or value was expected");
+        }
+        if self.expected.partition() != partition {
+            return Err("it belongs to another partition");
+        }
+        let last = self.last.get_mut(partition.unsigned_abs() as usize);
+        let last = last.ok_or("no such partition")?;
+        if *last >= Some(seq) {
+            return Err("a later one came before it");
+        }
+        *last = Some(seq);
+        Ok(())
+    }
+
+    /// How many came.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether all that came is right, whatever did not come.
+    pub(crate) fn so_far(&self) -> Result<()> {
+        match &self.wrong {
+            Some(wrong) => bail!("the output is wrong: {wrong}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all came, of the first `records`.
+    pub(crate) fn complete(&self, records: u64) -> Result<()> {
+        self.so_far()?;
+        let expected = kept(records, self.work);
+        ensure!(
+            self.count == expected,
+            "{} records are in the output, and {expected} should be",
+            self.count
+        );
+        Ok(())
+    }
+}
+
+/// Reads all of a topic as a reader of committed records.
+pub(crate) fn read(client: &mut Client, topic: &str, work: Work, records: u64) -> Result<Check> {
+    let mut check = Check::new(work, records);
+    let each = |partition: i32, record: &Record| {
+        let key = record.key.as_deref().unwrap_or_default();
+        check.take(partition, key, record.value.as_deref().unwrap_or_default());
+    };
+    client.read_all(topic, Isolation::ReadCommitted, each)?;
+    Ok(check)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(change: impl Fn(&mut Vec<Input>)) -> String {
+        let mut outputs = Vec::new();
+        for seq in 0..100 {
+            let mut record = Input::default();
+            record.set(seq);
+            if record.becomes_output(seq, Work::Map) {
+                outputs.push(record);
+            }
+        }
+        change(&mut outputs);
+        let mut check = Check::new(Work::Map, 100);
+        for output in &outputs {
+            check.take(output.partition(), &output.key, &output.value);
+        }
+        check
+            .complete(100)
+            .err()
+            .map_or(String::new(), |e| e.to_string())
+    }
+
+    #[test]
+    fn the_right_output_passes_and_each_planted_fault_is_found() {
+        let flipped = |all: &mut Vec<Input>| {
+            if let Some(byte) = all[7].value.iter_mut().rev().nth(30) {
+                *byte = b'y';
+            }
+        };
+        let swapped = |all: &mut Vec<Input>| {
+            let second = (1..all.len()).find(|&n| all[n].partition() == all[0].partition());
+            all.swap(0, second.unwrap());
+        };
+        let dropped = |all: &mut Vec<Input>| {
+            let mut record = Input::default();
+            record.set(20);
+            record.becomes_output(20, Work::Map);
+            all.push(record);
+        };
+        assert_eq!(outcome(|_| {}), "");
+        assert!(outcome(|all| drop(all.pop())).contains("89 records"));
+        assert!(outcome(|all| all.push(all[3].clone())).contains("twice"));
+        assert!(outcome(flipped).contains("another key or value"));
+        assert!(outcome(swapped).contains("a later one came before"));
+        assert!(outcome(dropped).contains("should have been dropped"));
+    }
+}

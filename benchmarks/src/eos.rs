@@ -1,0 +1,46 @@
+//! The work as a user of eos writes it.
+
+use anyhow::Result;
+use eos_core::{App, Guarantee, Topic};
+
+use crate::side::{Side, Task};
+use crate::work::{View, Work};
+
+/// Works until it is asked to stop.
+pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
+    let mut app = App::new(&task.group)
+        .static_membership(false)
+        .state_dir(&task.state)
+        // The Java client checks them unless told otherwise, librdkafka does not: all sides do here.
+        .property("check.crcs", "true");
+    if side != Side::EosDefault {
+        app = app.commit_interval(task.commit_interval);
+    }
+    if side == Side::EosAtLeastOnce {
+        app = app.guarantee(Guarantee::AtLeastOnce);
+    }
+    match task.work {
+        Work::Pass => app
+            .source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input))
+            .to(&Topic::plain(&task.output)),
+        Work::Map => {
+            let mut views = app.source(&Topic::<Vec<u8>, View>::json(&task.input));
+            if !task.pause.is_zero() {
+                let pause = task.pause;
+                views = views.map(move |view| {
+                    std::thread::sleep(pause);
+                    view
+                });
+            }
+            views
+                .map(View::with_slow)
+                .filter(View::is_kept)
+                .to(&Topic::json(&task.output));
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(app.run(&task.bootstrap))?;
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! From the moment when a record is due to the moment when a reader of committed records has it.
+//!
+//! One generator and one consumer, the same for all sides. The generator keeps to a schedule, and a
+//! record's number tells when it was due: a generator that falls behind makes the latency larger, not
+//! the samples fewer (no coordinated omission).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Play, now_ms};
+use crate::check;
+use crate::options::Options;
+use crate::records::{Input, PARTITIONS, is_kept, kept, number};
+use crate::running::Running;
+use crate::side::Side;
+use crate::stats::{percentile, rounded};
+use crate::streams::Streams;
+use crate::work::Work;
+
+/// How long the last records may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The sides that are compared, and that could be.
+pub(crate) const SIDES: [Side; 3] = [Side::Eos, Side::EosDefault, Side::Streams];
+
+/// What one run came to, in milliseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) side: Side,
+    pub(crate) round: u32,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+    /// The most that the generator was behind its schedule while it was measured.
+    pub(crate) generator_behind: f64,
+    /// CPU of the side, of one core.
+    pub(crate) cpu_percent: f64,
+}
+
+/// When which record is due.
+#[derive(Debug, Clone, Copy)]
+struct Schedule {
+    start: Instant,
+    rate: u64,
+    warm_up: u64,
+    records: u64,
+}
+
+/// Measures each side in turn.
+pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
+    // The JVM is warmed by the records of the first seconds, as the others are.
+    let streams = if sides.contains(&Side::Streams) {
+        Some(Streams::build(0)?)
+    } else {
+        None
+    };
+    let mut bench = Bench::open()?;
+    let mut outcomes = Vec::new();
+    for round in 1..=options.rounds.unwrap_or(1) {
+        for &side in sides {
+            let outcome = one(&mut bench, side, round, options, streams.as_ref())
+                .with_context(|| format!("{}, round {round}", side.name()))?;
+            println!("{}", outcome.json(options));
+            outcomes.push(outcome);
+        }
+    }
+    Ok(outcomes)
+}
+
+fn one(
+    bench: &mut Bench,
+    side: Side,
+    round: u32,
+    options: &Options,
+    streams: Option<&Streams>,
+) -> Result<Outcome> {
+    let name = format!("latency-{}-{round}", side.name());
+    let input = bench.topic(&format!("{name}-in"))?;
+    let warm_up = options.warm_up_seconds * options.rate;
+    let records = warm_up + options.seconds * options.rate;
+    let interval = options.interval();
+    let play = bench.play(side, &name, &input, Work::Map, records, interval)?;
+    let consumer = consumer(&play)?;
+    let mut running = bench.start(&play, streams)?;
+    let schedule = Schedule {
+        start: Instant::now() + Duration::from_millis(100),
+        rate: options.rate,
+        warm_up,
+        records,
+    };
+    let stop = AtomicBool::new(false);
+    let (behind, seen) = std::thread::scope(|scope| {
+        let generator = scope.spawn(|| generate(&play, schedule, &stop));
+        let seen = consume(&consumer, schedule, &mut running);
+        stop.store(true, Ordering::Relaxed);
+        let behind = generator
+            .join()
+            .unwrap_or_else(|_| bail!("the generator panicked"));
+        anyhow::Ok((behind?, seen?))
+    })?;
+    running.stop()?;
+    bench.ensure_finished(&play)?;
+    check::read(&mut bench.client, &play.task.output, Work::Map, records)?.complete(records)?;
+    bench.clear(&play)?;
+    bench.client.delete_topic(&input)?;
+
+    let Seen { mut samples, cpu } = seen;
+    samples.sort_by(f64::total_cmp);
+    Ok(Outcome {
+        side,
+        round,
+        p50: percentile(&samples, 50.0),
+        p99: percentile(&samples, 99.0),
+        max: percentile(&samples, 100.0),
+        generator_behind: behind.as_secs_f64() * 1e3,
+        cpu_percent: cpu.as_secs_f64() * 100.0 / options.seconds as f64,
+    })
+}
+
+impl Schedule {
+    fn due(&self, seq: u64) -> Instant {
+        let whole = Duration::from_secs(seq / self.rate);
+        let part = Duration::from_nanos(seq % self.rate * 1_000_000_000 / self.rate);
+        self.start + whole + part
+    }
+}
+
+/// Sends each record when it is due. Answers how much too late the latest one was.
+fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Duration> {
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", &play.task.bootstrap)
+        .set("enable.idempotence", "true")
+        .set("linger.ms", "0")
+        .create()?;
+    let (mut input, mut behind) = (Input::default(), Duration::ZERO);
+    for seq in 0..schedule.records {
+        let due = schedule.due(seq);
+        while Instant::now() < due {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(behind);
+            }
+            producer.poll(Duration::ZERO);
+            std::thread::sleep((due - Instant::now().min(due)).min(Duration::from_millis(1)));
+        }
+        if seq >= schedule.warm_up {
+            behind = behind.max(due.elapsed());
+        }
+        input.set(seq);
+        let record = BaseRecord::to(&play.task.input)
+            .partition(input.partition())
+            .key(&input.key)
+            .payload(&input.value)
+            .timestamp(now_ms()?);
+        producer.send(record).map_err(|(error, _)| error)?;
+    }
+    producer.flush(PATIENCE)?;
+    Ok(behind)
+}
+
+/// What the consumer saw after the warm-up.
+struct Seen {
+    /// Milliseconds.
+    samples: Vec<f64>,
+    /// What the side used meanwhile.
+    cpu: Duration,
+}
+
+fn consume(consumer: &BaseConsumer, schedule: Schedule, running: &mut Running) -> Result<Seen> {
+    let last = schedule.due(schedule.records);
+    let wanted = kept(schedule.records, Work::Map);
+    let (mut samples, mut seen, mut start, mut end) = (Vec::new(), 0, None, None);
+    while seen < wanted {
+        let message = consumer.poll(Duration::from_millis(50));
+        let now = Instant::now();
+        if start.is_none() && now >= schedule.due(schedule.warm_up) {
+            start = Some(running.cpu()?);
+        }
+        if end.is_none() && now >= last {
+            end = Some(running.cpu()?);
+        }
+        let Some(message) = message.transpose()? else {
+            running.check()?;
+            ensure!(
+                now < last + PATIENCE,
+                "{seen} of {wanted} records arrived, and no more come"
+            );
+            continue;
+        };
+        let seq = message.payload().and_then(number);
+        let seq = seq.context("a record without a number in the output")?;
+        seen += u64::from(is_kept(seq, Work::Map));
+        if seq >= schedule.warm_up {
+            let late = now.saturating_duration_since(schedule.due(seq));
+            samples.push(late.as_secs_f64() * 1e3);
+        }
+    }
+    let end = end.map_or_else(|| running.cpu(), Ok)?;
+    Ok(Seen {
+        samples,
+        cpu: end.saturating_sub(start.unwrap_or(end)),
+    })
+}
+
+fn consumer(play: &Play) -> Result<BaseConsumer> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &play.task.bootstrap)
+        // Required, and unused: partitions are assigned by hand and nothing is committed.
+        .set("group.id", format!("{}-reader", play.task.group))
+        .set("isolation.level", "read_committed")
+        .set("enable.auto.commit", "false")
+        .set("fetch.wait.max.ms", "100")
+        .create()?;
+    let mut partitions = TopicPartitionList::new();
+    for partition in 0..PARTITIONS {
+        partitions.add_partition_offset(&play.task.output, partition, Offset::Beginning)?;
+    }
+    consumer.assign(&partitions)?;
+    Ok(consumer)
+}
+
+impl Outcome {
+    fn json(&self, options: &Options) -> Value {
+        json!({
+            "benchmark": "latency",
+            "side": self.side.name(),
+            "round": self.round,
+            "records_per_second": options.rate,
+            "seconds": options.seconds,
+            "p50_ms": rounded(self.p50),
+            "p99_ms": rounded(self.p99),
+            "max_ms": rounded(self.max),
+            "generator_behind_ms": rounded(self.generator_behind),
+            "cpu_percent": rounded(self.cpu_percent),
+            "verified": true,
+        })
+    }
+}

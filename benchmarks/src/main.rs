@@ -1,0 +1,118 @@
+//! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
+//!
+//! ```text
+//! main ─► throughput | latency | memory    one benchmark each
+//!           └── bench    broker, topics, directories
+//!                 └── running   a process of one side, watched through /proc
+//!                       └── bare | eos | kafka-streams/   what runs in it
+//! records   every record is a function of its number
+//! check     so the output can be judged, after every run
+//! page      results into docs/benchmarks.md
+//! ```
+
+mod bare;
+mod bench;
+mod check;
+mod eos;
+mod latency;
+mod memory;
+mod options;
+mod page;
+mod proc;
+mod records;
+mod running;
+mod side;
+mod stats;
+mod streams;
+mod tables;
+mod throughput;
+mod work;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+
+use options::{Options, What};
+use side::{Side, Task};
+use work::Work;
+
+/// One side, in a process of its own.
+#[derive(Debug, Parser)]
+struct Worker {
+    #[command(flatten)]
+    task: Task,
+}
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let outcome = if words.next().as_deref() == Some("side") {
+        work(words)
+    } else {
+        measure(&Options::parse())
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn work(mut words: impl Iterator<Item = String>) -> Result<()> {
+    let name = words.next().context("which side?")?;
+    let side = Side::named(&name).with_context(|| format!("{name} is no side"))?;
+    let task = Worker::parse_from(std::iter::once(name).chain(words)).task;
+    match side {
+        Side::Streams => bail!("Kafka Streams is no side of this program"),
+        Side::Bare => {
+            bare::run(&task)?;
+            // Until it is stopped: when it is gone, nobody can read its CPU time any more.
+            loop {
+                std::thread::park();
+            }
+        }
+        Side::Eos | Side::EosAtLeastOnce | Side::EosDefault => eos::run(side, &task),
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let all = options.what == What::All;
+    let wanted = |what| all || options.what == what;
+    if wanted(What::Throughput) {
+        let usual = [Side::Bare, Side::Eos, Side::EosAtLeastOnce, Side::Streams];
+        throughput(What::Throughput, Work::Map, &usual, options)?;
+    }
+    if wanted(What::PassThrough) {
+        throughput(
+            What::PassThrough,
+            Work::Pass,
+            &[Side::Bare, Side::Eos],
+            options,
+        )?;
+    }
+    if wanted(What::Latency) {
+        let sides = options.sides(&latency::SIDES, &latency::SIDES)?;
+        let outcomes = latency::run(&sides, options)?;
+        page::show(What::Latency, &tables::latency(&outcomes, options), options)?;
+    }
+    if wanted(What::Memory) {
+        let outcome = memory::run(options)?;
+        page::show(What::Memory, &tables::memory(&outcome), options)?;
+    }
+    Ok(())
+}
+
+fn throughput(what: What, work: Work, usual: &[Side], options: &Options) -> Result<()> {
+    let possible = [
+        Side::Bare,
+        Side::Eos,
+        Side::EosAtLeastOnce,
+        Side::EosDefault,
+        Side::Streams,
+    ];
+    let sides = options.sides(usual, &possible)?;
+    let results = throughput::run(work, &sides, options)?;
+    page::show(what, &tables::throughput(&results, options), options)
+}

@@ -1,0 +1,113 @@
+//! What the command line says.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use clap::{Parser, ValueEnum};
+
+use crate::side::Side;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// JSON map and filter: records/s and CPU per record of every side
+    Throughput,
+    /// From produce to a read_committed consumer, at a fixed rate
+    Latency,
+    /// Peak resident memory behind a slow closure
+    Memory,
+    /// Bytes in, bytes out, beside the bare loop
+    PassThrough,
+    /// All of them, one after the other
+    All,
+}
+
+/// eos beside a bare librdkafka loop and Kafka Streams; every output is checked.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+pub(crate) struct Options {
+    /// What is measured
+    #[arg(value_enum, default_value = "all")]
+    pub(crate) what: What,
+    /// How many records [default: throughput 10,000,000; pass-through 6,000,000; memory 2,000,000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) records: Option<u64>,
+    /// Rounds that count [default: 3; latency 1]. One more warms the broker
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
+    /// Which sides, separated by commas: bare, eos, eos-at-least-once, eos-default, streams
+    /// [default: those that the benchmark compares]
+    #[arg(long, value_delimiter = ',', value_parser = side)]
+    pub(crate) sides: Option<Vec<Side>>,
+    /// Between two commits, in milliseconds
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) interval_ms: u64,
+    /// Throughput: how many records Kafka Streams passes before the run that counts, in its JVM
+    #[arg(long, default_value_t = 3_000_000)]
+    pub(crate) warm_up: u64,
+    /// Latency: records per second
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rate: u64,
+    /// Latency and memory: how long is measured
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// Latency: how long each side works before that
+    #[arg(long, default_value_t = 20)]
+    pub(crate) warm_up_seconds: u64,
+    /// Writes the results into docs/benchmarks.md
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+impl Options {
+    /// Between two commits.
+    pub(crate) fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms)
+    }
+
+    /// The sides that were asked for, or these.
+    ///
+    /// # Errors
+    /// When a benchmark was asked for with a side that it can't measure.
+    pub(crate) fn sides(&self, usual: &[Side], possible: &[Side]) -> Result<Vec<Side>> {
+        let Some(asked) = &self.sides else {
+            return Ok(usual.to_vec());
+        };
+        ensure!(!asked.is_empty(), "--sides names none");
+        for side in asked {
+            if !possible.contains(side) {
+                let names: Vec<_> = possible.iter().map(|side| side.name()).collect();
+                bail!(
+                    "--sides {}: this benchmark measures {}",
+                    side.name(),
+                    names.join(", ")
+                );
+            }
+        }
+        Ok(asked.clone())
+    }
+}
+
+fn side(name: &str) -> Result<Side, String> {
+    Side::named(name)
+        .ok_or_else(|| "there are bare, eos, eos-at-least-once, eos-default and streams".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_that_a_benchmark_lacks_is_named_with_those_that_it_has() {
+        let parse = |args: &[&str]| Options::try_parse_from([&["bench"], args].concat());
+        let options = parse(&["latency", "--sides", "bare,eos"]).unwrap();
+        let error = options.sides(&[Side::Eos], &[Side::Eos, Side::Streams]);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "--sides bare: this benchmark measures eos, streams"
+        );
+        let usual = parse(&[]).unwrap().sides(&[Side::Eos], &[Side::Eos]);
+        assert_eq!(usual.unwrap(), [Side::Eos]);
+        assert!(parse(&["--sides", "flink"]).is_err());
+    }
+}

@@ -1,0 +1,57 @@
+//! What the kernel says of a process: CPU time and memory.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// The kernel counts in hundredths of a second towards programs (`USER_HZ`), on every Linux.
+const TICKS_PER_SECOND: u32 = 100;
+
+/// User and system time of all threads of a process so far, also of one that has just ended.
+pub(crate) fn cpu(pid: u32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path)
+        .with_context(|| format!("read {path}: the benchmarks need Linux and a living process"))?;
+    ticks(&stat)
+        .map(|ticks| Duration::from_secs(ticks) / TICKS_PER_SECOND)
+        .with_context(|| format!("{path} says something else than times: {stat}"))
+}
+
+fn ticks(stat: &str) -> Option<u64> {
+    // The second field is the program's name in parentheses, and may hold anything.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ').skip(11);
+    let (user, system) = (fields.next()?, fields.next()?);
+    Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
+}
+
+/// The most memory that a process had resident so far (`VmHWM`), in MiB.
+pub(crate) fn peak_mib(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    kib.map(|kib| kib / 1024.0)
+        .with_context(|| format!("{path} has no VmHWM"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_moves_no_field() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 31 11 0 0 20 0 1";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn this_process_has_used_something() {
+        assert!(peak_mib(std::process::id()).unwrap() > 1.0);
+        cpu(std::process::id()).unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! One side of a comparison: a process that does the work on one input and one output.
+//!
+//! Each is a process of its own, so that CPU time and memory are its alone. Our sides are this very
+//! program, started once more.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::streams::Streams;
+use crate::work::Work;
+
+/// Who does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    /// The bare librdkafka loop, with transactions.
+    Bare,
+    /// eos, exactly once.
+    Eos,
+    /// eos, at least once.
+    EosAtLeastOnce,
+    /// eos with the commit interval that it has if nobody sets one.
+    EosDefault,
+    /// Kafka Streams with `exactly_once_v2`.
+    Streams,
+}
+
+impl Side {
+    /// As the command line and the results write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Side::Bare => "bare",
+            Side::Eos => "eos",
+            Side::EosAtLeastOnce => "eos-at-least-once",
+            Side::EosDefault => "eos-default",
+            Side::Streams => "streams",
+        }
+    }
+
+    /// The side of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let all = [
+            Side::Bare,
+            Side::Eos,
+            Side::EosAtLeastOnce,
+            Side::EosDefault,
+            Side::Streams,
+        ];
+        all.into_iter().find(|side| side.name() == name)
+    }
+}
+
+/// What a side is given to do.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Task {
+    /// Where Kafka is.
+    #[arg(long)]
+    pub(crate) bootstrap: String,
+    /// Consumer group, and more: different for each run, so that each starts at the beginning.
+    #[arg(long)]
+    pub(crate) group: String,
+    /// The topic that is read.
+    #[arg(long)]
+    pub(crate) input: String,
+    /// The topic that is written.
+    #[arg(long)]
+    pub(crate) output: String,
+    /// What is done with each record.
+    #[arg(long, value_enum)]
+    pub(crate) work: Work,
+    /// How many records there are; the bare loop ends after them.
+    #[arg(long)]
+    pub(crate) records: u64,
+    /// Between two commits.
+    #[arg(long, value_parser = millis, value_name = "MS")]
+    pub(crate) commit_interval: Duration,
+    /// What each record costs beside the work, asleep.
+    #[arg(long, value_parser = micros, value_name = "US", default_value = "0")]
+    pub(crate) pause: Duration,
+    /// Where a side keeps what it must keep.
+    #[arg(long)]
+    pub(crate) state: PathBuf,
+}
+
+fn millis(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_millis)
+}
+
+fn micros(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_micros)
+}
+
+impl Task {
+    /// The command that does it.
+    pub(crate) fn command(&self, side: Side, streams: Option<&Streams>) -> Result<Command> {
+        if side == Side::Streams {
+            return streams.map(|s| s.command(self)).context(
+                "Kafka Streams is to be measured but was not built: this is a mistake in the program",
+            );
+        }
+        let mut command = Command::new(std::env::current_exe().context("this program's path")?);
+        command.args(["side", side.name()]);
+        let interval = self.commit_interval.as_millis().to_string();
+        let pause = self.pause.as_micros().to_string();
+        let records = self.records.to_string();
+        for (name, value) in [
+            ("--bootstrap", self.bootstrap.as_str()),
+            ("--group", &self.group),
+            ("--input", &self.input),
+            ("--output", &self.output),
+            ("--work", self.work.name()),
+            ("--records", &records),
+            ("--commit-interval", &interval),
+            ("--pause", &pause),
+        ] {
+            command.args([name, value]);
+        }
+        command.arg("--state").arg(&self.state);
+        Ok(command)
+    }
+}

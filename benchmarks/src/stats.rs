@@ -1,0 +1,58 @@
+//! Medians, ratios, percentiles.
+
+/// One figure of one side over the same figure of another, round by round.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ratio {
+    /// What over what.
+    pub(crate) name: &'static str,
+    /// Of each round.
+    pub(crate) rounds: Vec<f64>,
+}
+
+impl Ratio {
+    /// The rounds' middle.
+    pub(crate) fn median(&self) -> f64 {
+        median(self.rounds.clone())
+    }
+}
+
+/// The middle value; of two in the middle, their mean. Not a number if there is none.
+pub(crate) fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    let half = all.len() / 2;
+    match (all.len() % 2, all.get(half), all.get(half.wrapping_sub(1))) {
+        (0, Some(above), Some(below)) => (above + below) / 2.0,
+        (1, Some(middle), _) => *middle,
+        _ => f64::NAN,
+    }
+}
+
+/// The value that so many percent of the sorted ones don't exceed (nearest rank).
+pub(crate) fn percentile(sorted: &[f64], percent: f64) -> f64 {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    let at = rank.clamp(1, sorted.len().max(1)) - 1;
+    sorted.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// Three digits after the point.
+pub(crate) fn rounded(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn middles_and_ranks() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(vec![]).is_nan());
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(percentile(&hundred, 50.0), 50.0);
+        assert_eq!(percentile(&hundred, 99.0), 99.0);
+        assert_eq!(percentile(&hundred, 100.0), 100.0);
+        assert_eq!(percentile(&[7.0], 99.0), 7.0);
+        assert!(percentile(&[], 50.0).is_nan());
+    }
+}

@@ -1,0 +1,125 @@
+//! Results as Markdown, for people and for the page.
+
+use std::fmt::Write;
+
+use crate::latency;
+use crate::memory;
+use crate::options::Options;
+use crate::throughput::{Outcome, Results};
+
+/// A row per side, then the ratios by round.
+pub(crate) fn throughput(results: &Results, options: &Options) -> String {
+    let mut text = format!(
+        "{} records, commits every {} ms.\n\n\
+         | side | records/s, median | by round | CPU µs/record | broker CPU µs/record | peak MiB |\n\
+         |---|---|---|---|---|---|\n",
+        thousands(results.records as f64),
+        options.interval_ms
+    );
+    for side in results.sides() {
+        let rounds = results.of(side).into_iter();
+        let rounds: Vec<_> = rounds.map(|o| thousands(o.records_per_second)).collect();
+        let broker: fn(&Outcome) -> f64 = |o| o.broker_cpu_us.unwrap_or(f64::NAN);
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            side.name(),
+            thousands(results.median(side, |o| o.records_per_second)),
+            rounds.join(" · "),
+            figure(results.median(side, |o| o.cpu_us), 2),
+            figure(results.median(side, broker), 2),
+            figure(results.median(side, |o| o.peak_mib), 0),
+        );
+    }
+    let ratios = results.ratios();
+    if !ratios.is_empty() {
+        text.push_str("\n| ratio | median | by round |\n|---|---|---|\n");
+    }
+    for ratio in ratios {
+        let rounds: Vec<_> = ratio.rounds.iter().map(|r| figure(*r, 3)).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} |",
+            ratio.name,
+            figure(ratio.median(), 3),
+            rounds.join(" · ")
+        );
+    }
+    text
+}
+
+/// A row per run.
+pub(crate) fn latency(outcomes: &[latency::Outcome], options: &Options) -> String {
+    let mut text = format!(
+        "{} records/s for {} s, after {} s that don't count. `eos-default` sets no interval; the \
+         others commit every {} ms.\n\n\
+         | side | round | p50 ms | p99 ms | max ms | CPU, % of a core | generator behind, max ms |\n\
+         |---|---|---|---|---|---|---|\n",
+        thousands(options.rate as f64),
+        options.seconds,
+        options.warm_up_seconds,
+        options.interval_ms
+    );
+    for o in outcomes {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            o.side.name(),
+            o.round,
+            figure(o.p50, 1),
+            figure(o.p99, 1),
+            figure(o.max, 1),
+            figure(o.cpu_percent, 1),
+            figure(o.generator_behind, 1),
+        );
+    }
+    text
+}
+
+/// One row.
+pub(crate) fn memory(outcome: &memory::Outcome) -> String {
+    format!(
+        "A closure that sleeps 1 ms a record.\n\n\
+         | records waiting | seconds | records passed | peak MiB |\n|---|---|---|---|\n\
+         | {} | {} | {} | {} |\n",
+        thousands(outcome.waiting as f64),
+        outcome.seconds,
+        thousands(outcome.passed as f64),
+        figure(outcome.peak_mib, 0)
+    )
+}
+
+fn figure(value: f64, digits: usize) -> String {
+    if value.is_nan() {
+        "–".to_owned()
+    } else {
+        format!("{value:.digits$}")
+    }
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(thousands(999.6), "1,000");
+        assert_eq!(thousands(12.0), "12");
+        assert_eq!(thousands(10_000_000.0), "10,000,000");
+        assert_eq!(figure(1.256, 2), "1.26");
+        assert_eq!(figure(f64::NAN, 2), "–");
+    }
+}

@@ -1,0 +1,222 @@
+//! Records per second and CPU per record of the sides, in rounds, each output checked.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, Play};
+use crate::check;
+use crate::options::Options;
+use crate::running::Running;
+use crate::side::Side;
+use crate::stats::{Ratio, median, rounded};
+use crate::streams::Streams;
+use crate::work::Work;
+
+/// How long one run may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Between two looks at a side.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What one run came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) side: Side,
+    pub(crate) round: u32,
+    pub(crate) records_per_second: f64,
+    pub(crate) cpu_us: f64,
+    pub(crate) broker_cpu_us: Option<f64>,
+    pub(crate) peak_mib: f64,
+}
+
+/// All runs of a benchmark.
+#[derive(Debug)]
+pub(crate) struct Results {
+    pub(crate) records: u64,
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// Lets the sides alternate. The first round does not count: it warms the broker.
+pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Results> {
+    let records = options.records.unwrap_or(match work {
+        Work::Map => 10_000_000,
+        Work::Pass => 6_000_000,
+    });
+    let streams = if sides.contains(&Side::Streams) {
+        Some(Streams::build(options.warm_up.min(records))?)
+    } else {
+        None
+    };
+    let mut bench = Bench::open()?;
+    let input = bench.filled("in", records)?;
+    let mut outcomes = Vec::new();
+    for round in 0..=options.rounds.unwrap_or(3) {
+        for &side in &turn(sides, round) {
+            // The broker is warmed by those that are quick.
+            if round == 0 && side == Side::Streams {
+                continue;
+            }
+            let name = format!("{}-{round}", side.name());
+            let interval = options.interval();
+            let play = bench.play(side, &name, &input, work, records, interval)?;
+            let outcome = one(&mut bench, &play, streams.as_ref(), round)
+                .with_context(|| format!("{}, round {round}", side.name()))?;
+            if round > 0 {
+                println!("{}", outcome.json(work, records));
+                outcomes.push(outcome);
+            }
+            bench.clear(&play)?;
+        }
+    }
+    Ok(Results { records, outcomes })
+}
+
+/// Each round begins with another side, so that a machine that slows down favours nobody.
+fn turn(sides: &[Side], round: u32) -> Vec<Side> {
+    let mut sides = sides.to_vec();
+    let by = round as usize % sides.len().max(1);
+    sides.rotate_left(by);
+    sides
+}
+
+fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) -> Result<Outcome> {
+    let mut running = bench.start(play, streams)?;
+    let (start, end) = watch(bench, play, &mut running)?;
+    let peak_mib = running.peak_mib().unwrap_or(f64::NAN);
+    running.stop()?;
+    bench.ensure_finished(play)?;
+    let task = &play.task;
+    check::read(&mut bench.client, &task.output, task.work, task.records)?
+        .complete(task.records)?;
+
+    let records = (end.records - start.records) as f64;
+    let per_record = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / records;
+    Ok(Outcome {
+        side: play.side,
+        round,
+        records_per_second: records / (end.time - start.time).as_secs_f64(),
+        cpu_us: per_record(start.cpu, end.cpu),
+        broker_cpu_us: start
+            .broker
+            .zip(end.broker)
+            .map(|(start, end)| per_record(start, end)),
+        peak_mib,
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    records: u64,
+    time: Instant,
+    cpu: Duration,
+    broker: Option<Duration>,
+}
+
+/// Two moments between which most of the work was done: the first commits after a tenth and after
+/// nine tenths of the records. Joining the group and running dry are not what is measured.
+fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Moment, Moment)> {
+    let total = play.task.records;
+    let (began, mut done) = (Instant::now(), 0);
+    let (mut start, mut end): (Option<Moment>, Option<Moment>) = (None, None);
+    let mut last = None;
+    while done < total {
+        running.check()?;
+        ensure!(
+            began.elapsed() < PATIENCE,
+            "it takes too long: {done} of {total} records"
+        );
+        std::thread::sleep(LOOK);
+        let now = bench.finished(&play.task.group, &play.task.input);
+        let Some(now) = now.filter(|now| *now > done) else {
+            continue;
+        };
+        done = now;
+        // A side that ends by itself is gone with its last commit, and its CPU time with it.
+        let Ok(cpu) = running.cpu() else { continue };
+        let moment = Moment {
+            records: done,
+            time: Instant::now(),
+            cpu,
+            broker: bench.broker_cpu()?,
+        };
+        last = Some(moment);
+        if start.is_none() && done * 10 >= total {
+            start = Some(moment);
+        } else if end.is_none() && done * 10 >= total * 9 {
+            end = Some(moment);
+        }
+    }
+    let end = end.or(last.filter(|last| start.is_some_and(|s| s.records < last.records)));
+    start
+        .zip(end)
+        .context("too few commits to measure anything: use more --records")
+}
+
+impl Outcome {
+    fn json(&self, work: Work, records: u64) -> Value {
+        json!({
+            "benchmark": work.name(),
+            "side": self.side.name(),
+            "round": self.round,
+            "records": records,
+            "records_per_second": self.records_per_second.round(),
+            "cpu_us_per_record": rounded(self.cpu_us),
+            "broker_cpu_us_per_record": self.broker_cpu_us.map(rounded),
+            "peak_mib": rounded(self.peak_mib),
+            "verified": true,
+        })
+    }
+}
+
+impl Results {
+    /// The sides, in the order in which they are compared.
+    pub(crate) fn sides(&self) -> Vec<Side> {
+        let mut sides: Vec<_> = self.outcomes.iter().map(|o| o.side).collect();
+        sides.sort_unstable();
+        sides.dedup();
+        sides
+    }
+
+    /// The outcomes of a side, by round.
+    pub(crate) fn of(&self, side: Side) -> Vec<&Outcome> {
+        self.outcomes.iter().filter(|o| o.side == side).collect()
+    }
+
+    /// The middle of one figure of a side.
+    pub(crate) fn median(&self, side: Side, figure: fn(&Outcome) -> f64) -> f64 {
+        median(self.of(side).into_iter().map(figure).collect())
+    }
+
+    /// What the comparison is about, as far as both sides of a ratio took part.
+    pub(crate) fn ratios(&self) -> Vec<Ratio> {
+        let rate: fn(&Outcome) -> f64 = |o| o.records_per_second;
+        let cpu: fn(&Outcome) -> f64 = |o| o.cpu_us;
+        let wanted = [
+            ("records/s, eos / bare", Side::Eos, Side::Bare, rate),
+            ("CPU per record, eos / bare", Side::Eos, Side::Bare, cpu),
+            ("records/s, eos / streams", Side::Eos, Side::Streams, rate),
+            (
+                "CPU per record, eos / streams",
+                Side::Eos,
+                Side::Streams,
+                cpu,
+            ),
+            (
+                "records/s, exactly once / at least once",
+                Side::Eos,
+                Side::EosAtLeastOnce,
+                rate,
+            ),
+        ];
+        let ratios = wanted
+            .into_iter()
+            .filter_map(|(name, ours, theirs, figure)| {
+                let pairs = self.of(ours).into_iter().zip(self.of(theirs));
+                let rounds: Vec<_> = pairs.map(|(a, b)| figure(a) / figure(b)).collect();
+                (!rounds.is_empty()).then_some(Ratio { name, rounds })
+            });
+        ratios.collect()
+    }
+}

@@ -1,0 +1,48 @@
+//! The work: one record in, at most one record out. The same for every side.
+
+use serde::{Deserialize, Serialize};
+
+/// What is done with each record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Work {
+    /// Nothing: bytes in, bytes out.
+    Pass,
+    /// JSON is read, one field is set, one record in ten is dropped, JSON is written.
+    Map,
+}
+
+impl Work {
+    /// As the command line writes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Work::Pass => "pass",
+            Work::Map => "map",
+        }
+    }
+}
+
+/// A page view, the way a user declares it. The order of the fields is that of the written JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct View {
+    pub(crate) user: String,
+    pub(crate) page: String,
+    pub(crate) ms: u32,
+    pub(crate) seq: u64,
+    pub(crate) pad: String,
+    /// Not in the input.
+    #[serde(default)]
+    pub(crate) slow: bool,
+}
+
+impl View {
+    /// The map.
+    pub(crate) fn with_slow(mut self) -> Self {
+        self.slow = self.ms > 500;
+        self
+    }
+
+    /// The filter.
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.ms.is_multiple_of(10)
+    }
+}
