@@ -15,6 +15,8 @@ pub enum CommitCause {
     Bytes,
     /// A start offset that the first-start policy resolved is committed before the first record.
     FirstStart,
+    /// The offsets of idle tasks are committed again, before the broker forgets them.
+    Idle,
     /// Partitions are about to go to another worker.
     Revoke,
     /// The worker stops.

@@ -147,11 +147,11 @@ impl<C: Client> Worker<C> {
         let taken = self.tasks.values().flat_map(|task| task.progress.taken());
         self.isolation.committed(taken);
         self.blameless = false;
+        let now = self.env.now();
         for task in self.tasks.values_mut() {
-            task.committed();
+            task.committed(now);
         }
         self.load = None;
-        let now = self.env.now();
         self.pacer.committed(CommitCost {
             took: self
                 .sealing_since
@@ -312,10 +312,13 @@ impl<C: Client> Worker<C> {
     /// Rule 2: the offsets of all inputs of every touched task, under one name each.
     fn seal(&mut self) {
         let nonce = Nonce(self.env.entropy());
-        let sealed = self
-            .tasks
-            .values_mut()
-            .flat_map(|task| task.progress.seal(nonce));
+        let sealed = self.tasks.values_mut().flat_map(|task| {
+            if task.progress.touched() || !task.again {
+                task.progress.seal(nonce)
+            } else {
+                task.progress.recommit()
+            }
+        });
         self.calls.offsets = sealed
             .map(|(partition, offset, metadata)| OffsetToCommit {
                 partition,

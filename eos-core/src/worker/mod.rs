@@ -149,6 +149,8 @@ pub struct Worker<C: Client> {
     retries: u64,
     /// When a record that was left out was last told of loudly.
     told: Option<Now>,
+    /// When idle tasks were last looked for.
+    looked_for_idle: Now,
     /// The task that is served first in the next step.
     turn: usize,
 
@@ -226,6 +228,7 @@ impl<C: Client> Worker<C> {
             dead_letters: 0,
             retries: 0,
             told: None,
+            looked_for_idle: Now::default(),
             turn: 0,
             joined: false,
             stopping: Stopping::No,
@@ -248,6 +251,7 @@ impl<C: Client> Worker<C> {
         let mut busy = self.answer()?;
         busy |= self.rewind()?;
         busy |= self.claim();
+        self.recommit();
         busy |= self.drive()?;
         self.check()?;
         self.ask_again = None;

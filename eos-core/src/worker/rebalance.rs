@@ -328,7 +328,13 @@ impl<C: Client> Worker<C> {
             self.owned.insert(driving, task);
             self.tasks.insert(
                 task,
-                Task::new(progress, chains, claimed, self.spec.max_idle),
+                Task::new(
+                    progress,
+                    chains,
+                    claimed,
+                    self.spec.max_idle,
+                    self.env.now(),
+                ),
             );
         }
         self.source.assign(&at).map_err(WorkerError::Client)
@@ -380,6 +386,26 @@ impl<C: Client> Worker<C> {
         }
         self.commit(CommitCause::FirstStart);
         true
+    }
+
+    /// Commits the offsets of idle tasks again, before the broker forgets them.
+    pub(super) fn recommit(&mut self) {
+        const LOOK: std::time::Duration = std::time::Duration::from_secs(60);
+        let now = self.env.about_now();
+        if now.since(self.looked_for_idle) < LOOK || !self.accepts() {
+            return;
+        }
+        self.looked_for_idle = now;
+        if !self.tasks.values().any(|task| task.is_overdue(now)) || !self.begun() {
+            return;
+        }
+        for task in self.tasks.values_mut().filter(|task| task.is_overdue(now)) {
+            task.again = !task.progress.recommit().is_empty();
+            if !task.again {
+                task.progress.touch();
+            }
+        }
+        self.commit(CommitCause::Idle);
     }
 
     /// Rule 8: goes back to the last commit. No task takes a record before that is confirmed.

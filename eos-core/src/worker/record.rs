@@ -110,7 +110,7 @@ impl<C: Client> Worker<C> {
 
     /// Whether a transaction is open: begun now if need be (rule 1), when there is something for it
     /// to hold.
-    fn begun(&mut self) -> bool {
+    pub(super) fn begun(&mut self) -> bool {
         if self.machine.state() == State::Idle {
             self.feed(Event::Touched);
         }

@@ -813,3 +813,24 @@ fn a_slow_record_costs_no_abort_of_what_came_before_it() {
     );
     assert_eq!(bench.visible().len(), 6);
 }
+
+/// The broker forgets offsets that were not committed for a week.
+#[test]
+fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
+    let mut bench = Bench::running();
+    let before = bench.kafka.broker().committed[&tp(0)].clone();
+    bench.kafka.broker().committed.clear();
+    bench.clock.pass(Duration::from_secs(23 * 60 * 60));
+    bench.settle();
+    assert_eq!(bench.committed(0), None);
+    bench.clock.pass(Duration::from_secs(60 * 60));
+    bench.settle();
+    assert_eq!(
+        bench.kafka.broker().committed[&tp(0)],
+        before,
+        "name and all"
+    );
+    bench.feed(0, &["more"]);
+    bench.settle();
+    bench.assert_exact();
+}
