@@ -2,6 +2,7 @@
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
 mod policies;
+mod siblings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
