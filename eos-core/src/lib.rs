@@ -30,6 +30,8 @@ pub mod client;
 pub mod codec;
 
 mod app;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+mod config;
 mod ctx;
 mod error;
 mod failure;
@@ -39,8 +41,6 @@ mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
 mod runtime;
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
-mod settings;
 mod stream;
 mod topic;
 mod topology;
@@ -48,13 +48,13 @@ pub mod worker;
 
 pub use app::App;
 pub use client::{Header, Headers};
+pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
 pub use eos_protocol::{FirstStart, Guarantee, Offset, StartError, Timestamp, TopicPartition};
 pub use error::{Error, Result};
 pub use failure::{Done, Failure};
 pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
-pub use settings::SettingsError;
 pub use stream::{Output, Stream};
 pub use topic::Topic;
 pub use topology::TopologyError;
