@@ -30,6 +30,8 @@ pub mod client;
 pub mod codec;
 
 mod app;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+mod config;
 mod ctx;
 mod error;
 mod error_policy;
@@ -41,8 +43,6 @@ mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
 mod runtime;
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
-mod settings;
 mod stream;
 mod topic;
 mod topology;
@@ -50,6 +50,7 @@ pub mod worker;
 
 pub use app::App;
 pub use client::{Header, Headers};
+pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
 pub use eos_protocol::{
     FirstStart, Guarantee, Offset, StartError, TaskId, Timestamp, TopicName, TopicPartition,
@@ -60,7 +61,6 @@ pub use failure::{Done, Failure};
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
-pub use settings::SettingsError;
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, TopologyError};

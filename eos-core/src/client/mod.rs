@@ -18,8 +18,8 @@ use eos_protocol::{Offset, TopicName, TopicPartition};
 pub use error::ClientError;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
-    ClusterFacts, CommittedOffset, GroupMetadata, OffsetBounds, OffsetToCommit, ProducerSpec,
-    SourceEvent, SourceSpec, Verification,
+    ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds, OffsetToCommit,
+    ProducerSpec, SourceEvent, SourceSpec, Verification,
 };
 
 /// What a client call answers.

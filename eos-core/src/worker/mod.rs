@@ -178,10 +178,7 @@ impl<C: Client> Worker<C> {
             .source(&SourceSpec {
                 group: spec.app.as_str().to_owned(),
                 client_id: format!("{}-consumer", spec.identity),
-                instance_id: spec
-                    .static_member
-                    .then(|| spec.identity.as_str().to_owned()),
-                session_timeout: spec.session_timeout,
+                protocol: spec.protocol.clone(),
             })
             .map_err(WorkerError::Client)?;
         let topics: Vec<_> = topology

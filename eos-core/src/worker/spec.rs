@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::GroupProtocol;
 use eos_protocol::{
     AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, TopicName,
     TransactionalId, WorkerId,
@@ -35,8 +36,8 @@ pub struct WorkerSpec {
     pub accepted_layout: Option<LayoutHash>,
     /// `transaction.timeout.ms`.
     pub transaction_timeout: Duration,
-    /// `session.timeout.ms`.
-    pub session_timeout: Duration,
+    /// How it is a member of its group.
+    pub protocol: GroupProtocol,
     /// By when a revocation is answered, whatever hangs.
     pub revoke_deadline: Duration,
     /// By when committed offsets must be stable.

@@ -15,6 +15,7 @@ use eos_protocol::{
 
 use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
+use crate::client::GroupProtocol;
 use crate::{App, Failure, Topic};
 
 struct Bench {
@@ -49,7 +50,7 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         first_start: FirstStart::Earliest,
         accepted_layout: None,
         transaction_timeout: Duration::from_secs(30),
-        session_timeout: Duration::from_secs(30),
+        protocol: GroupProtocol::Consumer,
         revoke_deadline: Duration::from_secs(20),
         offsets_deadline: Duration::from_secs(60),
         output_partitions: vec![1],
