@@ -13,6 +13,8 @@ use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
 use crate::{App, Failure, Topic};
 
+mod processors;
+
 struct Bench {
     kafka: Fake,
     clock: Clock,
