@@ -394,6 +394,20 @@ fn what_emit_can_not_encode_is_told_from_an_error_of_the_closure() {
     assert!(matches!(bench.run(0, "k=v"), Err(Fault::Encode(_))));
 }
 
+#[test]
+fn an_output_of_another_app_is_refused_with_the_fix() {
+    let mut other = App::new("b");
+    let strange = other.output(&text("o"));
+    let mut bench = Bench::new(|app| {
+        app.source(&text("t"))
+            .process(move |ctx, r| ctx.emit(&strange, r.key, r.value));
+    });
+    assert_eq!(
+        bench.run(0, "k=v").unwrap_err().to_string(),
+        "this output was made by another app: make it with `app.output(..)` of this one"
+    );
+}
+
 struct Unwritable;
 impl crate::codec::Codec<f64> for Unwritable {
     fn decode(&self, _: Option<&[u8]>) -> Result<f64, crate::codec::CodecError> {

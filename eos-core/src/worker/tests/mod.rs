@@ -18,6 +18,8 @@ use super::*;
 use crate::client::GroupProtocol;
 use crate::{App, Failure, Topic};
 
+mod processors;
+
 struct Bench {
     kafka: Fake,
     clock: Clock,
