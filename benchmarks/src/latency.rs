@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 use serde_json::{Value, json};
+use xtask::wire::Producer;
 
 use crate::bench::{Bench, Play, now_ms};
 use crate::check;
@@ -131,35 +131,31 @@ impl Schedule {
     }
 }
 
-/// Sends each record when it is due. Answers how much too late the latest one was.
+/// Sends each record when it is due, with those that became due during the last round trip. Answers how
+/// much too late the latest one was.
 fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Duration> {
-    let producer: BaseProducer = ClientConfig::new()
-        .set("bootstrap.servers", &play.task.bootstrap)
-        .set("enable.idempotence", "true")
-        .set("linger.ms", "0")
-        .create()?;
+    let mut producer = Producer::new(&play.task.bootstrap)?;
     let (mut input, mut behind) = (Input::default(), Duration::ZERO);
-    for seq in 0..schedule.records {
+    let mut seq = 0;
+    while seq < schedule.records && !stop.load(Ordering::Relaxed) {
+        let now = Instant::now();
         let due = schedule.due(seq);
-        while Instant::now() < due {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(behind);
-            }
-            producer.poll(Duration::ZERO);
-            std::thread::sleep((due - Instant::now().min(due)).min(Duration::from_millis(1)));
+        if due > now {
+            std::thread::sleep((due - now).min(Duration::from_millis(1)));
+            continue;
         }
         if seq >= schedule.warm_up {
-            behind = behind.max(due.elapsed());
+            behind = behind.max(now - due);
         }
-        input.set(seq);
-        let record = BaseRecord::to(&play.task.input)
-            .partition(input.partition())
-            .key(&input.key)
-            .payload(&input.value)
-            .timestamp(now_ms()?);
-        producer.send(record).map_err(|(error, _)| error)?;
+        let time = now_ms()?;
+        while seq < schedule.records && schedule.due(seq) <= now {
+            input.set(seq);
+            let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
+            producer.send(&play.task.input, input.partition(), key, value, &[], time)?;
+            seq += 1;
+        }
+        producer.flush()?;
     }
-    producer.flush(PATIENCE)?;
     Ok(behind)
 }
 

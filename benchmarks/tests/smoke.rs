@@ -1,0 +1,59 @@
+//! The benchmark program measures our sides and checks their outputs: small, so that it does not rot.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use xtask::kafka::{BOOTSTRAP_VAR, for_tests};
+
+#[test]
+fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let sides = ["bare", "eos", "eos-at-least-once"];
+    let said = bench(
+        kafka.bootstrap(),
+        "throughput --records 150000 --rounds 1 --interval-ms 20 --sides bare,eos,eos-at-least-once",
+    )?;
+    for side in sides {
+        let figures = result(&said, side)?;
+        ensure!(figures["verified"] == true, "{figures}");
+        for figure in ["records_per_second", "cpu_us_per_record", "peak_mib"] {
+            let value = figures[figure].as_f64();
+            ensure!(value.is_some_and(|v| v > 0.0), "{figure} in {figures}");
+        }
+    }
+    for ratio in ["records/s, eos / bare", "exactly once / at least once"] {
+        ensure!(said.contains(ratio), "{ratio} is not in {said}");
+    }
+    let said = bench(
+        kafka.bootstrap(),
+        "latency --rate 500 --seconds 3 --warm-up-seconds 1 --sides eos-default",
+    )?;
+    let figures = result(&said, "eos-default")?;
+    let (p50, p99) = (figures["p50_ms"].as_f64(), figures["p99_ms"].as_f64());
+    ensure!(p50 > Some(0.0) && p50 <= p99, "{figures}");
+    let said = bench(kafka.bootstrap(), "memory --records 20000 --seconds 8")?;
+    let figures = result(&said, "eos")?;
+    ensure!(figures["peak_mib"].as_f64() > Some(1.0), "{figures}");
+    Ok(())
+}
+
+fn bench(bootstrap: &str, arguments: &str) -> Result<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_eos-benchmarks"))
+        .args(arguments.split(' '))
+        .env(BOOTSTRAP_VAR, bootstrap)
+        .output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "bench {arguments}: {errors}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The line of JSON about a side.
+fn result(said: &str, side: &str) -> Result<serde_json::Value> {
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let mut results = lines.filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    results
+        .find(|result| result["side"] == side)
+        .with_context(|| format!("no result of {side} in: {said}"))
+}
