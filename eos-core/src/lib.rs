@@ -35,6 +35,7 @@ mod error;
 mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
+pub mod metrics;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
@@ -49,16 +50,19 @@ pub mod worker;
 pub use app::App;
 pub use client::{Header, Headers};
 pub use ctx::Ctx;
-pub use eos_protocol::{FirstStart, Guarantee, Offset, StartError, Timestamp, TopicPartition};
+pub use eos_protocol::{
+    CommitCause, FirstStart, Guarantee, Offset, StartError, State, Timestamp, TopicPartition,
+};
 pub use error::{Error, Result};
 pub use failure::{Done, Failure};
+pub use metrics::Metrics;
 pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
 pub use settings::SettingsError;
 pub use stream::{Output, Stream};
 pub use topic::Topic;
 pub use topology::TopologyError;
-pub use worker::{Counts, StopMode, WorkerError};
+pub use worker::{StopMode, WorkerError};
 
 /// The README's Rust code, as a test.
 #[cfg(all(doctest, feature = "kafka"))]

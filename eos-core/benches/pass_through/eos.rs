@@ -25,14 +25,14 @@ pub(crate) fn run(work: &Work) -> Result<Measured> {
     let handle = running.handle();
     let mut meter = Meter::new(work.records);
     let since = Instant::now();
-    while handle.counts().records_in < work.records {
+    while handle.metrics().totals.records_in < work.records {
         ensure!(
             since.elapsed() < PATIENCE,
             "it takes too long: {:?}",
-            handle.counts()
+            handle.metrics()
         );
         std::thread::sleep(Duration::from_millis(5));
-        meter.passed(handle.counts().records_in, None);
+        meter.passed(handle.metrics().totals.records_in, None);
     }
     handle.stop(StopMode::Leave);
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;

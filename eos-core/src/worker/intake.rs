@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use eos_protocol::TaskId;
 
+use super::Worker;
 use super::record::Done;
-use super::{Counters, Worker};
 use crate::client::Client;
+use crate::metrics::Count;
 
 /// How long one step may take records before it looks around again.
 const STRETCH: Duration = Duration::from_millis(5);
@@ -57,10 +58,9 @@ impl<C: Client> Worker<C> {
 
     /// Makes what was done in this step known.
     pub(super) fn count(&mut self) {
-        Counters::add(
-            &self.counters.records_in,
-            std::mem::take(&mut self.processed),
-        );
-        Counters::add(&self.counters.records_out, std::mem::take(&mut self.sent));
+        let (processed, sent) = (&mut self.processed, &mut self.sent);
+        self.meter
+            .count(Count::RecordsIn, std::mem::take(processed));
+        self.meter.count(Count::RecordsOut, std::mem::take(sent));
     }
 }

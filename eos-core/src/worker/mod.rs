@@ -13,12 +13,13 @@
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `send.rs` | hands its effects to the producer |
+//! | `gauge.rs` | describes the tasks for the metrics |
 
 mod calls;
-mod counters;
 mod error;
 #[cfg(test)]
 mod fake;
+mod gauge;
 mod intake;
 mod rebalance;
 mod record;
@@ -39,9 +40,9 @@ use eos_protocol::{
 };
 
 use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
+use crate::metrics::{Stopwatch, WorkerMeter};
 use crate::topology::{Scratch, Topology};
 
-pub use counters::{Counters, Counts};
 pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
@@ -96,7 +97,7 @@ pub struct Worker<C: Client> {
     env: Env,
     topology: Arc<Topology>,
     client: Arc<C>,
-    counters: Arc<Counters>,
+    meter: Arc<WorkerMeter>,
 
     source: C::Source,
     producer: Option<C::Producer>,
@@ -125,8 +126,8 @@ pub struct Worker<C: Client> {
     load: Option<Load>,
     cause: CommitCause,
     pacer: CommitPacer,
-    /// When the commit under way began.
-    sealing_since: Option<Now>,
+    /// Times the commit under way.
+    stopwatch: Stopwatch,
     /// How long the worker waited with nothing to do since the last commit.
     idle: Duration,
     /// Events that came up while a task was at work; the machine hears them once it is back.
@@ -135,7 +136,9 @@ pub struct Worker<C: Client> {
     deferred_commit: Option<CommitCause>,
     /// By when a task wants to be asked again.
     ask_again: Option<Duration>,
-    /// Records processed and sent that are not in the counters yet.
+    /// When the tasks were described for the metrics.
+    described: Option<Now>,
+    /// Records processed and sent that are not counted yet.
     processed: u64,
     sent: u64,
     /// The task that is served first in the next step.
@@ -159,7 +162,7 @@ impl<C: Client> Worker<C> {
         env: Env,
         topology: Arc<Topology>,
         client: Arc<C>,
-        counters: Arc<Counters>,
+        meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
         let mut source = client
             .source(&SourceSpec {
@@ -184,7 +187,7 @@ impl<C: Client> Worker<C> {
             env,
             topology,
             client,
-            counters,
+            meter,
             source,
             producer: None,
             calls: Calls::default(),
@@ -202,7 +205,8 @@ impl<C: Client> Worker<C> {
             load: None,
             cause: CommitCause::Interval,
             pacer: CommitPacer::new(policy),
-            sealing_since: None,
+            stopwatch: Stopwatch::default(),
+            described: None,
             idle: Duration::ZERO,
             deferred: Vec::new(),
             deferred_commit: None,
@@ -236,6 +240,7 @@ impl<C: Client> Worker<C> {
         self.ask_again = None;
         busy |= self.intake();
         self.count();
+        self.describe();
         self.commit_if_due();
         if self.stop_if_asked()? {
             return Ok(Step::Stopped);

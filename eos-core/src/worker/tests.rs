@@ -14,6 +14,8 @@ use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
 use crate::{App, Failure, Topic};
 
+mod metrics;
+
 struct Bench {
     kafka: Fake,
     clock: Clock,
