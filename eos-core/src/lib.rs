@@ -38,6 +38,7 @@ mod error_policy;
 mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
+pub mod metrics;
 mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
@@ -53,18 +54,20 @@ pub use client::{Header, Headers};
 pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
 pub use eos_protocol::{
-    FirstStart, Guarantee, Offset, StartError, TaskId, Timestamp, TopicName, TopicPartition,
+    CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicName,
+    TopicPartition,
 };
 pub use error::{Error, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};
 pub use failure::{Done, Failure};
+pub use metrics::Metrics;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, TopologyError};
-pub use worker::{Counts, StopMode, WorkerError};
+pub use worker::{StopMode, WorkerError};
 
 /// The README's Rust code, as a test.
 #[cfg(all(doctest, feature = "kafka"))]

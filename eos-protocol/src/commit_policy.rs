@@ -28,6 +28,37 @@ pub enum CommitCause {
     Slow,
 }
 
+impl CommitCause {
+    /// All causes, in the order of their declaration.
+    pub const ALL: [Self; 9] = [
+        Self::Interval,
+        Self::Records,
+        Self::Bytes,
+        Self::FirstStart,
+        Self::Idle,
+        Self::Revoke,
+        Self::Shutdown,
+        Self::RecordFailed,
+        Self::Slow,
+    ];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interval => "interval",
+            Self::Records => "records",
+            Self::Bytes => "bytes",
+            Self::FirstStart => "first_start",
+            Self::Idle => "idle",
+            Self::Revoke => "revoke",
+            Self::Shutdown => "shutdown",
+            Self::RecordFailed => "record_failed",
+            Self::Slow => "slow",
+        }
+    }
+}
+
 /// How the time between two commits is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {

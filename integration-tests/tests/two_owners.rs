@@ -61,7 +61,7 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
 
     let first = app(&original).start(bootstrap)?;
     wait_until(PATIENCE, "the first owner commits", || {
-        Ok(first.handle().counts().commits > 2)
+        Ok(first.handle().metrics().totals.commits.total() > 2)
     })?;
     let slot = |root: &Path| root.join(&case.app).join("0");
     fs::create_dir_all(slot(&copy))?;

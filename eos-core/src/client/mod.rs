@@ -93,6 +93,11 @@ pub trait Source {
     /// before anything was heard since it was assigned or sought. Asks nobody.
     fn end(&mut self, of: &TopicPartition) -> Option<Offset>;
 
+    /// The high watermark of an assigned partition, as last heard of: what lies between
+    /// [`Source::end`] and it is held back by somebody's open transaction. `None` before anything
+    /// was heard; what was heard before a rewind may still be answered. Asks nobody.
+    fn high(&mut self, of: &TopicPartition) -> Option<Offset>;
+
     /// Answers an assignment: these partitions, from these offsets, in addition to what is
     /// assigned already.
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()>;

@@ -201,6 +201,12 @@ impl Source for KafkaSource {
         None
     }
 
+    fn high(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let open = self.open.as_ref()?;
+        open.partitions.contains_key(of).then_some(())?;
+        open.client.high_watermark(of)
+    }
+
     fn committed(
         &mut self,
         of: &[TopicPartition],

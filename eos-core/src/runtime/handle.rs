@@ -3,23 +3,34 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use eos_protocol::AppId;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
-use crate::worker::{Counters, Counts, StopMode};
+use crate::metrics::{Metrics, WorkerMeter};
+use crate::worker::{Env, StopMode};
 
 /// Stops a running app and tells how it is doing. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
     stop: Arc<AtomicU8>,
-    counters: Arc<Counters>,
+    watched: Arc<Watched>,
+}
+
+/// What the workers tell of themselves.
+#[derive(Debug)]
+struct Watched {
+    app: AppId,
+    env: Env,
+    meters: Vec<Arc<WorkerMeter>>,
 }
 
 impl Handle {
-    pub(super) fn new(counters: Arc<Counters>) -> Self {
+    /// `env` has the workers' clock.
+    pub(super) fn new(app: AppId, env: Env, meters: Vec<Arc<WorkerMeter>>) -> Self {
         Self {
             stop: Arc::default(),
-            counters,
+            watched: Arc::new(Watched { app, env, meters }),
         }
     }
 
@@ -35,10 +46,12 @@ impl Handle {
                 .compare_exchange(0, mode, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// What was done since the app started.
+    /// What the app has done in this process since it started, and how it stands. Workers that
+    /// have ended are still in it.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.counters.read()
+    pub fn metrics(&self) -> Metrics {
+        let Watched { app, env, meters } = &*self.watched;
+        Metrics::gather(app.as_str(), env.now(), meters)
     }
 
     pub(super) fn asked(&self) -> Option<StopMode> {

@@ -14,8 +14,9 @@ use super::slot::{Slot, default_state_dir};
 use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
+use crate::metrics::WorkerMeter;
 use crate::topology::Topology;
-use crate::worker::{Counters, Step, StopMode, Worker, WorkerSpec};
+use crate::worker::{Step, StopMode, Worker, WorkerSpec};
 
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
@@ -41,24 +42,28 @@ where
         workers = settings.workers, guarantee = ?settings.guarantee, "starting"
     );
 
-    let counters = Arc::new(Counters::default());
-    let handle = Handle::new(Arc::clone(&counters));
-    let client = Arc::new(client);
     let env = real_world();
+    let meters: Vec<_> = (0..settings.workers)
+        .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
+        .collect();
+    let handle = Handle::new(settings.app.clone(), env.clone(), meters.clone());
+    let client = Arc::new(client);
     let mut threads = Vec::new();
-    for n in 0..settings.workers {
+    for (n, meter) in (0..settings.workers).zip(meters) {
         let spec = worker_spec(&settings, &slot, WorkerId(n), &partitions);
         let (topology, client) = (Arc::clone(&topology), Arc::clone(&client));
-        let (env, counters, asked) = (env.clone(), Arc::clone(&counters), handle.clone());
+        let (env, asked) = (env.clone(), handle.clone());
         let thread = std::thread::Builder::new()
             .name(format!("eos-worker-{n}"))
             .spawn(move || {
                 let patience = stop_deadline(&spec);
                 let body = || -> Result<(), Error> {
-                    let worker = Worker::new(spec, env, topology, client, counters)?;
+                    let meter = Arc::clone(&meter);
+                    let worker = Worker::new(spec, env, topology, client, meter)?;
                     run_worker(worker, &asked, patience)
                 };
                 let end = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
+                meter.ended();
                 if end.is_err() {
                     // The others stop too: the process is what gets restarted.
                     asked.stop(StopMode::Restart);

@@ -10,11 +10,12 @@ use eos_protocol::{
 
 use super::error::{self, WorkerError};
 use super::task::Readiness;
-use super::{Counters, SLICE, Worker};
+use super::{SLICE, Worker};
 use crate::client::{
     Client, ClientError, CommittedOffset, GroupMetadata, OffsetToCommit, Producer, ProducerSpec,
     Source,
 };
+use crate::metrics::{Count, Stopwatch, in_ms};
 
 /// The calls that are under way: asked for by the machine, and not done yet.
 #[derive(Debug, Default)]
@@ -58,7 +59,9 @@ impl<C: Client> Worker<C> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let before = self.machine.state();
-            for action in self.machine.step(self.env.now(), event) {
+            let now = self.env.now();
+            self.stopwatch.heard(event, now);
+            for action in self.machine.step(now, event) {
                 if let Err(error) = self.perform(action) {
                     let (call, class) = (error.call, error.class());
                     self.last_error = Some(error);
@@ -68,6 +71,7 @@ impl<C: Client> Worker<C> {
             }
             let after = self.machine.state();
             if before != after {
+                self.meter.moved(after, now);
                 tracing::trace!(worker = %self.spec.id, ?event, ?before, ?after, "transaction");
             }
         }
@@ -95,7 +99,7 @@ impl<C: Client> Worker<C> {
             Action::Init => self.calls.init = true,
             Action::Begin => return self.begin(),
             Action::Seal => {
-                self.sealing_since = Some(self.env.now());
+                self.stopwatch = Stopwatch::start(self.env.now());
                 self.calls.seal = true;
             }
             Action::SendOffsets => self.calls.send_offsets = true,
@@ -131,7 +135,7 @@ impl<C: Client> Worker<C> {
 
     fn drop_producer(&mut self) {
         if self.producer.take().is_some() && !self.calls.over {
-            Counters::add(&self.counters.rebuilds, 1);
+            self.meter.count(Count::Rebuilds, 1);
             tracing::info!(
                 app = %self.spec.app, worker = %self.spec.id, id = %self.spec.identity,
                 state = ?self.machine.state(), "replacing the producer"
@@ -152,18 +156,19 @@ impl<C: Client> Worker<C> {
             task.committed(now);
         }
         self.load = None;
+        let phases = self.stopwatch.stop(now);
         self.pacer.committed(CommitCost {
-            took: self
-                .sealing_since
-                .take()
-                .map_or(Duration::ZERO, |at| now.since(at)),
+            took: phases.whole,
             idle: std::mem::take(&mut self.idle),
             partitions: u32::try_from(self.calls.offsets.len()).unwrap_or(u32::MAX),
         });
-        Counters::add(&self.counters.commits, 1);
+        self.meter.committed(self.cause, &phases);
         tracing::debug!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
-            generation = self.generation, cause = ?self.cause, "committed"
+            generation = self.generation, cause = self.cause.name(),
+            seal_ms = in_ms(phases.seal), send_offsets_ms = in_ms(phases.send_offsets),
+            drain_ms = in_ms(phases.drain), commit_ms = in_ms(phases.commit),
+            whole_ms = in_ms(phases.whole), "committed"
         );
     }
 
@@ -187,7 +192,7 @@ impl<C: Client> Worker<C> {
                 self.rewinds.extend(back);
             }
         }
-        Counters::add(&self.counters.aborts, 1);
+        self.meter.count(Count::Aborts, 1);
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
             "transaction dropped, going back to the last commit"

@@ -29,6 +29,8 @@ pub(super) struct Broker {
     pub(super) unstable: BTreeSet<TopicPartition>,
     /// Partitions whose end the client has not heard of.
     pub(super) silent: BTreeSet<TopicPartition>,
+    /// How many records somebody's open transaction holds back at the end.
+    pub(super) held_back: BTreeMap<TopicPartition, i64>,
     pub(super) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(super) calls: Vec<String>,
     /// The next answers to a call, instead of success.
@@ -297,6 +299,12 @@ impl Source for FakeSource {
         let broker = self.fake.broker();
         let end = broker.input.get(of).map_or(0, Vec::len) as i64;
         (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
+    }
+
+    fn high(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let end = self.end(of)?;
+        let held_back = self.fake.broker().held_back.get(of).copied().unwrap_or(0);
+        Offset::new(end.get() + held_back).ok()
     }
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use eos_protocol::TaskId;
 
+use super::Worker;
 use super::record::Done;
-use super::{Counters, Worker};
 use crate::client::Client;
+use crate::metrics::Count;
 
 /// How long one step may take records before it looks around again.
 const STRETCH: Duration = Duration::from_millis(5);
@@ -56,16 +57,14 @@ impl<C: Client> Worker<C> {
 
     /// Makes what was done in this step known.
     pub(super) fn count(&mut self) {
-        Counters::add(
-            &self.counters.records_in,
-            std::mem::take(&mut self.processed),
-        );
-        Counters::add(&self.counters.records_out, std::mem::take(&mut self.sent));
-        Counters::add(&self.counters.skipped, std::mem::take(&mut self.skipped));
-        Counters::add(
-            &self.counters.dead_letters,
-            std::mem::take(&mut self.dead_letters),
-        );
-        Counters::add(&self.counters.retries, std::mem::take(&mut self.retries));
+        for (what, number) in [
+            (Count::RecordsIn, &mut self.processed),
+            (Count::RecordsOut, &mut self.sent),
+            (Count::Skipped, &mut self.skipped),
+            (Count::DeadLetters, &mut self.dead_letters),
+            (Count::Retried, &mut self.retries),
+        ] {
+            self.meter.count(what, std::mem::take(number));
+        }
     }
 }

@@ -14,13 +14,14 @@
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `failed.rs` | what becomes of a record that can't be processed |
 //! | `send.rs` | hands its effects to the producer |
+//! | `gauge.rs` | describes the tasks for the metrics |
 
 mod calls;
-mod counters;
 mod error;
 mod failed;
 #[cfg(test)]
 mod fake;
+mod gauge;
 mod intake;
 mod rebalance;
 mod record;
@@ -41,9 +42,9 @@ use eos_protocol::{
 };
 
 use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
+use crate::metrics::{Stopwatch, WorkerMeter};
 use crate::topology::{Scratch, Topology};
 
-pub use counters::{Counters, Counts};
 pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
@@ -98,7 +99,7 @@ pub struct Worker<C: Client> {
     env: Env,
     topology: Arc<Topology>,
     client: Arc<C>,
-    counters: Arc<Counters>,
+    meter: Arc<WorkerMeter>,
 
     source: C::Source,
     producer: Option<C::Producer>,
@@ -131,8 +132,8 @@ pub struct Worker<C: Client> {
     isolation: Isolation,
     /// Whether what ends the open transaction came from outside: no record is to blame.
     blameless: bool,
-    /// When the commit under way began.
-    sealing_since: Option<Now>,
+    /// Times the commit under way.
+    stopwatch: Stopwatch,
     /// How long the worker waited with nothing to do since the last commit.
     idle: Duration,
     /// Events that came up while a task was at work; the machine hears them once it is back.
@@ -141,7 +142,9 @@ pub struct Worker<C: Client> {
     deferred_commit: Option<CommitCause>,
     /// By when a task wants to be asked again.
     ask_again: Option<Duration>,
-    /// Records processed and sent that are not in the counters yet.
+    /// When the tasks were described for the metrics.
+    described: Option<Now>,
+    /// Records processed and sent that are not counted yet.
     processed: u64,
     sent: u64,
     skipped: u64,
@@ -172,7 +175,7 @@ impl<C: Client> Worker<C> {
         env: Env,
         topology: Arc<Topology>,
         client: Arc<C>,
-        counters: Arc<Counters>,
+        meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
         let mut source = client
             .source(&SourceSpec {
@@ -194,7 +197,7 @@ impl<C: Client> Worker<C> {
             env,
             topology,
             client,
-            counters,
+            meter,
             source,
             producer: None,
             calls: Calls::default(),
@@ -214,7 +217,8 @@ impl<C: Client> Worker<C> {
             pacer: CommitPacer::new(policy),
             isolation: Isolation::default(),
             blameless: false,
-            sealing_since: None,
+            stopwatch: Stopwatch::default(),
+            described: None,
             idle: Duration::ZERO,
             deferred: Vec::new(),
             deferred_commit: None,
@@ -254,6 +258,7 @@ impl<C: Client> Worker<C> {
         self.ask_again = None;
         busy |= self.intake();
         self.count();
+        self.describe();
         self.commit_if_due();
         if self.stop_if_asked()? {
             return Ok(Step::Stopped);

@@ -11,8 +11,9 @@ use eos_protocol::{
 
 use super::calls::as_committed;
 use super::task::{Readiness, Task};
-use super::{Counters, SLICE, Worker, WorkerError};
+use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
+use crate::metrics::Count;
 
 /// A rebalance event that waits for its answer.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl<C: Client> Worker<C> {
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, ?partitions, lost, open, "partitions revoked"
         );
-        Counters::add(&self.counters.rebalances, 1);
+        self.meter.count(Count::Rebalances, 1);
         // What never started has nothing to settle.
         if let Some(resolving) = &mut self.resolving {
             resolving.partitions.retain(|p| !partitions.contains(p));
@@ -140,7 +141,7 @@ impl<C: Client> Worker<C> {
     /// offsets are stable.
     fn resolve(&mut self, partitions: Vec<TopicPartition>) -> Result<(), WorkerError> {
         tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?partitions, "partitions assigned");
-        Counters::add(&self.counters.rebalances, 1);
+        self.meter.count(Count::Rebalances, 1);
         self.source.assign(&[]).map_err(WorkerError::Client)?;
         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
         let resolving = self.resolving.get_or_insert_with(|| Resolving {

@@ -81,6 +81,13 @@ unsafe extern "C" {
         callback: Option<OnCommit>,
         opaque: *mut c_void,
     ) -> c_int;
+    pub(super) fn rd_kafka_get_watermark_offsets(
+        rk: *mut sys::rd_kafka_t,
+        topic: *const c_char,
+        partition: i32,
+        low: *mut i64,
+        high: *mut i64,
+    ) -> c_int;
     pub(super) fn rd_kafka_flush(rk: *mut sys::rd_kafka_t, timeout_ms: c_int) -> c_int;
     pub(super) fn rd_kafka_purge(rk: *mut sys::rd_kafka_t, flags: c_int) -> c_int;
     pub(super) fn rd_kafka_message_headers(

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use eos_protocol::TopicName;
+use eos_protocol::{Offset, TopicName, TopicPartition};
 
 use super::{
-    Client, Entry, Failure, PartitionList, Queue, check_code, codes, copy_text, millis, sys,
+    Client, Entry, Failure, PartitionList, Queue, c_string, check_code, codes, copy_text, millis,
+    sys,
 };
 use crate::client::GroupMetadata;
 
@@ -66,6 +67,27 @@ impl Client {
         // SAFETY: a live consumer and a live list.
         check_code(unsafe { codes::rd_kafka_committed(self.raw(), list.raw(), millis(at_most)) })?;
         Ok(list.entries())
+    }
+
+    /// The high watermark in the last answer to a fetch of this partition, whatever the isolation
+    /// level: `rd_kafka_get_watermark_offsets` reads what librdkafka remembers and asks nobody.
+    /// `None` before the first answer.
+    pub(in crate::kafka) fn high_watermark(&self, of: &TopicPartition) -> Option<Offset> {
+        let topic = c_string(of.topic.as_str()).ok()?;
+        let (mut low, mut high) = (0, 0);
+        // SAFETY: a live consumer, a C string, and two integers to write to.
+        let code = unsafe {
+            codes::rd_kafka_get_watermark_offsets(
+                self.raw(),
+                topic.as_ptr(),
+                of.partition.get(),
+                &raw mut low,
+                &raw mut high,
+            )
+        };
+        check_code(code).ok()?;
+        // Negative (RD_KAFKA_OFFSET_INVALID) until something was fetched.
+        Offset::new(high).ok()
     }
 
     /// Commits offsets; the outcome comes as an event on `answer`.

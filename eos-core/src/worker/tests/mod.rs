@@ -1,7 +1,9 @@
 //! The worker against a scripted Kafka: what it calls, in which order, and what is visible at the
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
+mod metrics;
 mod policies;
+mod processors;
 mod siblings;
 
 use std::collections::BTreeMap;
@@ -17,8 +19,6 @@ use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
 use crate::client::GroupProtocol;
 use crate::{App, Failure, Topic};
-
-mod processors;
 
 struct Bench {
     kafka: Fake,

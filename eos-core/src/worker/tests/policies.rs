@@ -40,7 +40,15 @@ fn skipped_records_are_committed_as_if_they_had_been_processed() {
     bench.settle();
     assert_eq!(bench.visible(), ["A", "B"]);
     assert_eq!(bench.committed(0), Some(6));
-    assert_eq!(bench.worker.counters.read().skipped, 4);
+    assert_eq!(
+        bench
+            .worker
+            .meter
+            .read(bench.worker.env.now())
+            .totals
+            .skipped,
+        4
+    );
 }
 
 #[test]
@@ -118,7 +126,15 @@ fn a_retry_parks_the_task_and_nobody_else() {
     assert!(position("meanwhile") < position("flaky"), "{visible:?}");
     assert!(position("flaky") < position("after"));
     assert_eq!(bench.kafka.broker().visible.len(), 9);
-    assert_eq!(bench.worker.counters.read().aborts, 0);
+    assert_eq!(
+        bench
+            .worker
+            .meter
+            .read(bench.worker.env.now())
+            .totals
+            .aborts,
+        0
+    );
 }
 
 #[test]
@@ -128,8 +144,8 @@ fn when_the_last_try_failed_the_next_policy_decides() {
     bench.settle();
     bench.settle();
     assert_eq!(bench.visible(), ["A"]);
-    let counts = bench.worker.counters.read();
-    assert_eq!((counts.retries, counts.skipped), (2, 1));
+    let counts = bench.worker.meter.read(bench.worker.env.now()).totals;
+    assert_eq!((counts.retried, counts.skipped), (2, 1));
 }
 
 /// Rule 9: two aborts from one record, and halves from there; its policy decides about the culprit.
@@ -151,7 +167,7 @@ fn rule_9_a_record_that_keeps_aborting_its_transaction_is_found_by_halving() {
         })
         .collect();
     assert_eq!(bench.visible(), expected, "the dead letter as it was read");
-    let counts = bench.worker.counters.read();
+    let counts = bench.worker.meter.read(bench.worker.env.now()).totals;
     assert_eq!(counts.dead_letters, 1);
     assert!((3..20).contains(&counts.aborts), "{counts:?}");
 }

@@ -1,0 +1,254 @@
+//! Serves the numbers over HTTP, for Prometheus to scrape.
+//!
+//! One thread, one request at a time, `GET /metrics` and nothing else: what a scraper asks for, in
+//! a hundred lines and without an HTTP library. There is no TLS and no password, so a bare port is
+//! opened on the loopback interface only. Whoever needs more serves
+//! [`Metrics::to_prometheus`](super::Metrics::to_prometheus) with a server of their own.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long one request may take, the answer included: another one waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a request may be. A scraper's has some hundred bytes.
+const MAX_REQUEST: usize = 8 << 10;
+/// How long to let be what can't be accepted: too many open files, for example.
+const RESPITE: Duration = Duration::from_millis(100);
+
+/// The address for the metrics can't be had.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "metrics can't be served at {address:?}: {source}. Give `prometheus(..)` a port, which is opened \
+     for this host only, or `host:port`. Each process needs a port of its own; 0 takes a free one, \
+     which the log names"
+)]
+pub struct EndpointError {
+    /// What was asked for.
+    pub address: String,
+    /// Why it can't be had.
+    pub source: io::Error,
+}
+
+/// An open port that nobody answers yet.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    /// Opens `host:port`, or a port on the loopback interface.
+    pub(crate) fn bind(address: &str) -> Result<Self, EndpointError> {
+        let listener = match address.parse::<u16>() {
+            Ok(port) => TcpListener::bind((Ipv4Addr::LOCALHOST, port)),
+            Err(_) => TcpListener::bind(address),
+        };
+        let opened = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = opened.map_err(|source| EndpointError {
+            address: address.to_owned(),
+            source,
+        })?;
+        Ok(Self { listener, address })
+    }
+
+    /// Answers with what `read` says, on a thread of its own, until the answer is dropped.
+    pub(crate) fn serve(
+        self,
+        read: impl Fn() -> String + Send + 'static,
+    ) -> Result<Serving, io::Error> {
+        let over = Arc::new(AtomicBool::new(false));
+        let serving = Serving {
+            over: Arc::clone(&over),
+            address: self.address,
+        };
+        std::thread::Builder::new()
+            .name("eos-metrics".into())
+            .spawn(move || {
+                for stream in self.listener.incoming() {
+                    if over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    match stream {
+                        // Who asks and goes away is no concern of ours.
+                        Ok(stream) => drop(answer(stream, &read)),
+                        Err(_) => std::thread::sleep(RESPITE),
+                    }
+                }
+            })?;
+        tracing::info!(address = %serving.address, "metrics at /metrics");
+        Ok(serving)
+    }
+}
+
+/// Answers scrapers for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    over: Arc<AtomicBool>,
+    address: SocketAddr,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // The thread waits for somebody to connect. If this fails, it goes on waiting for the next.
+        let mut here = self.address;
+        if here.ip().is_unspecified() {
+            here.set_ip(match here {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        drop(TcpStream::connect_timeout(&here, RESPITE));
+    }
+}
+
+fn answer(mut stream: TcpStream, read: &impl Fn() -> String) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    let request = request(&mut stream, end)?;
+    let mut words = request.split(' ');
+    let (method, target) = (words.next(), words.next());
+    let path = target.map(|target| target.split('?').next().unwrap_or(target));
+    let (status, text) = match (method, path) {
+        (Some("GET"), Some("/metrics")) => ("200 OK", read()),
+        (Some("GET"), Some(_)) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
+        _ => (
+            "400 Bad Request",
+            "GET /metrics is all there is\n".to_owned(),
+        ),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    send(&mut stream, (head + &text).as_bytes(), end)?;
+    stream.shutdown(Shutdown::Write)
+}
+
+/// The first line of the request, once its head is here.
+fn request(stream: &mut TcpStream, end: Instant) -> io::Result<String> {
+    let mut head = Vec::new();
+    let mut some = [0; 1024];
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        if head.len() > MAX_REQUEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        stream.set_read_timeout(Some(left(end)?))?;
+        match stream.read(&mut some)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => head.extend_from_slice(some.get(..n).unwrap_or_default()),
+        }
+    }
+    let line = head.split(|&b| b == b'\r').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).into_owned())
+}
+
+/// A time-out counts anew for each write, so each gets what is left of one deadline.
+fn send(stream: &mut TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(end)?))?;
+        match stream.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => bytes = bytes.get(n..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serving(text: &'static str) -> Serving {
+        let endpoint = Endpoint::bind("0").unwrap();
+        endpoint.serve(move || text.to_owned()).unwrap()
+    }
+
+    fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_scraper_gets_the_text_and_its_length() {
+        let serving = serving("eos_aborts_total 3\n");
+        for target in ["/metrics", "/metrics?name=eos_aborts_total"] {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: here\r\n\r\n");
+            let answer = ask(serving.address, &request);
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+            assert!(head.contains("Content-Length: 19\r\n"), "{head}");
+            assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+            assert_eq!(body, "eos_aborts_total 3\n");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_told_where_the_metrics_are() {
+        let serving = serving("secret");
+        for (request, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", "404"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "400"),
+            ("\r\n\r\n", "400"),
+            ("\u{1}\u{2}\u{3}\r\n\r\n", "400"),
+        ] {
+            let answer = ask(serving.address, request);
+            let expected = format!("HTTP/1.1 {status} ");
+            assert!(answer.starts_with(&expected), "{request:?}: {answer}");
+            assert!(answer.contains("/metrics") && !answer.contains("secret"));
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_or_too_much_does_not_keep_the_others_waiting_for_ever() {
+        let serving = serving("text");
+        let silent = TcpStream::connect(serving.address).unwrap();
+        let mut talker = TcpStream::connect(serving.address).unwrap();
+        // It may be cut off in the middle.
+        let _ = talker.write_all(&[b'x'; 3 * MAX_REQUEST]);
+        let begun = Instant::now();
+        let answer = ask(serving.address, "GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(answer.ends_with("text"), "{answer}");
+        assert!(begun.elapsed() < PATIENCE * 3);
+        drop(silent);
+    }
+
+    #[test]
+    fn a_port_is_opened_on_loopback_only_and_closed_with_the_app() {
+        let serving = serving("text");
+        let address = serving.address;
+        assert!(address.ip().is_loopback());
+        drop(serving);
+        let begun = Instant::now();
+        while TcpStream::connect(address).is_ok() {
+            assert!(begun.elapsed() < PATIENCE * 3, "still open");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_taken_or_none_is_named_with_the_way_out() {
+        let first = Endpoint::bind("127.0.0.1:0").unwrap();
+        let taken = first.address.to_string();
+        for address in [&taken[..], "nonsense", "70000", ""] {
+            let error = Endpoint::bind(address).unwrap_err();
+            assert_eq!(error.address, address);
+            let text = error.to_string();
+            assert!(text.contains(&format!("{address:?}")), "{text}");
+            assert!(text.contains("a port of its own"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Where a worker writes down what it does.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use eos_protocol::{CommitCause, Generation, Now, State, WorkerId};
+
+use super::histogram::{HistogramMeter, SpentMeter};
+use super::phases::Phases;
+use super::{CommitTimes, Commits, Phase, TaskMetrics, Totals, WorkerMetrics};
+
+/// What is counted one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    RecordsIn,
+    RecordsOut,
+    Skipped,
+    Retried,
+    DeadLetters,
+    Aborts,
+    Rebuilds,
+    Rebalances,
+}
+
+impl Count {
+    const ALL: [Self; 8] = [
+        Self::RecordsIn,
+        Self::RecordsOut,
+        Self::Skipped,
+        Self::Retried,
+        Self::DeadLetters,
+        Self::Aborts,
+        Self::Rebuilds,
+        Self::Rebalances,
+    ];
+
+    fn of(self, totals: &mut Totals) -> &mut u64 {
+        match self {
+            Self::RecordsIn => &mut totals.records_in,
+            Self::RecordsOut => &mut totals.records_out,
+            Self::Skipped => &mut totals.skipped,
+            Self::Retried => &mut totals.retried,
+            Self::DeadLetters => &mut totals.dead_letters,
+            Self::Aborts => &mut totals.aborts,
+            Self::Rebuilds => &mut totals.rebuilds,
+            Self::Rebalances => &mut totals.rebalances,
+        }
+    }
+}
+
+/// What one worker does, written by it and read by anyone.
+///
+/// Counters are relaxed atomics: nobody draws conclusions from their order. What has a shape is
+/// behind a lock that the worker takes twice a second.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerMeter {
+    id: WorkerId,
+    counts: [AtomicU64; Count::ALL.len()],
+    commits: [AtomicU64; CommitCause::ALL.len()],
+    phases: [SpentMeter; Phase::ALL.len()],
+    whole: HistogramMeter,
+    /// The state's place among all, plus one; 0 once the worker has ended.
+    state: AtomicU8,
+    /// When the open transaction began, in nanoseconds plus one; 0 while none is open.
+    open_since: AtomicU64,
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    generation: Option<Generation>,
+    tasks: Vec<TaskMetrics>,
+}
+
+impl WorkerMeter {
+    /// The meter of a worker that starts now.
+    pub(crate) fn new(id: WorkerId) -> Self {
+        Self {
+            id,
+            state: AtomicU8::new(State::Cold as u8 + 1),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn count(&self, what: Count, n: u64) {
+        if n > 0 {
+            add(&self.counts, what as usize, n);
+        }
+    }
+
+    /// A transaction was committed.
+    pub(crate) fn committed(&self, cause: CommitCause, phases: &Phases) {
+        add(&self.commits, cause as usize, 1);
+        for (meter, phase) in self.phases.iter().zip(Phase::ALL) {
+            meter.record(phases.of(phase));
+        }
+        self.whole.record(phases.whole);
+    }
+
+    /// The transaction machine went on to another state.
+    pub(crate) fn moved(&self, to: State, now: Now) {
+        self.state.store(to as u8 + 1, Ordering::Relaxed);
+        match to {
+            State::Open => {
+                let nanos = u64::try_from(now.0.as_nanos()).unwrap_or(u64::MAX);
+                self.open_since
+                    .store(nanos.saturating_add(1), Ordering::Relaxed);
+            }
+            // Still open at the brokers, or not known to be decided.
+            State::Sealing
+            | State::SendingOffsets
+            | State::Committing
+            | State::Aborting
+            | State::InDoubt => {}
+            State::Cold | State::Initializing | State::Idle | State::Fenced | State::Failed => {
+                self.open_since.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The tasks as they are now.
+    pub(crate) fn tasks(&self, generation: Option<Generation>, tasks: Vec<TaskMetrics>) {
+        *self.lock() = Tasks { generation, tasks };
+    }
+
+    /// The worker is over: what it counted stays, what it was at is gone.
+    pub(crate) fn ended(&self) {
+        self.state.store(0, Ordering::Relaxed);
+        self.open_since.store(0, Ordering::Relaxed);
+        *self.lock() = Tasks::default();
+    }
+
+    /// `now` is on the worker's clock.
+    pub(crate) fn read(&self, now: Now) -> WorkerMetrics {
+        let state = usize::from(self.state.load(Ordering::Relaxed));
+        let since = self.open_since.load(Ordering::Relaxed).checked_sub(1);
+        let open_for = since.map(|nanos| now.since(Now(Duration::from_nanos(nanos))));
+        let tasks = self.lock();
+        WorkerMetrics {
+            id: self.id,
+            totals: self.totals(),
+            state: state
+                .checked_sub(1)
+                .and_then(|n| State::ALL.get(n).copied()),
+            open_for,
+            generation: tasks.generation,
+            tasks: tasks.tasks.clone(),
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let [seal, send_offsets, drain, commit] = self.phases.each_ref().map(SpentMeter::read);
+        let mut totals = Totals {
+            commits: Commits(self.commits.each_ref().map(|n| n.load(Ordering::Relaxed))),
+            commit_times: CommitTimes {
+                seal,
+                send_offsets,
+                drain,
+                commit,
+                whole: self.whole.read(),
+            },
+            ..Totals::default()
+        };
+        for (count, n) in Count::ALL.into_iter().zip(&self.counts) {
+            *count.of(&mut totals) = n.load(Ordering::Relaxed);
+        }
+        totals
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(counters: &[AtomicU64], at: usize, n: u64) {
+    if let Some(counter) = counters.get(at) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counters lie in the order of `ALL`, and are found by their place in the declaration.
+    #[test]
+    fn everything_counted_comes_back_under_its_own_name() {
+        let meter = WorkerMeter::new(WorkerId(0));
+        for (n, count) in Count::ALL.into_iter().enumerate() {
+            meter.count(count, n as u64 + 1);
+        }
+        for (n, cause) in CommitCause::ALL.into_iter().enumerate() {
+            (0..=n).for_each(|_| meter.committed(cause, &Phases::default()));
+        }
+        let mut totals = meter.read(Now::default()).totals;
+        for (n, count) in Count::ALL.into_iter().enumerate() {
+            assert_eq!(*count.of(&mut totals), n as u64 + 1, "{count:?}");
+        }
+        for (n, (cause, commits)) in totals.commits.iter().enumerate() {
+            assert_eq!(commits, n as u64 + 1, "{cause:?}");
+            assert_eq!(totals.commits.by(cause), commits);
+        }
+        assert_eq!(totals.commits.total(), totals.commit_times.seal.count);
+    }
+
+    #[test]
+    fn a_transaction_is_open_until_its_outcome_is_known() {
+        let meter = WorkerMeter::new(WorkerId(0));
+        let at = |ms| Now(Duration::from_millis(ms));
+        let open_for = |now| meter.read(at(now)).open_for.map(|age| age.as_millis());
+        assert_eq!(open_for(0), None);
+        for state in State::ALL {
+            meter.moved(State::Open, at(0));
+            meter.moved(state, at(5));
+            let expected = match state {
+                State::Open => Some(4),
+                State::Sealing
+                | State::SendingOffsets
+                | State::Committing
+                | State::Aborting
+                | State::InDoubt => Some(9),
+                _ => None,
+            };
+            assert_eq!(open_for(9), expected, "{state:?}");
+            assert_eq!(meter.read(at(9)).state, Some(state));
+        }
+    }
+
+    #[test]
+    fn one_who_has_ended_owns_nothing_and_keeps_its_counts() {
+        let meter = WorkerMeter::new(WorkerId(3));
+        meter.count(Count::Aborts, 2);
+        meter.moved(State::Open, Now::default());
+        meter.tasks(
+            Generation::new(4).ok(),
+            vec![TaskMetrics::new(
+                eos_protocol::TaskId::default(),
+                Vec::new(),
+            )],
+        );
+        assert_eq!(meter.read(Now::default()).tasks.len(), 1);
+        meter.ended();
+        let read = meter.read(Now::default());
+        assert_eq!((read.state, read.open_for), (None, None));
+        assert!(read.tasks.is_empty());
+        assert_eq!((read.generation, read.totals.aborts), (None, 2));
+    }
+}

@@ -1,0 +1,312 @@
+//! What an app has done and how it stands, readable while it runs.
+//!
+//! [`Handle::metrics`](crate::Handle::metrics) answers [`Metrics`]: plain numbers of one moment, to
+//! be logged, asserted on or exported. Reading them disturbs nobody: workers count with relaxed
+//! atomics once per step, never per record, and describe their inputs twice a second. Counters of
+//! one snapshot may therefore be a moment apart: a record can be counted whose commit is not yet.
+//!
+//! With the feature `prometheus`, `Metrics::to_prometheus` writes them in Prometheus' text format
+//! and `App::prometheus` serves that over HTTP. `docs/metrics.md` lists the names.
+
+#[cfg(feature = "prometheus")]
+mod endpoint;
+mod histogram;
+mod meter;
+mod phases;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::{CommitCause, Generation, Now, Offset, State, TaskId, TopicPartition, WorkerId};
+
+#[cfg(feature = "prometheus")]
+pub use endpoint::EndpointError;
+pub use histogram::Histogram;
+pub use phases::Phase;
+
+#[cfg(feature = "prometheus")]
+pub(crate) use endpoint::Endpoint;
+pub(crate) use meter::{Count, WorkerMeter};
+pub(crate) use phases::{Stopwatch, in_ms};
+
+/// How an app in this process does: see the [module](self).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// The app's name.
+    pub app: String,
+    /// What all workers of the process did since the app started.
+    pub totals: Totals,
+    /// Each worker, by number; those that have ended, too.
+    pub workers: Vec<WorkerMetrics>,
+}
+
+impl Metrics {
+    pub(crate) fn gather(app: &str, now: Now, meters: &[Arc<WorkerMeter>]) -> Self {
+        let workers: Vec<WorkerMetrics> = meters.iter().map(|meter| meter.read(now)).collect();
+        let mut totals = Totals::default();
+        for worker in &workers {
+            totals.add(&worker.totals);
+        }
+        Self {
+            app: app.to_owned(),
+            totals,
+            workers,
+        }
+    }
+}
+
+/// What was done since the app started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Records processed, those of aborted transactions included: an abort counts them again.
+    pub records_in: u64,
+    /// Records written, those of aborted transactions included.
+    pub records_out: u64,
+    /// Records that failed and were skipped.
+    pub skipped: u64,
+    /// Further attempts at records that had failed.
+    pub retried: u64,
+    /// Records that failed and went to a dead letter topic.
+    pub dead_letters: u64,
+    /// Transactions committed, by cause.
+    pub commits: Commits,
+    /// Transactions given up: what they held was done again.
+    pub aborts: u64,
+    /// Producers replaced: quarantine, fences, repeated aborts.
+    pub rebuilds: u64,
+    /// Assignments and revocations answered.
+    pub rebalances: u64,
+    /// How long commits took.
+    pub commit_times: CommitTimes,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Self) {
+        self.records_in += other.records_in;
+        self.records_out += other.records_out;
+        self.skipped += other.skipped;
+        self.retried += other.retried;
+        self.dead_letters += other.dead_letters;
+        self.commits.add(&other.commits);
+        self.aborts += other.aborts;
+        self.rebuilds += other.rebuilds;
+        self.rebalances += other.rebalances;
+        self.commit_times.add(&other.commit_times);
+    }
+}
+
+/// Transactions committed, by why they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Commits([u64; CommitCause::ALL.len()]);
+
+impl Commits {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those of one cause.
+    #[must_use]
+    pub fn by(&self, cause: CommitCause) -> u64 {
+        self.iter().find(|(c, _)| *c == cause).map_or(0, |(_, n)| n)
+    }
+
+    /// Each cause with its count, those that never came up included.
+    pub fn iter(&self) -> impl Iterator<Item = (CommitCause, u64)> + '_ {
+        CommitCause::ALL.into_iter().zip(self.0)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// How long commits took, from the end of intake until the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CommitTimes {
+    /// Intake has stopped; what is under way is handed to the producer.
+    pub seal: Spent,
+    /// `send_offsets_to_transaction`. Nothing at least once, where the offsets are the commit.
+    pub send_offsets: Spent,
+    /// Until every output was acknowledged. Runs beside `send_offsets`.
+    pub drain: Spent,
+    /// `commit_transaction` (EndTxn), until its outcome was known.
+    pub commit: Spent,
+    /// All of it: `seal`, the longer one of `send_offsets` and `drain`, `commit`.
+    pub whole: Histogram,
+}
+
+impl CommitTimes {
+    /// One phase.
+    #[must_use]
+    pub fn phase(&self, phase: Phase) -> Spent {
+        match phase {
+            Phase::Seal => self.seal,
+            Phase::SendOffsets => self.send_offsets,
+            Phase::Drain => self.drain,
+            Phase::Commit => self.commit,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.seal.add(other.seal);
+        self.send_offsets.add(other.send_offsets);
+        self.drain.add(other.drain);
+        self.commit.add(other.commit);
+        self.whole.add(&other.whole);
+    }
+}
+
+/// Time spent on something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Spent {
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub total: Duration,
+    /// How long at most.
+    pub max: Duration,
+}
+
+impl Spent {
+    /// How long on average; zero if never.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total = self.total.saturating_add(other.total);
+        self.max = self.max.max(other.max);
+    }
+}
+
+/// How one worker does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WorkerMetrics {
+    /// Its number in the process.
+    pub id: WorkerId,
+    /// What it did since it started.
+    pub totals: Totals,
+    /// Where its transaction stands; `None` once the worker has ended.
+    pub state: Option<State>,
+    /// How long its transaction has been open, `None` while none is. What is open holds back the
+    /// last stable offset of its output partitions, and with it everyone who reads them. At least
+    /// once nothing is held back: then it is the age of the oldest offset that is not committed.
+    pub open_for: Option<Duration>,
+    /// The group's generation as of the last commit; `None` before the first.
+    pub generation: Option<Generation>,
+    /// The tasks that it owns.
+    pub tasks: Vec<TaskMetrics>,
+}
+
+/// How one task does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskMetrics {
+    /// Which one.
+    pub id: TaskId,
+    /// Its input partitions.
+    pub inputs: Vec<InputMetrics>,
+}
+
+/// How far one input partition is, half a second ago at most unless a closure takes longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InputMetrics {
+    /// Which one.
+    pub partition: TopicPartition,
+    /// The offset of the next record to process. What lies before it may not be committed yet.
+    pub next: Offset,
+    /// How many offsets `next` is behind the last stable offset: what is there to be read. `None`
+    /// while nothing has been heard of the end.
+    ///
+    /// Offsets, not records: transaction markers and what compaction removed count. A partition
+    /// that is written in transactions rests at 1, the marker of the last one.
+    pub lag: Option<u64>,
+    /// How many offsets the last stable offset is behind the high watermark: what is written, but
+    /// held back by somebody's open transaction. `None` while nothing has been heard of the end.
+    ///
+    /// It is normal that this moves. If it only grows, a producer hangs: `kafka-transactions.sh
+    /// find-hanging` names it.
+    pub lso_distance: Option<u64>,
+}
+
+impl InputMetrics {
+    /// `end` is the last stable offset as last heard of, `high` the high watermark.
+    pub(crate) fn new(
+        partition: TopicPartition,
+        next: Offset,
+        end: Option<Offset>,
+        high: Option<Offset>,
+    ) -> Self {
+        Self {
+            partition,
+            next,
+            lag: end.map(|end| distance(next, end)),
+            lso_distance: end.zip(high).map(|(end, high)| distance(end, high)),
+        }
+    }
+}
+
+/// Zero if `to` was heard of before `from` had come that far.
+fn distance(from: Offset, to: Offset) -> u64 {
+    u64::try_from(to.get().saturating_sub(from.get())).unwrap_or(0)
+}
+
+impl TaskMetrics {
+    pub(crate) fn new(id: TaskId, inputs: Vec<InputMetrics>) -> Self {
+        Self { id, inputs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offset(n: i64) -> Offset {
+        Offset::new(n).unwrap()
+    }
+
+    fn input(next: i64, end: Option<i64>, high: Option<i64>) -> (Option<u64>, Option<u64>) {
+        let partition = TopicPartition::new("in", eos_protocol::Partition::ZERO);
+        let input = InputMetrics::new(partition, offset(next), end.map(offset), high.map(offset));
+        (input.lag, input.lso_distance)
+    }
+
+    #[test]
+    fn what_nobody_has_told_us_is_unknown_and_not_zero() {
+        assert_eq!(input(3, None, None), (None, None));
+        assert_eq!(input(3, None, Some(9)), (None, None), "from before a seek");
+        assert_eq!(input(3, Some(9), None), (Some(6), None));
+        assert_eq!(input(3, Some(9), Some(11)), (Some(6), Some(2)));
+        assert_eq!(input(3, Some(2), Some(1)), (Some(0), Some(0)), "old news");
+    }
+
+    #[test]
+    fn the_process_is_the_sum_of_its_workers() {
+        let meters: Vec<_> = [0, 1]
+            .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
+            .into();
+        meters[0].count(Count::RecordsIn, 3);
+        meters[1].count(Count::RecordsIn, 4);
+        meters[1].count(Count::DeadLetters, 1);
+        let metrics = Metrics::gather("a", Now::default(), &meters);
+        assert_eq!(metrics.totals.records_in, 7);
+        assert_eq!(metrics.totals.dead_letters, 1);
+        assert_eq!(metrics.workers[1].totals.records_in, 4);
+        assert_eq!(metrics.workers[1].id, WorkerId(1));
+    }
+}

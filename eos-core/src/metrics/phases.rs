@@ -1,0 +1,151 @@
+//! The phases of a commit, and the watch that times them.
+
+use std::time::Duration;
+
+use eos_protocol::{Event, Now};
+
+/// A phase of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// What is under way is handed to the producer.
+    Seal,
+    /// `send_offsets_to_transaction`.
+    SendOffsets,
+    /// Until every output was acknowledged; beside `SendOffsets`.
+    Drain,
+    /// `commit_transaction`.
+    Commit,
+}
+
+impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::Seal, Self::SendOffsets, Self::Drain, Self::Commit];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Seal => "seal",
+            Self::SendOffsets => "send_offsets",
+            Self::Drain => "drain",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+/// How long the phases of one commit took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Phases {
+    pub(crate) seal: Duration,
+    pub(crate) send_offsets: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) commit: Duration,
+    pub(crate) whole: Duration,
+}
+
+impl Phases {
+    pub(super) fn of(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::Seal => self.seal,
+            Phase::SendOffsets => self.send_offsets,
+            Phase::Drain => self.drain,
+            Phase::Commit => self.commit,
+        }
+    }
+}
+
+/// In milliseconds, for a log line.
+pub(crate) fn in_ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// Times one commit by what the transaction machine asks for and hears.
+#[derive(Debug, Default)]
+pub(crate) struct Stopwatch {
+    /// When the machine asked to seal.
+    since: Now,
+    sealed: Option<Now>,
+    offsets_sent: Option<Now>,
+    drained: Option<Now>,
+}
+
+impl Stopwatch {
+    /// Intake stops: a commit begins.
+    pub(crate) fn start(now: Now) -> Self {
+        Self {
+            since: now,
+            ..Self::default()
+        }
+    }
+
+    /// Something happened: perhaps the end of a phase.
+    pub(crate) fn heard(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Sealed => self.sealed = Some(now),
+            Event::OffsetsSent => self.offsets_sent = Some(now),
+            Event::Drained => self.drained = Some(now),
+            _ => {}
+        }
+    }
+
+    /// The commit is through.
+    pub(crate) fn stop(&self, now: Now) -> Phases {
+        let sealed = self.sealed.unwrap_or(self.since);
+        let offsets_sent = self.offsets_sent.unwrap_or(sealed);
+        let drained = self.drained.unwrap_or(sealed);
+        Phases {
+            seal: sealed.since(self.since),
+            send_offsets: offsets_sent.since(sealed),
+            drain: drained.since(sealed),
+            commit: now.since(offsets_sent.max(drained)),
+            whole: now.since(self.since),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn timed(events: &[(u64, Event)]) -> Phases {
+        let mut watch = Stopwatch::start(Now(ms(100)));
+        for &(at, event) in events {
+            watch.heard(event, Now(ms(at)));
+        }
+        watch.stop(Now(ms(120)))
+    }
+
+    #[test]
+    fn offsets_and_outputs_go_side_by_side_whichever_ends_first() {
+        for (offsets_sent, drained) in [(105, 114), (114, 105)] {
+            let phases = timed(&[
+                (101, Event::Sealed),
+                (offsets_sent, Event::OffsetsSent),
+                (drained, Event::Drained),
+                (118, Event::Tick),
+            ]);
+            assert_eq!(phases.seal, ms(1));
+            assert_eq!(phases.send_offsets, ms(offsets_sent - 101));
+            assert_eq!(phases.drain, ms(drained - 101));
+            assert_eq!(phases.commit, ms(6));
+            assert_eq!(phases.whole, ms(20));
+        }
+    }
+
+    #[test]
+    fn at_least_once_sends_no_offsets_before_its_commit() {
+        let phases = timed(&[(101, Event::Sealed), (105, Event::Drained)]);
+        assert_eq!(phases.send_offsets, Duration::ZERO);
+        assert_eq!((phases.drain, phases.commit), (ms(4), ms(15)));
+    }
+
+    #[test]
+    fn milliseconds_are_rounded_to_microseconds() {
+        assert_eq!(in_ms(Duration::from_nanos(1_234_567)), 1.235);
+    }
+}

@@ -1,0 +1,257 @@
+//! The numbers in Prometheus' text format, version 0.0.4.
+//!
+//! Names are `eos_*` in base units (seconds, records, offsets), counters end in `_total`. Every
+//! sample has the labels `app` and `worker`; the sums over workers are Prometheus' business.
+
+use std::fmt::{Display, Write};
+
+use eos_protocol::State;
+
+use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
+
+/// Name, help, value.
+type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
+type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
+
+const COUNTERS: [Counter; 8] = [
+    (
+        "eos_records_in_total",
+        "Records processed, those of aborted transactions included.",
+        |t| t.records_in,
+    ),
+    (
+        "eos_records_out_total",
+        "Records written, those of aborted transactions included.",
+        |t| t.records_out,
+    ),
+    (
+        "eos_records_skipped_total",
+        "Records that failed and were skipped.",
+        |t| t.skipped,
+    ),
+    (
+        "eos_record_retries_total",
+        "Further attempts at records that had failed.",
+        |t| t.retried,
+    ),
+    (
+        "eos_dead_letters_total",
+        "Records that failed and went to a dead letter topic.",
+        |t| t.dead_letters,
+    ),
+    (
+        "eos_aborts_total",
+        "Transactions given up and done again.",
+        |t| t.aborts,
+    ),
+    (
+        "eos_producer_rebuilds_total",
+        "Producers replaced: quarantine, fences, repeated aborts.",
+        |t| t.rebuilds,
+    ),
+    (
+        "eos_rebalances_total",
+        "Assignments and revocations answered.",
+        |t| t.rebalances,
+    ),
+];
+
+const INPUTS: [Gauge; 3] = [
+    (
+        "eos_input_next_offset",
+        "The offset of the next record to process.",
+        |i| u64::try_from(i.next.get()).ok(),
+    ),
+    (
+        "eos_input_lag_offsets",
+        "Offsets between the next record and the last stable offset.",
+        |i| i.lag,
+    ),
+    (
+        "eos_input_lso_distance_offsets",
+        "Offsets between the last stable offset and the high watermark, held back by open transactions.",
+        |i| i.lso_distance,
+    ),
+];
+
+impl Metrics {
+    /// The numbers in Prometheus' text format (version 0.0.4), for an HTTP server of your own. The
+    /// content type is `text/plain; version=0.0.4; charset=utf-8`.
+    #[must_use]
+    pub fn to_prometheus(&self) -> String {
+        let mut text = Text::new(self);
+        for (name, help, value) in COUNTERS {
+            text.family(name, "counter", help);
+            for worker in &self.workers {
+                text.sample(name, worker, &[], value(&worker.totals));
+            }
+        }
+        text.commits(&self.workers);
+        text.workers(&self.workers);
+        for (name, help, value) in INPUTS {
+            text.family(name, "gauge", help);
+            for worker in &self.workers {
+                for input in worker.tasks.iter().flat_map(|task| &task.inputs) {
+                    let Some(value) = value(input) else { continue };
+                    let partition = input.partition.partition.to_string();
+                    let labels = [
+                        ("topic", input.partition.topic.as_str()),
+                        ("partition", &partition),
+                    ];
+                    text.sample(name, worker, &labels, value);
+                }
+            }
+        }
+        text.out
+    }
+}
+
+struct Text<'a> {
+    app: &'a str,
+    out: String,
+}
+
+impl<'a> Text<'a> {
+    fn new(metrics: &'a Metrics) -> Self {
+        Self {
+            app: &metrics.app,
+            out: String::with_capacity(4096 * (1 + metrics.workers.len())),
+        }
+    }
+
+    fn commits(&mut self, workers: &[WorkerMetrics]) {
+        let name = "eos_commits_total";
+        self.family(name, "counter", "Transactions committed.");
+        for worker in workers {
+            for (cause, n) in worker.totals.commits.iter() {
+                self.sample(name, worker, &[("cause", cause.name())], n);
+            }
+        }
+        self.family(
+            "eos_commit_phase_seconds",
+            "summary",
+            "Time spent in the phases of commits; drain runs beside send_offsets.",
+        );
+        for worker in workers {
+            for phase in Phase::ALL {
+                let spent = worker.totals.commit_times.phase(phase);
+                let label = [("phase", phase.name())];
+                let seconds = spent.total.as_secs_f64();
+                self.sample("eos_commit_phase_seconds_sum", worker, &label, seconds);
+                self.sample(
+                    "eos_commit_phase_seconds_count",
+                    worker,
+                    &label,
+                    spent.count,
+                );
+            }
+        }
+        self.family(
+            "eos_commit_seconds",
+            "histogram",
+            "Time from the end of intake until a commit was through.",
+        );
+        for worker in workers {
+            let whole = &worker.totals.commit_times.whole;
+            let mut below = 0;
+            for (upper, n) in whole.buckets() {
+                below += n;
+                let le = upper.map_or_else(|| "+Inf".to_owned(), |u| u.as_secs_f64().to_string());
+                self.sample("eos_commit_seconds_bucket", worker, &[("le", &le)], below);
+            }
+            let seconds = whole.spent().total.as_secs_f64();
+            self.sample("eos_commit_seconds_sum", worker, &[], seconds);
+            // As the last bucket, which may be an instant older than the count beside it.
+            self.sample("eos_commit_seconds_count", worker, &[], below);
+        }
+    }
+
+    fn workers(&mut self, workers: &[WorkerMetrics]) {
+        let name = "eos_worker_state";
+        let help = "1 for the state of the worker's transaction; all 0 once the worker has ended.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            for state in State::ALL {
+                let here = u8::from(worker.state == Some(state));
+                self.sample(name, worker, &[("state", name_of(state))], here);
+            }
+        }
+        let name = "eos_open_transaction_seconds";
+        self.family(name, "gauge", "Age of the open transaction; 0 if none is.");
+        for worker in workers {
+            let age = worker.open_for.unwrap_or_default();
+            self.sample(name, worker, &[], age.as_secs_f64());
+        }
+        let name = "eos_group_generation";
+        let help = "The group's generation as of the worker's last commit.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            if let Some(generation) = worker.generation {
+                self.sample(name, worker, &[], generation);
+            }
+        }
+        let name = "eos_tasks";
+        self.family(name, "gauge", "Tasks that the worker owns.");
+        for worker in workers {
+            self.sample(name, worker, &[], worker.tasks.len());
+        }
+    }
+
+    // Writing into a `String` can't fail.
+
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(
+        &mut self,
+        name: &str,
+        worker: &WorkerMetrics,
+        labels: &[(&str, &str)],
+        value: impl Display,
+    ) {
+        let worker = worker.id.to_string();
+        let common = [("app", self.app), ("worker", &worker)];
+        let mut before = '{';
+        self.out.push_str(name);
+        for (label, value) in common.iter().chain(labels) {
+            let _ = write!(self.out, "{before}{label}=\"");
+            escape(value, &mut self.out);
+            self.out.push('"');
+            before = ',';
+        }
+        let _ = writeln!(self.out, "}} {value}");
+    }
+}
+
+/// Backslash, quote and line feed are the three that the format escapes in a label's value.
+fn escape(value: &str, out: &mut String) {
+    for c in value.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+}
+
+fn name_of(state: State) -> &'static str {
+    match state {
+        State::Cold => "cold",
+        State::Initializing => "initializing",
+        State::Idle => "idle",
+        State::Open => "open",
+        State::Sealing => "sealing",
+        State::SendingOffsets => "sending_offsets",
+        State::Committing => "committing",
+        State::Aborting => "aborting",
+        State::InDoubt => "in_doubt",
+        State::Fenced => "fenced",
+        State::Failed => "failed",
+    }
+}
+
+#[cfg(test)]
+#[path = "prometheus_test.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+//! Reads the text back as a scraper does, strictly.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::{
+    CommitCause, Event, Generation, Now, Offset, Partition, TaskId, TopicPartition, WorkerId,
+};
+
+use super::*;
+use crate::metrics::{Count, Stopwatch, TaskMetrics, WorkerMeter};
+
+type Labels = BTreeMap<String, String>;
+
+/// What a scraper makes of the text: by name and labels.
+#[derive(Debug, Default)]
+struct Scraped {
+    kinds: BTreeMap<String, String>,
+    samples: BTreeMap<(String, Labels), f64>,
+}
+
+impl Scraped {
+    fn of(text: &str) -> Self {
+        assert!(text.ends_with('\n'), "the last line has to end, too");
+        let mut scraped = Self::default();
+        let mut helped = BTreeSet::new();
+        let mut family = String::new();
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, help) = help.split_once(' ').unwrap();
+                assert!(helped.insert(name.to_owned()), "{name} is in two places");
+                assert!(!help.contains('\\') && !help.is_empty(), "{line}");
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert!(helped.contains(name), "{name}: HELP comes first");
+                assert!(["counter", "gauge", "histogram", "summary"].contains(&kind));
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+                family = name.to_owned();
+                scraped.kinds.insert(name.to_owned(), kind.to_owned());
+            } else {
+                scraped.sample(line, &family);
+            }
+        }
+        scraped
+    }
+
+    fn sample(&mut self, line: &str, family: &str) {
+        let (name, rest) = line.split_once('{').unwrap();
+        let suffixes: &[&str] = match &*self.kinds[family] {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            "summary" => &["_sum", "_count"],
+            _ => &[""],
+        };
+        let known = suffixes.iter().any(|s| name == format!("{family}{s}"));
+        assert!(known, "{name} is not of the family {family}");
+        let (labels, value) = labels(rest);
+        let value: f64 = value.strip_prefix(' ').unwrap().parse().unwrap();
+        assert!(value >= 0.0);
+        let twice = self.samples.insert((name.to_owned(), labels), value);
+        assert!(twice.is_none(), "twice: {line}");
+    }
+
+    #[track_caller]
+    fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let pair = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
+        let common = [("app", APP)];
+        let labels = labels.iter().chain(&common).map(pair).collect();
+        self.samples.get(&(name.to_owned(), labels)).copied()
+    }
+}
+
+/// The labels, and what follows the closing brace.
+fn labels(text: &str) -> (Labels, &str) {
+    let mut labels = Labels::new();
+    let mut rest = text;
+    loop {
+        let (name, value) = rest.split_once("=\"").unwrap();
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase()), "{name}");
+        let mut plain = String::new();
+        let mut chars = value.char_indices();
+        let end = loop {
+            match chars.next().unwrap() {
+                (at, '"') => break at,
+                (_, '\\') => match chars.next().unwrap().1 {
+                    'n' => plain.push('\n'),
+                    c @ ('\\' | '"') => plain.push(c),
+                    c => panic!("\\{c} is no escape"),
+                },
+                (_, c) => plain.push(c),
+            }
+        };
+        assert!(labels.insert(name.to_owned(), plain).is_none());
+        rest = &value[end + 1..];
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return (labels, rest.strip_prefix('}').unwrap()),
+        }
+    }
+}
+
+/// Nothing of ours may hold such characters, and yet nothing may break if it does.
+const APP: &str = "a \"quoted\\\napp";
+
+fn offset(n: i64) -> Offset {
+    Offset::new(n).unwrap()
+}
+
+fn ms(n: u64) -> Now {
+    Now(Duration::from_millis(n))
+}
+
+/// Two workers, the second one at work.
+fn metrics() -> Metrics {
+    let meters = [0, 1].map(|n| Arc::new(WorkerMeter::new(WorkerId(n))));
+    let busy = &meters[1];
+    busy.count(Count::RecordsIn, 7);
+    busy.moved(State::Open, ms(500));
+    for end in [103, 104, 150] {
+        let mut watch = Stopwatch::start(ms(100));
+        watch.heard(Event::Sealed, ms(101));
+        watch.heard(Event::Drained, ms(102));
+        busy.committed(CommitCause::Revoke, &watch.stop(ms(end)));
+    }
+    let input = |n, end, high| {
+        let partition = TopicPartition::new("in", Partition::new(n).unwrap());
+        InputMetrics::new(partition, offset(5), end, high)
+    };
+    let inputs = vec![
+        input(0, Some(offset(8)), Some(offset(10))),
+        input(1, None, None),
+    ];
+    busy.tasks(
+        Generation::new(4).ok(),
+        vec![TaskMetrics::new(TaskId::default(), inputs)],
+    );
+    Metrics::gather(APP, ms(2000), &meters)
+}
+
+#[test]
+fn a_scraper_reads_every_number_under_its_labels() {
+    let text = metrics().to_prometheus();
+    let scraped = Scraped::of(&text);
+    let busy = ("worker", "1");
+    let value = |name, labels: &[(&str, &str)]| scraped.value(name, labels);
+    assert_eq!(value("eos_records_in_total", &[busy]), Some(7.0));
+    assert_eq!(value("eos_records_in_total", &[("worker", "0")]), Some(0.0));
+    let cause = |cause| value("eos_commits_total", &[busy, ("cause", cause)]);
+    assert_eq!((cause("revoke"), cause("interval")), (Some(3.0), Some(0.0)));
+    assert_eq!(value("eos_open_transaction_seconds", &[busy]), Some(1.5));
+    assert_eq!(value("eos_group_generation", &[busy]), Some(4.0));
+    assert_eq!(value("eos_group_generation", &[("worker", "0")]), None);
+    assert_eq!(value("eos_tasks", &[busy]), Some(1.0));
+    let state = |state| value("eos_worker_state", &[busy, ("state", state)]);
+    assert_eq!((state("open"), state("idle")), (Some(1.0), Some(0.0)));
+}
+
+#[test]
+fn what_is_not_known_of_an_input_is_left_out() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let input = |name, partition| {
+        let labels = [("worker", "1"), ("topic", "in"), ("partition", partition)];
+        scraped.value(name, &labels)
+    };
+    assert_eq!(input("eos_input_next_offset", "0"), Some(5.0));
+    assert_eq!(input("eos_input_lag_offsets", "0"), Some(3.0));
+    assert_eq!(input("eos_input_lso_distance_offsets", "0"), Some(2.0));
+    assert_eq!(input("eos_input_next_offset", "1"), Some(5.0));
+    assert_eq!(input("eos_input_lag_offsets", "1"), None);
+    assert_eq!(input("eos_input_lso_distance_offsets", "1"), None);
+}
+
+#[test]
+fn the_buckets_of_a_commit_add_up() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let busy = ("worker", "1");
+    let upto = |le| {
+        let labels = [busy, ("le", le)];
+        scraped.value("eos_commit_seconds_bucket", &labels)
+    };
+    assert_eq!(upto("0.002"), Some(0.0));
+    assert_eq!(upto("0.003"), Some(1.0));
+    assert_eq!(upto("0.005"), Some(2.0));
+    assert_eq!(upto("0.05"), Some(3.0));
+    assert_eq!(upto("+Inf"), Some(3.0));
+    let count = scraped.value("eos_commit_seconds_count", &[busy]);
+    assert_eq!(count, Some(3.0));
+    let sum = scraped.value("eos_commit_seconds_sum", &[busy]).unwrap();
+    assert!((sum - 0.057).abs() < 1e-9, "{sum}");
+    let phase = |suffix, phase| {
+        let name = format!("eos_commit_phase_seconds_{suffix}");
+        scraped.value(&name, &[busy, ("phase", phase)]).unwrap()
+    };
+    assert_eq!(phase("count", "seal"), 3.0);
+    assert!((phase("sum", "seal") - 0.003).abs() < 1e-9);
+    assert!((phase("sum", "commit") - 0.051).abs() < 1e-9);
+}
+
+/// The page that lists the names lists all of them.
+#[test]
+fn the_documentation_knows_every_name() {
+    let page = include_str!("../../../docs/metrics.md");
+    for name in Scraped::of(&metrics().to_prometheus()).kinds.keys() {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not there");
+    }
+}

@@ -1,0 +1,168 @@
+//! The numbers that a worker leaves behind, after what they are to count.
+
+use eos_protocol::{Generation, Partition, StageId};
+
+use super::*;
+use crate::metrics::WorkerMetrics;
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+impl Bench {
+    fn metrics(&self) -> WorkerMetrics {
+        self.worker.meter.read(self.clock.env().now())
+    }
+
+    /// Lets records flow into a transaction that is not due yet.
+    fn open(&mut self, values: &[&str]) {
+        self.feed(0, values);
+        self.step();
+        assert_eq!(self.metrics().state, Some(State::Open));
+    }
+}
+
+#[test]
+fn a_commit_is_counted_by_its_cause_and_its_phases_are_timed() {
+    let mut bench = Bench::running();
+    let before = bench.metrics().totals;
+    assert_eq!(before.commits.by(CommitCause::FirstStart), 1);
+    assert_eq!(before.commits.by(CommitCause::Interval), 1);
+    assert_eq!((before.records_in, before.records_out), (3, 3));
+
+    bench.feed(0, &["a", "b"]);
+    // Each pending call is made again a step later, 50 ms on.
+    bench.kafka.answer(CallSite::SendOffsets, [Answer::Pending]);
+    bench.kafka.answer(CallSite::Flush, [Answer::Pending; 3]);
+    bench.kafka.answer(CallSite::Commit, [Answer::Pending; 2]);
+    bench.settle();
+    bench.assert_exact();
+
+    let after = bench.metrics().totals;
+    assert_eq!(after.commits.by(CommitCause::Interval), 2);
+    assert_eq!(after.commits.total(), 3);
+    assert_eq!((after.records_in, after.records_out), (5, 5));
+    assert_eq!((after.aborts, after.rebuilds), (0, 0));
+    let times = &after.commit_times;
+    assert_eq!(
+        times.seal.max,
+        ms(50),
+        "in the step after the one that saw it due"
+    );
+    assert_eq!(times.send_offsets.max, ms(50));
+    assert_eq!(times.drain.max, ms(150), "beside the offsets");
+    assert_eq!(times.commit.max, ms(100));
+    assert_eq!(times.whole.spent().max, ms(300));
+    let counts = [times.seal, times.send_offsets, times.drain, times.commit];
+    assert!(counts.iter().all(|spent| spent.count == 3), "{times:?}");
+}
+
+#[test]
+fn an_abort_is_counted_and_what_is_done_again_is_counted_again() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.settle();
+    bench.assert_exact();
+    let totals = bench.metrics().totals;
+    assert_eq!((totals.aborts, totals.rebuilds), (1, 0));
+    assert_eq!(totals.records_in, 3 + 2 * 2);
+    assert_eq!(totals.commits.total(), 3, "the abort is no commit");
+    assert_eq!(totals.commit_times.whole.spent().count, 3);
+}
+
+#[test]
+fn a_quarantined_producer_counts_as_rebuilt_though_its_commit_ended_well() {
+    let mut bench = Bench::running();
+    bench.open(&["a"]);
+    bench.kafka.broker().unanswered = true;
+    bench.settle();
+    bench.assert_exact();
+    let totals = bench.metrics().totals;
+    assert_eq!((totals.rebuilds, totals.aborts), (1, 0));
+}
+
+#[test]
+fn a_transaction_in_doubt_is_timed_until_it_is_decided() {
+    let mut bench = Bench::running();
+    bench.open(&["a"]);
+    let fenced = Answer::DoneBut(fatal(code::LOCAL_FENCED));
+    bench.kafka.answer(CallSite::Commit, [fenced]);
+    bench.kafka.answer(CallSite::Init, [Answer::Pending; 4]);
+    bench.settle();
+    bench.assert_exact();
+    let totals = bench.metrics().totals;
+    assert_eq!((totals.commits.total(), totals.aborts), (3, 0));
+    assert_eq!(totals.rebuilds, 1);
+    let commit = totals.commit_times.commit.max;
+    assert!(commit >= ms(200), "{commit:?}");
+}
+
+#[test]
+fn an_open_transaction_has_an_age_until_it_is_settled() {
+    let mut bench = Bench::running();
+    assert_eq!(bench.metrics().open_for, None);
+    bench.open(&["a"]);
+    bench.clock.pass(ms(70));
+    assert_eq!(bench.metrics().open_for, Some(ms(70)));
+    bench.kafka.answer(CallSite::Commit, [Answer::Pending; 2]);
+    bench.clock.pass(ms(30));
+    bench.step();
+    bench.clock.pass(ms(50));
+    bench.step();
+    assert_eq!(bench.metrics().state, Some(State::Committing));
+    assert_eq!(bench.metrics().open_for, Some(ms(150)));
+    bench.settle();
+    let metrics = bench.metrics();
+    assert_eq!((metrics.state, metrics.open_for), (Some(State::Idle), None));
+}
+
+#[test]
+fn inputs_tell_how_far_they_are_and_what_somebody_holds_back() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().held_back.insert(tp(0), 4);
+    bench.kafka.broker().silent.insert(tp(1));
+    bench.assign(&[0, 1]);
+    bench.settle();
+    let metrics = bench.metrics();
+    assert_eq!(metrics.generation, Generation::new(7).ok());
+    let ids: Vec<_> = metrics.tasks.iter().map(|task| task.id).collect();
+    let task = |n| TaskId {
+        stage: StageId(0),
+        partition: Partition::new(n).unwrap(),
+    };
+    assert_eq!(ids, [task(0), task(1)]);
+    let input = |n: usize| metrics.tasks[n].inputs[0].clone();
+    assert_eq!((input(0).partition, input(0).next), (tp(0), offset(3)));
+    assert_eq!((input(0).lag, input(0).lso_distance), (Some(0), Some(4)));
+    assert_eq!((input(1).lag, input(1).lso_distance), (None, None));
+}
+
+#[test]
+fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
+    let mut bench = Bench::running();
+    // The producer's queue is full: nothing but the first record gets on.
+    bench.kafka.answer(CallSite::Send, [Answer::Pending; 30]);
+    bench.feed(0, &["a", "b", "c"]);
+    for _ in 0..15 {
+        bench.step();
+        bench.clock.pass(ms(50));
+    }
+    let input = bench.metrics().tasks[0].inputs[0].clone();
+    assert_eq!((input.next, input.lag), (offset(4), Some(2)));
+    bench.settle();
+    assert_eq!(bench.metrics().tasks[0].inputs[0].lag, Some(0));
+
+    bench.revoke(0, false);
+    bench.settle();
+    let metrics = bench.metrics();
+    assert!(metrics.tasks.is_empty());
+    assert_eq!(metrics.totals.rebalances, 2);
+}
+
+fn offset(n: i64) -> Offset {
+    Offset::new(n).unwrap()
+}
