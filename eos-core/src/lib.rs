@@ -63,7 +63,7 @@ pub use runtime::{Handle, PreflightError, Running, SlotError};
 pub use settings::SettingsError;
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
-pub use topology::{Description, Guarantees, TopologyError};
+pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use worker::{Counts, StopMode, WorkerError};
 
 /// The README's Rust code, as a test.
