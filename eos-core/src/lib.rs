@@ -45,6 +45,7 @@ mod runtime;
 mod settings;
 mod stream;
 mod topic;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod topology;
 pub mod worker;
 

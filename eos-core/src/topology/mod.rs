@@ -11,6 +11,8 @@ mod kind;
 mod node;
 mod nodes;
 mod process;
+#[cfg(test)]
+mod process_test;
 mod scratch;
 #[cfg(test)]
 mod tests;
