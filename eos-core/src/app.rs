@@ -200,6 +200,7 @@ impl App {
         self
     }
 
+    #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
         std::mem::replace(&mut *self.lock(), Graph::new())

@@ -61,11 +61,11 @@ impl<'r> Ctx<'r> {
 
     /// Emits a record to an output, with the time and the headers of the record at hand.
     ///
-    /// # Exactly-once
-    /// It is written in the transaction that also commits the input's offset: both or none.
-    ///
     /// The key decides the partition as Java's default partitioner does; a null key stays at the
     /// partition number of the input.
+    ///
+    /// # Exactly-once
+    /// It is written in the transaction that also commits the input's offset: both or none.
     ///
     /// # Errors
     /// If key or value can't be encoded, or the output belongs to another app. Hand it on with `?`:

@@ -46,6 +46,7 @@ mod record;
 mod runtime;
 mod stream;
 mod topic;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod topology;
 pub mod worker;
 
@@ -66,7 +67,7 @@ pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
-pub use topology::{Description, Guarantees, TopologyError};
+pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use worker::{StopMode, WorkerError};
 
 /// The README's Rust code, as a test.

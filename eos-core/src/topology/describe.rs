@@ -1,4 +1,4 @@
-//! The graph in words: Kafka Streams' format, and the guarantee of each edge.
+//! The graph in words, in Kafka Streams' format.
 
 use std::fmt;
 
@@ -11,31 +11,33 @@ use crate::error_policy::ErrorPolicy;
 /// What an app does, for people and for tools. Made by [`App::describe`](crate::App::describe).
 ///
 /// Displayed, it is the text of Kafka Streams' `TopologyDescription`, which its tools read.
-/// [`guarantees`](Self::guarantees) tells what is promised on each edge instead.
+/// [`guarantees`](Self::guarantees) tells what is promised on each edge instead, and
+/// [`mermaid`](Self::mermaid) draws it.
 ///
 /// The outputs that a closure emits to are known only when it runs, so each `process` shows all
 /// handles that [`App::output`](crate::App::output) made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    guarantee: Guarantee,
-    subtopologies: Vec<Subtopology>,
+    pub(super) guarantee: Guarantee,
+    pub(super) subtopologies: Vec<Subtopology>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Subtopology {
-    topics: Vec<TopicName>,
-    nodes: Vec<Described>,
+pub(super) struct Subtopology {
+    pub(super) topics: Vec<TopicName>,
+    pub(super) nodes: Vec<Described>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Described {
-    name: String,
-    role: Role,
-    to: Vec<String>,
+pub(super) struct Described {
+    pub(super) name: String,
+    pub(super) role: Role,
+    /// The names of those that come next.
+    pub(super) to: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Source {
         topic: TopicName,
         policy: ErrorPolicy,
@@ -167,106 +169,5 @@ fn list(names: &[&str]) -> String {
         "none".into()
     } else {
         names.join(", ")
-    }
-}
-
-impl Description {
-    /// The guarantee of each edge, in words.
-    #[must_use]
-    pub fn guarantees(&self) -> Guarantees<'_> {
-        Guarantees(self)
-    }
-}
-
-/// What is promised on each edge of an app. Made by [`Description::guarantees`].
-#[derive(Debug, Clone, Copy)]
-pub struct Guarantees<'d>(&'d Description);
-
-impl fmt::Display for Guarantees<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Description {
-            guarantee,
-            subtopologies,
-        } = self.0;
-        for (id, subtopology) in subtopologies.iter().enumerate() {
-            let topics: Vec<&str> = subtopology.topics.iter().map(TopicName::as_str).collect();
-            let siblings = if topics.len() > 1 {
-                ", read together in order of time"
-            } else {
-                ""
-            };
-            writeln!(
-                f,
-                "Sub-topology: {id}, one task for each partition of {}{siblings}",
-                topics.join(" and ")
-            )?;
-            for node in &subtopology.nodes {
-                edges(f, node, *guarantee)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The edges between a node and topics or other nodes.
-fn edges(f: &mut fmt::Formatter<'_>, node: &Described, guarantee: Guarantee) -> fmt::Result {
-    let promise = match guarantee {
-        Guarantee::ExactlyOnce => "exactly once",
-        Guarantee::AtLeastOnce => "at least once",
-    };
-    if let Role::Source { topic, policy } = &node.role {
-        let how = match guarantee {
-            Guarantee::ExactlyOnce => "the offset commits in the transaction of the outputs",
-            Guarantee::AtLeastOnce => {
-                "the offset commits once the outputs are acknowledged, and a crash in between \
-                 repeats them"
-            }
-        };
-        writeln!(
-            f,
-            "  {topic} --> {}: {promise}; {how}; a record that fails {}",
-            node.name,
-            on_error(policy)
-        )?;
-        if let Some(dead_letters) = policy.dead_letter_topic() {
-            writeln!(
-                f,
-                "  {} --> {dead_letters}: {promise}; only records that could not be processed{}",
-                node.name,
-                reading(guarantee)
-            )?;
-        }
-    }
-    for to in &node.to {
-        writeln!(f, "  {} --> {to}: {promise}; in memory", node.name)?;
-    }
-    if let Role::Sink { topic } = &node.role {
-        writeln!(
-            f,
-            "  {} --> {topic}: {promise}{}",
-            node.name,
-            reading(guarantee)
-        )?;
-    }
-    Ok(())
-}
-
-/// The condition that a guarantee puts on readers.
-fn reading(guarantee: Guarantee) -> &'static str {
-    match guarantee {
-        Guarantee::ExactlyOnce => "; for who reads with isolation.level=read_committed",
-        Guarantee::AtLeastOnce => "; a crash or a rebalance may repeat records",
-    }
-}
-
-fn on_error(policy: &ErrorPolicy) -> String {
-    match policy {
-        ErrorPolicy::Fail => "stops the worker".into(),
-        ErrorPolicy::Skip => "is left out".into(),
-        ErrorPolicy::DeadLetter(topic) => format!("goes to {topic}"),
-        ErrorPolicy::Retry { max, then, .. } => {
-            let then = on_error(then);
-            format!("is tried again, {max} times at most, then {then}")
-        }
     }
 }

@@ -102,7 +102,7 @@ fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
         &app,
         "Sub-topology: 0, one task for each partition of web and shop, read together in order of time
   web --> KSTREAM-SOURCE-0000000000: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is tried again, 3 times at most, then goes to dlq
-  KSTREAM-SOURCE-0000000000 --> dlq: at least once; only records that could not be processed; a crash or a rebalance may repeat records
+  KSTREAM-SOURCE-0000000000 --> dlq: at least once; only records that fail; a crash or a rebalance may repeat records
   KSTREAM-SOURCE-0000000000 --> KSTREAM-SINK-0000000002: at least once; in memory
   shop --> KSTREAM-SOURCE-0000000001: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is left out
   KSTREAM-SOURCE-0000000001 --> KSTREAM-SINK-0000000002: at least once; in memory
@@ -117,5 +117,34 @@ fn a_graph_that_makes_no_sense_is_not_described() {
     assert_eq!(
         error,
         "the app has no source: begin with `app.source(&topic)`"
+    );
+}
+
+#[test]
+fn a_drawing_has_the_promise_on_each_edge() {
+    let mut app = App::new("a");
+    app.source(&text("in"))
+        .on_error(ErrorPolicy::dead_letter("dlq"))
+        .merge(app.source(&text("more")))
+        .to(&text("out"));
+    assert_eq!(
+        app.describe().unwrap().mermaid().to_string(),
+        "flowchart LR
+  subgraph s0[\"Sub-topology 0\"]
+    s0n0[\"KSTREAM-SOURCE-0000000000\"]
+    s0n1[\"KSTREAM-SINK-0000000002\"]
+  end
+  t0[(\"in\")] -->|exactly once| s0n0
+  s0n0 -.->|exactly once| t1[(\"dlq\")]
+  s0n0 -->|exactly once| s0n1
+  s0n1 -->|exactly once| t2[(\"out\")]
+  subgraph s1[\"Sub-topology 1\"]
+    s1n0[\"KSTREAM-SOURCE-0000000001\"]
+    s1n1[\"KSTREAM-SINK-0000000002\"]
+  end
+  t3[(\"more\")] -->|exactly once| s1n0
+  s1n0 -->|exactly once| s1n1
+  s1n1 -->|exactly once| t2[(\"out\")]
+",
     );
 }

@@ -6,18 +6,22 @@ mod describe;
 mod describe_test;
 mod error;
 mod graph;
+mod guarantees;
 mod kind;
 mod node;
 mod nodes;
 mod process;
+#[cfg(test)]
+mod process_test;
 mod scratch;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use chains::Chains;
-pub use describe::{Description, Guarantees};
+pub use describe::Description;
 pub use error::TopologyError;
 pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
+pub use guarantees::{Guarantees, Mermaid};
 pub(crate) use kind::Kind;
 pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
 pub(crate) use nodes::{Branch, Filter, FlatMap, KeyBy, Map, Peek, Tee, Write};

@@ -10,9 +10,9 @@ use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
 use super::{Chains, Fault, Next, Raw, Scratch, Topology};
 use crate::client::Headers;
 use crate::ctx::{Ctx, Origin};
-use crate::{App, ErrorPolicy, Failure, OnDiscard, Output, Processor, Record, Topic};
+use crate::{App, ErrorPolicy, Topic};
 
-fn text(name: &str) -> Topic<String, String> {
+pub(super) fn text(name: &str) -> Topic<String, String> {
     Topic::plain(name)
 }
 
@@ -23,14 +23,14 @@ fn error(declare: impl FnOnce(&mut App)) -> String {
 }
 
 /// One task of an app, with what it wrote.
-struct Bench {
+pub(super) struct Bench {
     topology: Arc<Topology>,
-    chains: Chains,
+    pub(super) chains: Chains,
     stage: usize,
 }
 
 impl Bench {
-    fn new(declare: impl FnOnce(&mut App)) -> Self {
+    pub(super) fn new(declare: impl FnOnce(&mut App)) -> Self {
         Self::of_stage(0, declare)
     }
 
@@ -48,7 +48,7 @@ impl Bench {
 
     /// Runs `key=value` of an input through all its sources; answers `topic:key=value` of each
     /// output.
-    fn run(&mut self, input: usize, record: &str) -> Result<Vec<String>, Fault> {
+    pub(super) fn run(&mut self, input: usize, record: &str) -> Result<Vec<String>, Fault> {
         let (key, value) = record.split_once('=').unwrap();
         let topic = &self.topology.stages()[self.stage].topics[input];
         let partition = TopicPartition::new(topic.clone(), Partition::ZERO);
@@ -90,7 +90,7 @@ impl Bench {
     }
 
     #[track_caller]
-    fn check(&mut self, input: usize, record: &str, outputs: &[&str]) {
+    pub(super) fn check(&mut self, input: usize, record: &str, outputs: &[&str]) {
         assert_eq!(self.run(input, record).unwrap(), outputs);
     }
 }
@@ -225,118 +225,6 @@ fn streams_merged_by_time_are_one_stage_with_siblings() {
     bench.check(0, "k=x", &["o:k=x"]);
     bench.check(1, "k=x", &[]);
     bench.check(1, "k=y", &["o:k=y"]);
-}
-
-/// Emits how many records it has seen.
-struct Count {
-    out: Output<String, String>,
-    seen: usize,
-    keeps: bool,
-    closed: Arc<AtomicUsize>,
-}
-
-impl Processor<String, String> for Count {
-    fn init(&mut self, _: TaskId) -> Result<(), Failure> {
-        self.seen = 100;
-        Ok(())
-    }
-
-    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
-        self.seen += 1;
-        if record.value == "fail" {
-            return Err("as asked".into());
-        }
-        ctx.emit(&self.out, record.key, self.seen.to_string())
-    }
-
-    fn on_discard(&mut self) -> OnDiscard {
-        self.seen -= 1;
-        if self.keeps {
-            OnDiscard::Keep
-        } else {
-            OnDiscard::Rebuild
-        }
-    }
-
-    fn close(&mut self) {
-        self.closed.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-fn counting(keeps: bool, closed: &Arc<AtomicUsize>) -> Bench {
-    Bench::new(|app| {
-        let (out, closed) = (app.output(&text("o")), Arc::clone(closed));
-        let make = move || Count {
-            out,
-            seen: 0,
-            keeps,
-            closed: Arc::clone(&closed),
-        };
-        let (left, right) = (app.source(&text("t")), app.source(&text("t")));
-        left.merge(right.map(|v| v)).process_with(make);
-    })
-}
-
-#[test]
-fn sources_of_one_topic_share_the_node_that_they_merge_into() {
-    let mut bench = counting(false, &Arc::default());
-    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
-}
-
-#[test]
-fn a_processor_is_rebuilt_when_its_records_do_not_count() {
-    let mut bench = counting(false, &Arc::default());
-    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
-    bench.chains.committed();
-    bench.chains.discard();
-    bench.check(0, "k=v", &["o:k=103", "o:k=104"]);
-    bench.chains.discard();
-    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
-    assert!(bench.run(0, "k=fail").is_err());
-    bench.chains.discard();
-    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
-}
-
-#[test]
-fn a_processor_that_takes_records_back_is_kept() {
-    let mut bench = counting(true, &Arc::default());
-    assert!(bench.run(0, "k=fail").is_err());
-    bench.chains.discard();
-    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
-}
-
-#[test]
-fn a_processor_is_closed_once_when_its_task_goes_away() {
-    let closed = Arc::default();
-    drop(counting(false, &closed));
-    assert_eq!(closed.load(Ordering::Relaxed), 0, "none was made");
-    let mut bench = counting(false, &closed);
-    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
-    bench.chains.close();
-    drop(bench);
-    assert_eq!(closed.load(Ordering::Relaxed), 1);
-}
-
-struct Panics;
-impl Processor<String, String> for Panics {
-    fn process(&mut self, _: &Ctx<'_>, _: Record<String, String>) -> Result<(), Failure> {
-        Ok(())
-    }
-    fn on_discard(&mut self) -> OnDiscard {
-        panic!("on_discard");
-    }
-    fn close(&mut self) {
-        panic!("close");
-    }
-}
-
-#[test]
-fn a_processor_that_panics_outside_of_a_record_ends_nobody_else() {
-    let mut bench = Bench::new(|app| app.source(&text("t")).process_with(|| Panics));
-    bench.check(0, "k=v", &[]);
-    bench.chains.discard();
-    bench.check(0, "k=v", &[]);
-    bench.chains.close();
 }
 
 #[test]

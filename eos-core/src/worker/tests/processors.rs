@@ -96,8 +96,9 @@ fn an_abort_does_not_trouble_a_processor_whose_records_are_committed() {
 #[test]
 fn a_processor_hears_of_a_record_that_failed_and_is_not_closed_after_it() {
     let (mut bench, log) = numbering();
-    bench.feed(0, &["poison"]);
+    bench.feed(0, &["a", "poison"]);
     bench.end().unwrap_err();
+    assert_eq!(bench.visible()[3..], ["4:a"]);
     drop(bench);
     assert_eq!(
         noted(&log),

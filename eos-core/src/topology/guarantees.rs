@@ -1,0 +1,186 @@
+//! What is promised on each edge of an app: in words, and as a drawing.
+
+use std::fmt;
+
+use eos_protocol::{Guarantee, TopicName};
+
+use super::describe::{Described, Description, Role, Subtopology};
+use crate::error_policy::ErrorPolicy;
+
+impl Description {
+    /// The guarantee of each edge, in words.
+    #[must_use]
+    pub fn guarantees(&self) -> Guarantees<'_> {
+        Guarantees(self)
+    }
+
+    /// The graph as a Mermaid flowchart, with the guarantee on each edge; dead letters are dashed.
+    #[must_use]
+    pub fn mermaid(&self) -> Mermaid<'_> {
+        Mermaid(self)
+    }
+}
+
+/// One end of an edge.
+enum End<'d> {
+    Topic(&'d TopicName),
+    Node(&'d str),
+}
+
+impl fmt::Display for End<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topic(topic) => write!(f, "{topic}"),
+            Self::Node(name) => f.write_str(name),
+        }
+    }
+}
+
+struct Edge<'d> {
+    from: End<'d>,
+    to: End<'d>,
+    /// What the promise rests on.
+    how: String,
+    dead_letters: bool,
+}
+
+impl Subtopology {
+    fn edges(&self, guarantee: Guarantee) -> Vec<Edge<'_>> {
+        let nodes = self.nodes.iter();
+        nodes.flat_map(|node| node.edges(guarantee)).collect()
+    }
+}
+
+impl Described {
+    /// The edges that lead here from topics, and away from here.
+    fn edges(&self, guarantee: Guarantee) -> Vec<Edge<'_>> {
+        let mut edges = Vec::new();
+        let mut add = |from, to, how: String, dead_letters| {
+            edges.push(Edge {
+                from,
+                to,
+                how,
+                dead_letters,
+            });
+        };
+        let here = || End::Node(&self.name);
+        if let Role::Source { topic, policy } = &self.role {
+            let how = match guarantee {
+                Guarantee::ExactlyOnce => "the offset commits in the transaction of the outputs",
+                Guarantee::AtLeastOnce => {
+                    "the offset commits once the outputs are acknowledged, and a crash in between \
+                     repeats them"
+                }
+            };
+            let how = format!("{how}; a record that fails {}", on_error(policy));
+            add(End::Topic(topic), here(), how, false);
+            if let Some(topic) = policy.dead_letter_topic() {
+                let how = format!("only records that fail; {}", reading(guarantee));
+                add(here(), End::Topic(topic), how, true);
+            }
+        }
+        for to in &self.to {
+            add(here(), End::Node(to), "in memory".into(), false);
+        }
+        if let Role::Sink { topic } = &self.role {
+            let how = reading(guarantee).to_owned();
+            add(here(), End::Topic(topic), how, false);
+        }
+        edges
+    }
+}
+
+fn promise(guarantee: Guarantee) -> &'static str {
+    match guarantee {
+        Guarantee::ExactlyOnce => "exactly once",
+        Guarantee::AtLeastOnce => "at least once",
+    }
+}
+
+/// What a guarantee means for who reads an output.
+fn reading(guarantee: Guarantee) -> &'static str {
+    match guarantee {
+        Guarantee::ExactlyOnce => "for who reads with isolation.level=read_committed",
+        Guarantee::AtLeastOnce => "a crash or a rebalance may repeat records",
+    }
+}
+
+fn on_error(policy: &ErrorPolicy) -> String {
+    match policy {
+        ErrorPolicy::Fail => "stops the worker".into(),
+        ErrorPolicy::Skip => "is left out".into(),
+        ErrorPolicy::DeadLetter(topic) => format!("goes to {topic}"),
+        ErrorPolicy::Retry { max, then, .. } => {
+            let then = on_error(then);
+            format!("is tried again, {max} times at most, then {then}")
+        }
+    }
+}
+
+/// What is promised on each edge of an app. Made by [`Description::guarantees`].
+#[derive(Debug, Clone, Copy)]
+pub struct Guarantees<'d>(&'d Description);
+
+impl fmt::Display for Guarantees<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guarantee = self.0.guarantee;
+        for (id, subtopology) in self.0.subtopologies.iter().enumerate() {
+            let topics: Vec<&str> = subtopology.topics.iter().map(TopicName::as_str).collect();
+            let siblings = if topics.len() > 1 {
+                ", read together in order of time"
+            } else {
+                ""
+            };
+            let topics = topics.join(" and ");
+            writeln!(
+                f,
+                "Sub-topology: {id}, one task for each partition of {topics}{siblings}"
+            )?;
+            for edge in subtopology.edges(guarantee) {
+                let Edge { from, to, how, .. } = edge;
+                writeln!(f, "  {from} --> {to}: {}; {how}", promise(guarantee))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A drawing of an app. Made by [`Description::mermaid`].
+#[derive(Debug, Clone, Copy)]
+pub struct Mermaid<'d>(&'d Description);
+
+impl fmt::Display for Mermaid<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guarantee = self.0.guarantee;
+        let mut topics: Vec<&TopicName> = Vec::new();
+        writeln!(f, "flowchart LR")?;
+        for (id, subtopology) in self.0.subtopologies.iter().enumerate() {
+            writeln!(f, "  subgraph s{id}[\"Sub-topology {id}\"]")?;
+            for (at, node) in subtopology.nodes.iter().enumerate() {
+                writeln!(f, "    s{id}n{at}[\"{}\"]", node.name)?;
+            }
+            writeln!(f, "  end")?;
+            for edge in subtopology.edges(guarantee) {
+                // A node may be in several sub-topologies, a topic is the same everywhere.
+                let mut name = |end| match end {
+                    End::Node(name) => {
+                        let at = subtopology.nodes.iter().position(|n| n.name == name);
+                        format!("s{id}n{}", at.unwrap_or_default())
+                    }
+                    End::Topic(topic) => {
+                        let known = topics.iter().position(|t| *t == topic);
+                        let at = known.unwrap_or(topics.len());
+                        if known.is_none() {
+                            topics.push(topic);
+                        }
+                        format!("t{at}[(\"{topic}\")]")
+                    }
+                };
+                let (from, to) = (name(edge.from), name(edge.to));
+                let line = if edge.dead_letters { "-.->" } else { "-->" };
+                writeln!(f, "  {from} {line}|{}| {to}", promise(guarantee))?;
+            }
+        }
+        Ok(())
+    }
+}
