@@ -11,6 +11,26 @@ use super::support::{
 use crate::client::{Client, GroupMetadata, GroupProtocol, Producer, Source, SourceEvent};
 use crate::kafka::{KafkaClient, KafkaSource};
 
+/// Runs scenarios of dynamic members under both protocols.
+macro_rules! under_both_protocols {
+    ($($scenario:ident,)*) => {
+        mod classic_protocol {
+            $(#[test] fn $scenario() { super::$scenario(crate::kafka::tests::support::dynamic()); })*
+        }
+        mod consumer_protocol {
+            $(#[test] fn $scenario() { super::$scenario(crate::client::GroupProtocol::Consumer); })*
+        }
+    };
+}
+
+under_both_protocols! {
+    a_revoke_is_answered_after_a_commit_and_the_successor_starts_there,
+    partitions_may_be_assigned_later_than_the_rebalance_is_answered,
+    a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers,
+    a_wait_ends_when_a_record_or_an_event_comes,
+    a_source_can_be_dropped_whatever_is_unanswered,
+}
+
 /// Answers what comes up until both members own something and nothing moves any more.
 fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: usize) {
     let mut quiet = Instant::now();
@@ -44,9 +64,8 @@ fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: u
     }
 }
 
-#[test]
-fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
-    let Some(mut fixture) = Fixture::new("cooperative") else {
+fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "cooperative") else {
         return;
     };
     let (input, output) = (fixture.topic("in", 4), fixture.topic("out", 1));
@@ -111,9 +130,8 @@ fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
     close(second);
 }
 
-#[test]
-fn partitions_may_be_assigned_later_than_the_rebalance_is_answered() {
-    let Some(mut fixture) = Fixture::new("later") else {
+fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "later") else {
         return;
     };
     let input = fixture.topic("in", 2);
@@ -234,9 +252,10 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     close(b);
 }
 
-#[test]
-fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers() {
-    let Some(mut fixture) = Fixture::new("closing") else {
+fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(
+    protocol: GroupProtocol,
+) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "closing") else {
         return;
     };
     let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
@@ -308,9 +327,8 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
     close(source);
 }
 
-#[test]
-fn a_wait_ends_when_a_record_or_an_event_comes() {
-    let Some(mut fixture) = Fixture::new("wait") else {
+fn a_wait_ends_when_a_record_or_an_event_comes(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "wait") else {
         return;
     };
     let input = fixture.topic("in", 1);
@@ -339,9 +357,8 @@ fn a_wait_ends_when_a_record_or_an_event_comes() {
     close(source);
 }
 
-#[test]
-fn a_source_can_be_dropped_whatever_is_unanswered() {
-    let Some(mut fixture) = Fixture::new("dropped") else {
+fn a_source_can_be_dropped_whatever_is_unanswered(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "dropped") else {
         return;
     };
     let input = fixture.topic("in", 4);
