@@ -285,6 +285,12 @@ impl Source for FakeSource {
         Poll::Ready(Ok(bounds.collect()))
     }
 
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.at.get(of)?;
+        let end = self.fake.broker().input.get(of).map_or(0, Vec::len);
+        Offset::new(end as i64).ok()
+    }
+
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
         self.at.extend(at.iter().map(|(p, o)| (p.clone(), o.get())));
         let at: Vec<String> = at.iter().map(|(p, o)| format!("{p}@{o}")).collect();
@@ -487,7 +493,9 @@ impl Client for Fake {
         Ok(ClusterFacts {
             cluster_id: None,
             partitions: Vec::new(),
+            max_message_bytes: Vec::new(),
             verification: Verification::On,
+            limits: BrokerLimits::default(),
         })
     }
 
