@@ -16,10 +16,12 @@ use std::time::Duration;
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
 pub use error::ClientError;
+#[cfg_attr(not(feature = "kafka"), allow(unused_imports))]
+pub(crate) use error::LOCAL_SSL;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
-    ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds, OffsetToCommit,
-    ProducerSpec, SourceEvent, SourceSpec, Verification,
+    BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds,
+    OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, Verification,
 };
 
 /// What a client call answers.
@@ -89,8 +91,15 @@ pub trait Source {
     fn bounds(&mut self, of: &[TopicPartition], slice: Duration)
     -> Poll<Result<Vec<OffsetBounds>>>;
 
-    /// Where an assigned partition ends for a reader of committed records, as last heard of; `None`
-    /// before anything was heard since it was assigned or sought. Asks nobody.
+    /// Where a partition ends for a reader of committed records, as far as this is known without
+    /// asking a broker; `None` before anything was heard since the partition was assigned or
+    /// sought.
+    ///
+    /// Beyond the record that was taken last, something is on its way or may be: a reader that
+    /// wants to keep an order across partitions waits for it (KIP-695). When everything before the
+    /// last stable offset was taken, this is the offset after the last record taken (or the one
+    /// that was assigned or sought): markers of transactions at the end of the log, aborted
+    /// records and records of open transactions are nothing to wait for.
     fn end(&mut self, of: &TopicPartition) -> Option<Offset>;
 
     /// The high watermark of an assigned partition, as last heard of: what lies between

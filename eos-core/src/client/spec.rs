@@ -123,14 +123,16 @@ pub trait GroupMetadata {
 
 /// Whether the brokers verify the transactions of clients that don't speak KIP-890
 /// (`transaction.partition.verification.enable`, Kafka 3.6 and newer).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// In ascending order: of several brokers the weakest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verification {
-    /// They do.
-    On,
     /// They don't: switched off, or older than Kafka 3.6.
     Off,
     /// We may not ask (no permission to describe the broker).
     Unknown,
+    /// They do.
+    On,
 }
 
 /// What a cluster says of itself.
@@ -140,6 +142,22 @@ pub struct ClusterFacts {
     pub cluster_id: Option<String>,
     /// How many partitions each topic that was asked for has; `None` if it does not exist.
     pub partitions: Vec<(TopicName, Option<u32>)>,
+    /// How large a batch of each topic that was asked for may be, compressed, in bytes
+    /// (`max.message.bytes`); `None` if it does not exist or we may not ask.
+    pub max_message_bytes: Vec<(TopicName, Option<u64>)>,
     /// See [`Verification`].
     pub verification: Verification,
+    /// What the brokers allow.
+    pub limits: BrokerLimits,
+}
+
+/// What brokers allow, the strictest of them; `None` if we may not ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BrokerLimits {
+    /// `transaction.max.timeout.ms`.
+    pub max_transaction_timeout: Option<Duration>,
+    /// `group.min.session.timeout.ms`, of the classic protocol.
+    pub min_session_timeout: Option<Duration>,
+    /// `group.max.session.timeout.ms`, of the classic protocol.
+    pub max_session_timeout: Option<Duration>,
 }

@@ -20,7 +20,7 @@ mod nearest;
 mod properties;
 mod secret;
 mod settings;
-mod table;
+pub(crate) mod table;
 
 pub use error::SettingsError;
 pub use given::Origin;

@@ -88,7 +88,8 @@ impl KafkaConfig {
         all.set("isolation.level", "read_committed");
         all.set("enable.auto.commit", false);
         all.set("enable.auto.offset.store", false);
-        all.set("enable.partition.eof", false);
+        // Where a partition ends, for a reader of committed records: see `tail`.
+        all.set("enable.partition.eof", true);
         // An offset that is not there is a question for the runtime, never a silent reset.
         all.set("auto.offset.reset", "error");
         all.set("allow.auto.create.topics", false);

@@ -1,13 +1,14 @@
 //! What a cluster says of itself, asked once at start.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use eos_protocol::{CallSite, TopicName, code};
 
 use super::config::KafkaConfig;
-use super::ffi::{Client, ConfigAnswer, Event, Failure, Kind, Queue};
-use crate::client::{ClientError, ClusterFacts, Result, Verification};
+use super::ffi::{Client, ConfigOf, Event, EventKind, Failure, Kind, Queue};
+use crate::client::{BrokerLimits, ClientError, ClusterFacts, LOCAL_SSL, Result, Verification};
 
 /// Kafka 3.6 and newer (KIP-890, part 1).
 const VERIFICATION: &str = "transaction.partition.verification.enable";
@@ -26,6 +27,7 @@ pub(super) fn facts(
     let start = Instant::now();
     let inquiry = Inquiry {
         answers: Queue::fresh(&client),
+        complaints: Queue::main(&client),
         client,
         end: start + within,
     };
@@ -35,6 +37,8 @@ pub(super) fn facts(
 
 struct Inquiry {
     answers: Queue,
+    /// What the instance reports by itself.
+    complaints: Queue,
     client: Arc<Client>,
     end: Instant,
 }
@@ -46,11 +50,14 @@ impl Inquiry {
             |event| Ok(event.cluster()),
         )?;
         let partitions = self.partitions(topics)?;
-        let verification = self.verification(&brokers)?;
+        let max_message_bytes = self.max_message_bytes(&partitions)?;
+        let (verification, limits) = self.brokers(&brokers)?;
         Ok(ClusterFacts {
             cluster_id,
             partitions,
+            max_message_bytes,
             verification,
+            limits,
         })
     }
 
@@ -92,28 +99,82 @@ impl Inquiry {
             .collect())
     }
 
-    /// Brokers may differ, in the middle of an upgrade for one: the weakest counts.
-    fn verification(&self, brokers: &[i32]) -> Result<Verification, Failure> {
-        let mut all = Verification::On;
-        for &broker in brokers {
+    /// Brokers may differ, in the middle of an upgrade for one: the strictest counts.
+    fn brokers(&self, ids: &[i32]) -> Result<(Verification, BrokerLimits), Failure> {
+        let (mut verification, mut limits) = (Verification::On, BrokerLimits::default());
+        for &id in ids {
             let answer = self.ask(
-                |within| self.client.ask_broker_config(broker, within, &self.answers),
-                |event| match event.broker_config(VERIFICATION) {
-                    ConfigAnswer::Value(value) if value == "true" => Ok(Verification::On),
-                    ConfigAnswer::Value(_) | ConfigAnswer::Absent => Ok(Verification::Off),
-                    ConfigAnswer::Refused(f) => Err(f),
+                |within| {
+                    let of = ConfigOf::Broker(id);
+                    self.client.ask_config(&of, within, &self.answers)
+                },
+                |event| {
+                    event
+                        .configs()
+                        .pop()
+                        .map_or(Ok(HashMap::new()), |c| c.settings)
                 },
             );
-            match answer {
-                Ok(Verification::Off) => return Ok(Verification::Off),
-                Ok(_) => {}
+            let settings = match answer {
+                Ok(settings) => settings,
                 Err(f) if f.fault.code == code::CLUSTER_AUTHORIZATION_FAILED => {
-                    all = Verification::Unknown;
+                    verification = verification.min(Verification::Unknown);
+                    continue;
                 }
                 Err(f) => return Err(f),
-            }
+            };
+            let on = settings.get(VERIFICATION).is_some_and(|on| on == "true");
+            verification = verification.min(if on {
+                Verification::On
+            } else {
+                Verification::Off
+            });
+            let time = |key| Some(Duration::from_millis(settings.get(key)?.parse().ok()?));
+            let strictest = |a: Option<Duration>, b| a.into_iter().chain(b).min();
+            limits = BrokerLimits {
+                max_transaction_timeout: strictest(
+                    limits.max_transaction_timeout,
+                    time("transaction.max.timeout.ms"),
+                ),
+                min_session_timeout: limits
+                    .min_session_timeout
+                    .max(time("group.min.session.timeout.ms")),
+                max_session_timeout: strictest(
+                    limits.max_session_timeout,
+                    time("group.max.session.timeout.ms"),
+                ),
+            };
         }
-        Ok(all)
+        Ok((verification, limits))
+    }
+
+    /// How large the records of these topics may be, as far as we may ask.
+    fn max_message_bytes(
+        &self,
+        topics: &[(TopicName, Option<u32>)],
+    ) -> Result<Vec<(TopicName, Option<u64>)>, Failure> {
+        let there = topics.iter().filter(|(_, count)| count.is_some());
+        let mut names: Vec<TopicName> = there.map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names.dedup();
+        let answers = if names.is_empty() {
+            Vec::new()
+        } else {
+            let of = ConfigOf::Topics(&names);
+            self.ask(
+                |within| self.client.ask_config(&of, within, &self.answers),
+                |event| Ok(event.configs()),
+            )?
+        };
+        let bytes = |name: &TopicName| {
+            let answer = answers.iter().find(|a| a.of == name.as_str())?;
+            let settings = answer.settings.as_ref().ok()?;
+            settings.get("max.message.bytes")?.parse().ok()
+        };
+        Ok(topics
+            .iter()
+            .map(|(name, _)| (name.clone(), bytes(name)))
+            .collect())
     }
 
     /// Puts a question until it is answered, or refused for good, or the time is over.
@@ -125,7 +186,7 @@ impl Inquiry {
         loop {
             let left = self.end.saturating_duration_since(Instant::now());
             question(left)?;
-            let Some(event) = self.answers.poll(left + PAUSE) else {
+            let Some(event) = self.answer(left + PAUSE)? else {
                 return Err(Failure::of(code::LOCAL_TIMED_OUT));
             };
             let failure = match event.check().and_then(|()| answer(&event)) {
@@ -137,6 +198,29 @@ impl Inquiry {
                 return Err(failure);
             }
             std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits for an answer, unless a broker will not have us: that does not pass, however long
+    /// librdkafka goes on trying.
+    fn answer(&self, at_most: Duration) -> Result<Option<Event<'_>>, Failure> {
+        let end = Instant::now() + at_most;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if let Some(event) = self.answers.poll(left.min(PAUSE)) {
+                return Ok(Some(event));
+            }
+            while let Some(event) = self.complaints.poll(Duration::ZERO) {
+                if event.kind() == EventKind::Error
+                    && let Err(failure) = event.check()
+                    && matches!(failure.fault.code, code::LOCAL_AUTHENTICATION | LOCAL_SSL)
+                {
+                    return Err(failure);
+                }
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
         }
     }
 

@@ -21,6 +21,7 @@ mod log;
 mod producer;
 mod queries;
 mod source;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod wake;

@@ -17,11 +17,15 @@ use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
 use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
+use super::tail::Tail;
 use super::wake::Wake;
 use crate::client::{
-    ClientError, CommittedOffset, OffsetBounds, OffsetToCommit, Result, Source, SourceEvent,
-    SourceSpec,
+    ClientError, CommittedOffset, Message, OffsetBounds, OffsetToCommit, Result, Source,
+    SourceEvent, SourceSpec,
 };
+
+/// librdkafka's `_PARTITION_EOF`.
+const LOCAL_PARTITION_EOF: i32 = -191;
 
 /// How long a close that nobody waits for any more may still take.
 const ABANDONED_CLOSE: Duration = Duration::from_secs(6);
@@ -39,7 +43,7 @@ pub(crate) struct KafkaSource {
 
 #[derive(Debug)]
 struct Open {
-    partitions: BTreeMap<TopicPartition, Queue>,
+    partitions: BTreeMap<TopicPartition, Assigned>,
     committed: Option<CommittedQuery>,
     bounds: Option<BoundsQuery>,
     commit: Option<CommitQuery>,
@@ -48,6 +52,12 @@ struct Open {
     /// Where they come until then.
     control: Queue,
     client: Arc<Client>,
+}
+
+#[derive(Debug)]
+struct Assigned {
+    queue: Queue,
+    tail: Tail,
 }
 
 impl KafkaSource {
@@ -179,13 +189,15 @@ impl Source for KafkaSource {
 
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut KafkaRecords) -> Result<()> {
         let call = CallSite::Take;
-        let open = self.open.as_ref();
-        let Some(queue) = open.and_then(|open| open.partitions.get(from)) else {
+        let open = self.open.as_mut();
+        let Some(assigned) = open.and_then(|open| open.partitions.get_mut(from)) else {
             let text = format!("{from} is not assigned");
             return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
         };
+        let Assigned { queue, tail } = assigned;
         let events = &mut self.events;
-        queue.take(max, into, |code, text| match code {
+        queue.take(max, into, |code, offset, text| match code {
+            LOCAL_PARTITION_EOF => tail.ended(offset),
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange(from.clone()));
             }
@@ -194,17 +206,16 @@ impl Source for KafkaSource {
                 events.push_back(SourceEvent::Failed(ClientError::new(call, code, text)));
             }
         });
+        if let Some(last) = into.last() {
+            tail.took(last.offset().get());
+        }
         Ok(())
-    }
-
-    fn end(&mut self, _: &TopicPartition) -> Option<Offset> {
-        None
     }
 
     fn high(&mut self, of: &TopicPartition) -> Option<Offset> {
         let open = self.open.as_ref()?;
         open.partitions.contains_key(of).then_some(())?;
-        open.client.high_watermark(of)
+        Offset::new(open.client.known(of).ok()?.high).ok()
     }
 
     fn committed(
@@ -247,6 +258,15 @@ impl Source for KafkaSource {
         answer
     }
 
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let open = self.open.as_ref()?;
+        let Assigned { queue, tail } = open.partitions.get(of)?;
+        // Before the rest is asked for: what comes meanwhile makes it an end of a moment ago.
+        let waiting = queue.len() > 0;
+        let known = open.client.known(of).ok()?;
+        Offset::new(tail.end(known, waiting)?).ok()
+    }
+
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
         let call = CallSite::Assign;
         let wake = Arc::clone(&self.wake);
@@ -255,12 +275,17 @@ impl Source for KafkaSource {
         // The queues are parted from the consumer's before the fetchers start, so that no record
         // ends up among the group's events.
         let mut queues = Vec::with_capacity(at.len());
-        for (partition, _) in at {
+        for (partition, offset) in at {
             let queue = Queue::partition(&open.client, partition).ok_or_else(|| {
                 let text = format!("{partition} cannot be consumed");
                 ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text)
             })?;
-            queues.push((partition.clone(), queue.waking(&wake)));
+            let known = open.client.known(partition).map_err(|e| e.at(call))?;
+            let assigned = Assigned {
+                queue: queue.waking(&wake),
+                tail: Tail::at(offset.get(), known),
+            };
+            queues.push((partition.clone(), assigned));
         }
         open.client
             .incremental_assign(&list)
@@ -300,7 +325,15 @@ impl Source for KafkaSource {
             Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => Poll::Pending,
             Err(failure) => Poll::Ready(Err(failure.at(call))),
             Ok(outcome) => match outcome.into_iter().find(|entry| entry.code != 0) {
-                None => Poll::Ready(Ok(())),
+                None => {
+                    for (partition, offset) in to {
+                        let known = open.client.known(partition).map_err(|e| e.at(call))?;
+                        if let Some(assigned) = open.partitions.get_mut(partition) {
+                            assigned.tail = Tail::at(offset.get(), known);
+                        }
+                    }
+                    Poll::Ready(Ok(()))
+                }
                 Some(entry) => {
                     let failure = Failure::of(entry.code);
                     let text = format!("{}: {}", entry.partition, failure.text);

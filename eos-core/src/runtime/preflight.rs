@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use eos_protocol::{Guarantee, TopicName};
+use eos_protocol::{CallSite, Guarantee, TopicName, code};
 
-use crate::client::{Client, ClientError, ClusterFacts, Verification};
+use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, Verification};
+use crate::config::{Protocol, Settings};
 use crate::topology::Topology;
 
 /// The cluster is not fit for the app.
@@ -24,6 +25,63 @@ pub enum PreflightError {
         waited_s: u64,
         /// The client's last word.
         source: ClientError,
+    },
+    /// The brokers don't take the app's credentials.
+    #[error(
+        "the brokers at {bootstrap} did not authenticate this app ({source}). Check \
+         `security.protocol` and `sasl.mechanism`, and the user name and password or what else the \
+         mechanism asks for"
+    )]
+    Authentication {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// What the client says.
+        source: ClientError,
+    },
+    /// No encrypted connection could be made.
+    #[error(
+        "no TLS connection to {bootstrap} ({source}). Check that the port speaks TLS, that \
+         `ssl.ca.location` holds the CA that signed the brokers' certificates, that they name the \
+         host, and `ssl.key.location` with `ssl.certificate.location` if brokers ask for one"
+    )]
+    Tls {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// What the client says.
+        source: ClientError,
+    },
+    /// The client can't be made.
+    #[error("the Kafka client refuses its configuration ({source}); change the property")]
+    Configuration {
+        /// What it says.
+        source: ClientError,
+    },
+    /// The brokers don't allow the checks.
+    #[error(
+        "the brokers at {bootstrap} refuse to answer ({source}). Give this app the right to \
+         describe its topics"
+    )]
+    Refused {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// What the client says.
+        source: ClientError,
+    },
+    /// A time-out that the brokers don't allow.
+    #[error(
+        "{ours} = {ours_ms} must not be {} {theirs} = {theirs_ms} of the brokers: they would \
+         refuse it. Change either",
+        if ours_ms > theirs_ms { "more than" } else { "less than" }
+    )]
+    Limit {
+        /// The app's property.
+        ours: &'static str,
+        /// Its value in milliseconds.
+        ours_ms: u128,
+        /// The brokers' property.
+        theirs: &'static str,
+        /// Its value in milliseconds.
+        theirs_ms: u128,
     },
     /// Topics are missing.
     #[error(
@@ -69,9 +127,8 @@ pub(crate) struct Partitions {
 pub(crate) fn preflight<C: Client>(
     client: &C,
     topology: &Topology,
-    guarantee: Guarantee,
+    settings: &Settings,
     bootstrap: &str,
-    within: Duration,
 ) -> Result<Partitions, PreflightError> {
     let inputs = topology
         .stages()
@@ -80,14 +137,76 @@ pub(crate) fn preflight<C: Client>(
     let mut topics: Vec<TopicName> = inputs.chain(topology.output_names()).collect();
     topics.sort();
     topics.dedup();
-    let facts = client
-        .facts(&topics, within)
-        .map_err(|source| PreflightError::Unreachable {
-            bootstrap: bootstrap.to_owned(),
+    let within = settings.start_deadline;
+    let facts = client.facts(&topics, within);
+    let facts = facts.map_err(|source| cause(source, bootstrap, within))?;
+    allowed(&facts.limits, settings)?;
+    fit(&facts, topology, settings.guarantee, bootstrap)
+}
+
+/// Why the cluster could not be asked.
+fn cause(source: ClientError, bootstrap: &str, within: Duration) -> PreflightError {
+    let bootstrap = bootstrap.to_owned();
+    match (source.call, source.fault.code) {
+        (_, LOCAL_SSL) => PreflightError::Tls { bootstrap, source },
+        (_, code::LOCAL_AUTHENTICATION) => PreflightError::Authentication { bootstrap, source },
+        (CallSite::Create, _) => PreflightError::Configuration { source },
+        (_, code::TOPIC_AUTHORIZATION_FAILED | code::CLUSTER_AUTHORIZATION_FAILED) => {
+            PreflightError::Refused { bootstrap, source }
+        }
+        _ => PreflightError::Unreachable {
+            bootstrap,
             waited_s: within.as_secs(),
             source,
-        })?;
-    fit(&facts, topology, guarantee, bootstrap)
+        },
+    }
+}
+
+/// Whether the brokers would take the app's time-outs.
+fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightError> {
+    let check = |ours,
+                 ours_value: Duration,
+                 theirs,
+                 theirs_value: Option<Duration>,
+                 fits: fn(Duration, Duration) -> bool| {
+        match theirs_value {
+            Some(limit) if !fits(ours_value, limit) => Err(PreflightError::Limit {
+                ours,
+                ours_ms: ours_value.as_millis(),
+                theirs,
+                theirs_ms: limit.as_millis(),
+            }),
+            _ => Ok(()),
+        }
+    };
+    if settings.guarantee == Guarantee::ExactlyOnce {
+        check(
+            "transaction.timeout.ms",
+            settings.transaction_timeout,
+            "transaction.max.timeout.ms",
+            limits.max_transaction_timeout,
+            |ours, limit| ours <= limit,
+        )?;
+    }
+    if settings.protocol == Protocol::Consumer {
+        return Ok(());
+    }
+    let (ours, session) = ("session.timeout.ms", settings.session_timeout());
+    let (least, most) = (limits.min_session_timeout, limits.max_session_timeout);
+    check(
+        ours,
+        session,
+        "group.min.session.timeout.ms",
+        least,
+        |ours, limit| ours >= limit,
+    )?;
+    check(
+        ours,
+        session,
+        "group.max.session.timeout.ms",
+        most,
+        |ours, limit| ours <= limit,
+    )
 }
 
 fn fit(
@@ -140,8 +259,85 @@ mod tests {
         ClusterFacts {
             cluster_id: None,
             partitions,
+            max_message_bytes: Vec::new(),
             verification,
+            limits: BrokerLimits::default(),
         }
+    }
+
+    #[test]
+    fn why_the_cluster_could_not_be_asked_is_told_apart() {
+        let text = |call, code| {
+            let error = ClientError::new(call, code, "because");
+            cause(error, "h:1", Duration::from_secs(15)).to_string()
+        };
+        for (call, code, start) in [
+            (
+                CallSite::Facts,
+                code::LOCAL_AUTHENTICATION,
+                "the brokers at h:1 did not authenticate",
+            ),
+            (CallSite::Facts, LOCAL_SSL, "no TLS connection to h:1"),
+            (
+                CallSite::Create,
+                code::LOCAL_INVALID_ARG,
+                "the Kafka client refuses its configuration",
+            ),
+            (
+                CallSite::Facts,
+                code::TOPIC_AUTHORIZATION_FAILED,
+                "the brokers at h:1 refuse to answer",
+            ),
+            (
+                CallSite::Facts,
+                code::LOCAL_TIMED_OUT,
+                "no Kafka broker answered at h:1 within 15 s",
+            ),
+        ] {
+            let text = text(call, code);
+            assert!(
+                text.starts_with(start) && text.contains("because"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn time_outs_that_brokers_would_refuse_are_told_with_both_values() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        let limits = BrokerLimits {
+            max_transaction_timeout: ms(900_000),
+            min_session_timeout: ms(6000),
+            max_session_timeout: ms(1_800_000),
+        };
+        let check = |set: &[(&str, u64)]| {
+            let mut settings = Settings::new("a");
+            for (key, value) in set {
+                settings.set(key, value);
+            }
+            let settings = settings.resolve([]).unwrap();
+            allowed(&limits, &settings).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&[]), Ok(()));
+        let error = check(&[("transaction.timeout.ms", 900_001)]).unwrap_err();
+        assert!(error.starts_with(
+            "transaction.timeout.ms = 900001 must not be more than transaction.max.timeout.ms = 900000"
+        ), "{error}");
+        let error = check(&[("session.timeout.ms", 5999)]).unwrap_err();
+        assert!(error.starts_with(
+            "session.timeout.ms = 5999 must not be less than group.min.session.timeout.ms = 6000"
+        ), "{error}");
+        let long = [
+            ("session.timeout.ms", 1_800_001),
+            ("max.poll.interval.ms", 2_000_000),
+        ];
+        assert!(
+            check(&long)
+                .unwrap_err()
+                .contains("group.max.session.timeout.ms")
+        );
+        let unknown = BrokerLimits::default();
+        assert!(allowed(&unknown, &Settings::new("a")).is_ok());
     }
 
     fn topology() -> std::sync::Arc<Topology> {

@@ -30,13 +30,7 @@ where
 {
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
     let slot = Slot::take(&root, &settings.app, settings.slot)?;
-    let partitions = preflight(
-        &client,
-        &topology,
-        settings.guarantee,
-        bootstrap,
-        settings.start_deadline,
-    )?;
+    let partitions = preflight(&client, &topology, &settings, bootstrap)?;
     tracing::info!(
         app = %settings.app, instance = %slot.instance, slot = %slot.path.display(),
         workers = settings.workers, guarantee = ?settings.guarantee, "starting"

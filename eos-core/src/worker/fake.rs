@@ -296,6 +296,7 @@ impl Source for FakeSource {
     }
 
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.at.get(of)?;
         let broker = self.fake.broker();
         let end = broker.input.get(of).map_or(0, Vec::len) as i64;
         (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
@@ -526,7 +527,9 @@ impl Client for Fake {
         Ok(ClusterFacts {
             cluster_id: None,
             partitions: Vec::new(),
+            max_message_bytes: Vec::new(),
             verification: Verification::On,
+            limits: BrokerLimits::default(),
         })
     }
 

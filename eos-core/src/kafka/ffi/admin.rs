@@ -1,5 +1,6 @@
 //! Queries that are answered on a queue.
 
+use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -26,13 +27,19 @@ pub(in crate::kafka) struct TopicAnswer {
     pub(in crate::kafka) partitions: Result<u32, Failure>,
 }
 
-/// What a broker says of one of its settings.
+/// Whose settings to ask for.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::kafka) enum ConfigOf<'a> {
+    Broker(i32),
+    Topics(&'a [TopicName]),
+}
+
+/// What a broker or a topic is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::kafka) enum ConfigAnswer {
-    Value(String),
-    /// It has no such setting.
-    Absent,
-    Refused(Failure),
+pub(in crate::kafka) struct ConfigAnswer {
+    /// The broker's id, or the topic's name.
+    pub(in crate::kafka) of: String,
+    pub(in crate::kafka) settings: Result<HashMap<String, String>, Failure>,
 }
 
 impl Client {
@@ -93,28 +100,40 @@ impl Client {
         Ok(())
     }
 
-    pub(in crate::kafka) fn ask_broker_config(
+    /// Asks for the settings of one broker, or of any number of topics.
+    pub(in crate::kafka) fn ask_config(
         &self,
-        broker: i32,
+        of: &ConfigOf<'_>,
         within: Duration,
         answer: &Queue,
     ) -> Result<(), Failure> {
-        let name = c_string(&broker.to_string())?;
+        let kind = match of {
+            ConfigOf::Broker(_) => sys::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_BROKER,
+            ConfigOf::Topics(_) => sys::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_TOPIC,
+        };
+        let names = match of {
+            ConfigOf::Broker(id) => vec![c_string(&id.to_string())?],
+            ConfigOf::Topics(topics) => topics
+                .iter()
+                .map(|topic| c_string(topic.as_str()))
+                .collect::<Result<_, _>>()?,
+        };
         let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, within)?;
-        // SAFETY: a live instance, options and queue; the resource is copied and ours to destroy.
+        // SAFETY: a live instance, options and queue; the names and the resources are copied, and
+        // the resources ours to destroy.
         unsafe {
-            let mut resource = sys::rd_kafka_ConfigResource_new(
-                sys::rd_kafka_ResourceType_t::RD_KAFKA_RESOURCE_BROKER,
-                name.as_ptr(),
-            );
+            let mut resources: Vec<_> = names
+                .iter()
+                .map(|name| sys::rd_kafka_ConfigResource_new(kind, name.as_ptr()))
+                .collect();
             sys::rd_kafka_DescribeConfigs(
                 self.raw(),
-                &raw mut resource,
-                1,
+                resources.as_mut_ptr(),
+                resources.len(),
                 options.raw(),
                 answer.raw(),
             );
-            sys::rd_kafka_ConfigResource_destroy(resource);
+            sys::rd_kafka_ConfigResource_destroy_array(resources.as_mut_ptr(), resources.len());
         }
         Ok(())
     }
@@ -163,27 +182,38 @@ impl Event<'_> {
         }
     }
 
-    /// What [`Client::ask_broker_config`] asked for, as far as `key` is concerned.
-    pub(in crate::kafka) fn broker_config(&self, key: &str) -> ConfigAnswer {
+    /// What [`Client::ask_config`] asked for: the settings of each broker or topic.
+    pub(in crate::kafka) fn configs(&self) -> Vec<ConfigAnswer> {
         // SAFETY: a live event, which keeps its result; null for other events.
         unsafe {
             let result = sys::rd_kafka_event_DescribeConfigs_result(self.raw());
             let resources = results(result, sys::rd_kafka_DescribeConfigs_result_resources);
-            let Some(&resource) = resources.first() else {
-                return ConfigAnswer::Absent;
-            };
-            let code = codes::rd_kafka_ConfigResource_error(resource);
-            if code != codes::NO_ERROR {
-                let text = copy_text(sys::rd_kafka_ConfigResource_error_string(resource));
-                return ConfigAnswer::Refused(Failure::new(code, text));
-            }
-            let entries = results(resource, sys::rd_kafka_ConfigResource_configs);
-            entries
-                .iter()
-                .find(|&&entry| copy_text(sys::rd_kafka_ConfigEntry_name(entry)) == key)
-                .map_or(ConfigAnswer::Absent, |&entry| {
-                    ConfigAnswer::Value(copy_text(sys::rd_kafka_ConfigEntry_value(entry)))
+            resources.iter().map(|&r| config_answer(r)).collect()
+        }
+    }
+}
+
+/// # Safety
+/// `resource` is live.
+unsafe fn config_answer(resource: *const sys::rd_kafka_ConfigResource_t) -> ConfigAnswer {
+    // SAFETY: live, by the caller's contract; strings are copied.
+    unsafe {
+        let code = codes::rd_kafka_ConfigResource_error(resource);
+        let settings = if code == codes::NO_ERROR {
+            let entries = results(resource, sys::rd_kafka_ConfigResource_configs).iter();
+            Ok(entries
+                .map(|&entry| {
+                    let name = copy_text(sys::rd_kafka_ConfigEntry_name(entry));
+                    (name, copy_text(sys::rd_kafka_ConfigEntry_value(entry)))
                 })
+                .collect())
+        } else {
+            let text = copy_text(sys::rd_kafka_ConfigResource_error_string(resource));
+            Err(Failure::new(code, text))
+        };
+        ConfigAnswer {
+            of: copy_text(sys::rd_kafka_ConfigResource_name(resource)),
+            settings,
         }
     }
 }

@@ -173,6 +173,21 @@ impl Conf {
         Self(NonNull::new(conf).expect("rd_kafka_conf_new aborts when memory is out"))
     }
 
+    /// The names of all properties that have a value.
+    #[cfg(test)]
+    fn names(&self) -> Vec<String> {
+        let mut count = 0;
+        // SAFETY: a live configuration; the array has `count` strings, keys and values in turn,
+        // which are copied before it is freed.
+        unsafe {
+            let dump = sys::rd_kafka_conf_dump(self.0.as_ptr(), &raw mut count);
+            let names = (0..count).step_by(2).map(|at| copy_text(*dump.add(at)));
+            let names = names.collect();
+            sys::rd_kafka_conf_dump_free(dump, count);
+            names
+        }
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Result<(), Failure> {
         let (name, text) = (c_string(key)?, CString::new(value));
         let Ok(text) = text else {
@@ -332,4 +347,51 @@ unsafe extern "C" fn on_response(
         }
     }
     codes::NO_ERROR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::table::{self, Kind as Values, Status};
+
+    #[test]
+    fn the_table_of_properties_is_librdkafkas() {
+        let names = Conf::new().names().into_iter();
+        let missing: Vec<_> = names.filter(|n| table::property(n).is_none()).collect();
+        assert!(missing.is_empty(), "not in the table: {missing:?}");
+        let mut refused = Vec::new();
+        let taken = |key: &str, value: &str| Conf::new().set(key, value).map_err(|e| e.text);
+        for property in table::all() {
+            if !matches!(property.status, Status::Passed) {
+                continue;
+            }
+            let values = match property.kind {
+                Values::Number { least, most } | Values::Decimal { least, most } => {
+                    vec![least.to_string(), most.to_string()]
+                }
+                Values::Flag => vec!["true".into(), "false".into()],
+                Values::OneOf(names) => names.iter().map(|&name| name.to_owned()).collect(),
+                Values::Text | Values::Brokers | Values::Secret => {
+                    vec![property.default.to_owned()]
+                }
+            };
+            for value in values {
+                let outcome = taken(property.name, &value);
+                // What this build was made without is known all the same.
+                let fine = match &outcome {
+                    Ok(()) => true,
+                    Err(text) if text.contains("No such") => false,
+                    Err(text) => {
+                        text.contains("not available at build time")
+                            || text.contains("not supported in this build")
+                            || value.is_empty()
+                    }
+                };
+                if !fine {
+                    refused.push(format!("{} = {value}: {outcome:?}", property.name));
+                }
+            }
+        }
+        assert!(refused.is_empty(), "{refused:#?}");
+    }
 }

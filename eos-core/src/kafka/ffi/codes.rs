@@ -52,6 +52,17 @@ unsafe extern "C" {
     pub(super) fn rd_kafka_last_error() -> c_int;
     pub(super) fn rd_kafka_err2str(code: c_int) -> *const c_char;
     pub(super) fn rd_kafka_error_code(error: *const sys::rd_kafka_error_t) -> c_int;
+    pub(super) fn rd_kafka_get_watermark_offsets(
+        rk: *mut sys::rd_kafka_t,
+        topic: *const c_char,
+        partition: i32,
+        low: *mut i64,
+        high: *mut i64,
+    ) -> c_int;
+    pub(super) fn rd_kafka_position(
+        rk: *mut sys::rd_kafka_t,
+        partitions: *mut sys::rd_kafka_topic_partition_list_t,
+    ) -> c_int;
     pub(super) fn rd_kafka_fatal_error(
         rk: *mut sys::rd_kafka_t,
         text: *mut c_char,
@@ -80,13 +91,6 @@ unsafe extern "C" {
         queue: *mut sys::rd_kafka_queue_t,
         callback: Option<OnCommit>,
         opaque: *mut c_void,
-    ) -> c_int;
-    pub(super) fn rd_kafka_get_watermark_offsets(
-        rk: *mut sys::rd_kafka_t,
-        topic: *const c_char,
-        partition: i32,
-        low: *mut i64,
-        high: *mut i64,
     ) -> c_int;
     pub(super) fn rd_kafka_flush(rk: *mut sys::rd_kafka_t, timeout_ms: c_int) -> c_int;
     pub(super) fn rd_kafka_purge(rk: *mut sys::rd_kafka_t, flags: c_int) -> c_int;

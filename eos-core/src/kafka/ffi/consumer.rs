@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use eos_protocol::{Offset, TopicName, TopicPartition};
+use eos_protocol::{TopicName, TopicPartition};
 
 use super::{
     Client, Entry, Failure, PartitionList, Queue, c_string, check_code, codes, copy_text, millis,
     sys,
 };
 use crate::client::GroupMetadata;
+use crate::kafka::tail::Known;
 
 impl Client {
     pub(in crate::kafka) fn subscribe(&self, topics: &[TopicName]) -> Result<(), Failure> {
@@ -41,6 +42,32 @@ impl Client {
         unsafe { Failure::check(sys::rd_kafka_incremental_unassign(self.raw(), list.raw())) }
     }
 
+    /// What is known of a partition without asking a broker: the high watermark of the last fetch,
+    /// and the position, which is past transaction markers too.
+    pub(in crate::kafka) fn known(&self, of: &TopicPartition) -> Result<Known, Failure> {
+        let topic = c_string(of.topic.as_str())?;
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: a live consumer, a C string, and two integers to write to.
+        let code = unsafe {
+            codes::rd_kafka_get_watermark_offsets(
+                self.raw(),
+                topic.as_ptr(),
+                of.partition.get(),
+                &raw mut low,
+                &raw mut high,
+            )
+        };
+        // A partition that was never fetched is not known.
+        if code != codes::NO_ERROR {
+            high = -1;
+        }
+        let list = PartitionList::of([of])?;
+        // SAFETY: a live consumer and a live list.
+        check_code(unsafe { codes::rd_kafka_position(self.raw(), list.raw()) })?;
+        let position = list.entries().first().map_or(-1, |entry| entry.offset);
+        Ok(Known { high, position })
+    }
+
     /// Seeks and waits for the version barrier; each partition's outcome is in its entry.
     pub(in crate::kafka) fn seek(
         &self,
@@ -67,27 +94,6 @@ impl Client {
         // SAFETY: a live consumer and a live list.
         check_code(unsafe { codes::rd_kafka_committed(self.raw(), list.raw(), millis(at_most)) })?;
         Ok(list.entries())
-    }
-
-    /// The high watermark in the last answer to a fetch of this partition, whatever the isolation
-    /// level: `rd_kafka_get_watermark_offsets` reads what librdkafka remembers and asks nobody.
-    /// `None` before the first answer.
-    pub(in crate::kafka) fn high_watermark(&self, of: &TopicPartition) -> Option<Offset> {
-        let topic = c_string(of.topic.as_str()).ok()?;
-        let (mut low, mut high) = (0, 0);
-        // SAFETY: a live consumer, a C string, and two integers to write to.
-        let code = unsafe {
-            codes::rd_kafka_get_watermark_offsets(
-                self.raw(),
-                topic.as_ptr(),
-                of.partition.get(),
-                &raw mut low,
-                &raw mut high,
-            )
-        };
-        check_code(code).ok()?;
-        // Negative (RD_KAFKA_OFFSET_INVALID) until something was fetched.
-        Offset::new(high).ok()
     }
 
     /// Commits offsets; the outcome comes as an event on `answer`.

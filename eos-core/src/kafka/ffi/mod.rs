@@ -30,7 +30,7 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Fault};
 use rdkafka::bindings as sys;
 
-pub(super) use admin::{ConfigAnswer, OffsetSpec};
+pub(super) use admin::{ConfigOf, OffsetSpec};
 pub(super) use client::{Client, Kind};
 pub(super) use consumer::Member;
 pub(super) use event::{Event, EventKind};

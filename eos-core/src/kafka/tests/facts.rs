@@ -3,10 +3,11 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use eos_protocol::{CallSite, ErrorClass};
+use eos_protocol::{CallSite, ErrorClass, code};
 
-use super::support::{Fixture, PATIENCE, client_of};
-use crate::client::{Client, Verification};
+use super::support::{Fixture, PATIENCE, client_of, config_of};
+use crate::client::{BrokerLimits, Client, Verification};
+use crate::kafka::KafkaClient;
 
 #[test]
 fn topics_are_counted_and_a_missing_one_is_not_created() {
@@ -70,4 +71,71 @@ fn a_port_on_which_something_else_listens_fails_in_time_too() {
         start.elapsed()
     );
     assert!(error.text.contains(&address), "{error}");
+}
+
+#[test]
+fn what_brokers_and_topics_are_set_to_is_told() {
+    let Some(mut fixture) = Fixture::new("limits") else {
+        return;
+    };
+    let small = format!("{}-small", fixture.group());
+    let set = [("max.message.bytes", "12345")];
+    fixture.wire.create_topic(&small, 1, 1, &set).unwrap();
+    let (small, plain) = (small.as_str().into(), fixture.topic("plain", 1));
+    let missing = format!("{plain}-missing").as_str().into();
+    let asked = [small, plain, missing];
+    let facts = fixture.client.facts(&asked, PATIENCE).unwrap();
+    let [small, plain, missing] = asked;
+    let expected = [
+        (small, Some(12345)),
+        // Kafka's default.
+        (plain, Some(1_048_588)),
+        (missing, None),
+    ];
+    assert_eq!(facts.max_message_bytes, expected);
+    let ms = |ms| Some(Duration::from_millis(ms));
+    let limits = BrokerLimits {
+        max_transaction_timeout: ms(900_000),
+        // Kafka's default is 6000; the tests' brokers allow less.
+        min_session_timeout: ms(1000),
+        max_session_timeout: ms(1_800_000),
+    };
+    assert_eq!(facts.limits, limits);
+}
+
+#[test]
+fn credentials_that_are_not_taken_are_told_at_once_and_not_shown() {
+    let Some(fixture) = Fixture::new("credentials") else {
+        return;
+    };
+    let mut config = config_of(&fixture.bootstrap);
+    for (key, value) in [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "me"),
+        ("sasl.password", "hunter2"),
+    ] {
+        config.properties.common.push((key.into(), value.into()));
+    }
+    let start = Instant::now();
+    let error = KafkaClient::new(config).facts(&[], PATIENCE).unwrap_err();
+    assert_eq!(error.fault.code, code::LOCAL_AUTHENTICATION, "{error}");
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+#[test]
+fn what_librdkafka_does_not_take_is_an_error_of_the_configuration_without_the_secret() {
+    for (key, value) in [
+        ("debug", "https://me:hunter2@host"),
+        ("sasl.oauthbearer.method", "password=hunter2"),
+        ("sasl.password", "hunter2\0"),
+    ] {
+        let mut config = config_of("h:1");
+        config.properties.common.push((key.into(), value.into()));
+        let error = KafkaClient::new(config).facts(&[], PATIENCE).unwrap_err();
+        assert_eq!(error.call, CallSite::Create, "{error}");
+        assert!(error.text.contains(key), "{error}");
+        assert!(!error.text.contains("hunter2"), "{error}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The adapter against a real broker.
 
+mod ends;
 mod facts;
 mod fencing;
 mod rebalance;

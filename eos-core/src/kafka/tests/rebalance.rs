@@ -11,6 +11,28 @@ use super::support::{
 use crate::client::{Client, GroupMetadata, GroupProtocol, Producer, Source, SourceEvent};
 use crate::kafka::{KafkaClient, KafkaSource};
 
+/// Runs scenarios of dynamic members under both protocols.
+macro_rules! under_both_protocols {
+    ($($scenario:ident,)*) => {
+        mod classic_protocol {
+            $(#[test] fn $scenario() { super::$scenario(crate::kafka::tests::support::dynamic()); })*
+        }
+        mod consumer_protocol {
+            $(#[test] fn $scenario() { super::$scenario(crate::client::GroupProtocol::Consumer); })*
+        }
+    };
+}
+
+under_both_protocols! {
+    the_protocol_that_is_asked_for_is_spoken,
+    a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost,
+    a_revoke_is_answered_after_a_commit_and_the_successor_starts_there,
+    partitions_may_be_assigned_later_than_the_rebalance_is_answered,
+    a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers,
+    a_wait_ends_when_a_record_or_an_event_comes,
+    a_source_can_be_dropped_whatever_is_unanswered,
+}
+
 /// Answers what comes up until both members own something and nothing moves any more.
 fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: usize) {
     let mut quiet = Instant::now();
@@ -44,9 +66,64 @@ fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: u
     }
 }
 
+fn the_protocol_that_is_asked_for_is_spoken(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol.clone(), "protocol") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let member = source.member().unwrap();
+    // Classic: the coordinator makes an id from the client's. KIP-848: the member makes its own.
+    let by_broker = member
+        .member_id()
+        .starts_with(&fixture.source_spec().client_id);
+    assert_eq!(by_broker, protocol != GroupProtocol::Consumer, "{member:?}");
+    close(source);
+}
+
 #[test]
-fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
-    let Some(mut fixture) = Fixture::new("cooperative") else {
+fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
+    let Some(mut fixture) = Fixture::new("heartbeat") else {
+        return;
+    };
+    let input = fixture.topic("in", 2);
+    let second_joins = |heartbeat_ms: u64| {
+        let mut spec = fixture.source_spec();
+        spec.group = format!("{}-{heartbeat_ms}", spec.group);
+        spec.protocol = GroupProtocol::Classic {
+            instance_id: None,
+            session_timeout: Duration::from_secs(30),
+            heartbeat_interval: Duration::from_millis(heartbeat_ms),
+        };
+        let join = || {
+            let mut source = fixture.client.source(&spec).unwrap();
+            source.subscribe(std::slice::from_ref(&input)).unwrap();
+            source
+        };
+        let mut first = join();
+        let mut of_first = take_over(&mut first);
+        let start = Instant::now();
+        let (mut second, mut of_second) = (join(), Vec::new());
+        settle(
+            &mut [(&mut first, &mut of_first), (&mut second, &mut of_second)],
+            2,
+        );
+        let took = start.elapsed();
+        close(first);
+        close(second);
+        took
+    };
+    let (seldom, often) = (second_joins(3000), second_joins(500));
+    assert!(
+        often < Duration::from_secs(3) && often < seldom,
+        "{often:?} {seldom:?}"
+    );
+}
+
+fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "cooperative") else {
         return;
     };
     let (input, output) = (fixture.topic("in", 4), fixture.topic("out", 1));
@@ -111,9 +188,8 @@ fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there() {
     close(second);
 }
 
-#[test]
-fn partitions_may_be_assigned_later_than_the_rebalance_is_answered() {
-    let Some(mut fixture) = Fixture::new("later") else {
+fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "later") else {
         return;
     };
     let input = fixture.topic("in", 2);
@@ -234,9 +310,10 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     close(b);
 }
 
-#[test]
-fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers() {
-    let Some(mut fixture) = Fixture::new("closing") else {
+fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(
+    protocol: GroupProtocol,
+) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "closing") else {
         return;
     };
     let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
@@ -275,9 +352,8 @@ fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers() {
     assert_eq!(committed, [Some((3, String::new()))]);
 }
 
-#[test]
-fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
-    let Some(mut fixture) = Fixture::new("lost") else {
+fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol.clone(), "lost") else {
         return;
     };
     let input = fixture.topic("in", 1);
@@ -287,7 +363,10 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
         .consumer
         .push(("max.poll.interval.ms".into(), "1500".into()));
     let mut spec = fixture.source_spec();
-    spec.protocol = classic(None, Duration::from_millis(1000));
+    if protocol != GroupProtocol::Consumer {
+        // A session is no longer than the time between two polls.
+        spec.protocol = classic(None, Duration::from_millis(1000));
+    }
     let mut source = KafkaClient::new(config).source(&spec).unwrap();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
     let owned = take_over(&mut source);
@@ -308,9 +387,8 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
     close(source);
 }
 
-#[test]
-fn a_wait_ends_when_a_record_or_an_event_comes() {
-    let Some(mut fixture) = Fixture::new("wait") else {
+fn a_wait_ends_when_a_record_or_an_event_comes(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "wait") else {
         return;
     };
     let input = fixture.topic("in", 1);
@@ -339,9 +417,8 @@ fn a_wait_ends_when_a_record_or_an_event_comes() {
     close(source);
 }
 
-#[test]
-fn a_source_can_be_dropped_whatever_is_unanswered() {
-    let Some(mut fixture) = Fixture::new("dropped") else {
+fn a_source_can_be_dropped_whatever_is_unanswered(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "dropped") else {
         return;
     };
     let input = fixture.topic("in", 4);

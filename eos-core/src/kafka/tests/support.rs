@@ -41,6 +41,7 @@ pub(super) struct Fixture {
     pub(super) client: KafkaClient,
     pub(super) wire: wire::Client,
     pub(super) bootstrap: String,
+    protocol: GroupProtocol,
     name: String,
     /// The last scenario that runs at the same time stops the broker.
     _kafka: Arc<Provided>,
@@ -49,6 +50,11 @@ pub(super) struct Fixture {
 impl Fixture {
     /// `None` without a Kafka; what is missing was said then.
     pub(super) fn new(scenario: &str) -> Option<Self> {
+        Self::speaking(dynamic(), scenario)
+    }
+
+    /// Its members speak this protocol.
+    pub(super) fn speaking(protocol: GroupProtocol, scenario: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let kafka = shared_kafka()?;
         let bootstrap = kafka.bootstrap().to_owned();
@@ -57,6 +63,7 @@ impl Fixture {
             client: client_of(&bootstrap),
             wire: wire::Client::connect(&bootstrap, PATIENCE).unwrap(),
             bootstrap,
+            protocol,
             name: format!("{scenario}-{}-{count}", std::process::id()),
             _kafka: kafka,
         })
@@ -99,7 +106,7 @@ impl Fixture {
         SourceSpec {
             group: self.group(),
             client_id: self.name.clone(),
-            protocol: classic(None, Duration::from_secs(6)),
+            protocol: self.protocol.clone(),
         }
     }
 
@@ -116,6 +123,11 @@ impl Fixture {
             topics: topics.iter().map(|&topic| topic.clone()).collect(),
         }
     }
+}
+
+/// A dynamic member under the classic protocol.
+pub(super) fn dynamic() -> GroupProtocol {
+    classic(None, Duration::from_secs(6))
 }
 
 /// A member under the classic protocol.
