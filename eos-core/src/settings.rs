@@ -125,6 +125,9 @@ pub(crate) struct Settings {
     pub(crate) static_member: bool,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) slot: Option<u32>,
+    /// Where the metrics are served.
+    #[cfg(feature = "prometheus")]
+    pub(crate) metrics_at: Option<String>,
 }
 
 impl std::fmt::Debug for Settings {
@@ -155,6 +158,8 @@ impl Settings {
             static_member: true,
             state_dir: None,
             slot: None,
+            #[cfg(feature = "prometheus")]
+            metrics_at: None,
         }
     }
 
