@@ -5,3 +5,4 @@ mod fencing;
 mod rebalance;
 mod support;
 mod transaction;
+mod watermark;
