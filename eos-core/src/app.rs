@@ -200,6 +200,26 @@ impl App {
         self
     }
 
+    /// Serves the [metrics](crate::metrics) for Prometheus at `http://<address>/metrics`, from the
+    /// start of the app until its [`Running`](crate::Running) is dropped. Nothing is served unless
+    /// you say so. Needs the feature `prometheus`.
+    ///
+    /// `address` is a port, opened on the loopback interface only, or `host:port`; there is neither
+    /// TLS nor a password. 0 takes a free port, which the log names: for several processes on one
+    /// host. An address that can't be had ends the start with
+    /// [`EndpointError`](crate::metrics::EndpointError).
+    ///
+    /// ```
+    /// # use eos_core::App;
+    /// let app = App::new("pricing-v1").prometheus("9464");
+    /// ```
+    #[cfg(feature = "prometheus")]
+    #[must_use]
+    pub fn prometheus(mut self, address: &str) -> Self {
+        self.settings.metrics_at = Some(address.to_owned());
+        self
+    }
+
     #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.

@@ -26,6 +26,10 @@ pub enum Error {
     /// The cluster is not fit for the app.
     #[error(transparent)]
     Preflight(#[from] PreflightError),
+    /// The metrics can't be served.
+    #[cfg(feature = "prometheus")]
+    #[error(transparent)]
+    Metrics(#[from] crate::metrics::EndpointError),
     /// A worker could not go on.
     #[error(transparent)]
     Worker(#[from] WorkerError),

@@ -70,6 +70,11 @@ pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use worker::{StopMode, WorkerError};
 
+/// The code of the page on metrics, as a test.
+#[cfg(all(doctest, feature = "kafka", feature = "prometheus"))]
+#[doc = include_str!("../../docs/metrics.md")]
+struct MetricsPage;
+
 /// The README's Rust code, as a test.
 #[cfg(all(doctest, feature = "kafka"))]
 #[doc = include_str!("../../README.md")]

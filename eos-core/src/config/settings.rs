@@ -48,6 +48,9 @@ pub(crate) struct Settings {
     pub(crate) max_poll_interval: Duration,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) slot: Option<u32>,
+    /// Where the metrics are served.
+    #[cfg(feature = "prometheus")]
+    pub(crate) metrics_at: Option<String>,
     /// For librdkafka.
     pub(crate) properties: Properties,
 }
@@ -95,6 +98,8 @@ impl Settings {
             max_poll_interval: Duration::from_secs(300),
             state_dir: None,
             slot: None,
+            #[cfg(feature = "prometheus")]
+            metrics_at: None,
             properties: Properties::default(),
         }
     }

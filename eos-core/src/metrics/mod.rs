@@ -9,6 +9,7 @@
 //! and `App::prometheus` serves that over HTTP. `docs/metrics.md` lists the names.
 
 #[cfg(feature = "prometheus")]
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod endpoint;
 mod histogram;
 mod meter;
@@ -27,7 +28,7 @@ pub use histogram::Histogram;
 pub use phases::Phase;
 
 #[cfg(feature = "prometheus")]
-pub(crate) use endpoint::Endpoint;
+pub(crate) use endpoint::{Endpoint, Serving};
 pub(crate) use meter::{Count, WorkerMeter};
 pub(crate) use phases::{Stopwatch, in_ms};
 

@@ -69,6 +69,9 @@ pub struct Running {
     pub(super) handle: Handle,
     /// Until it has answered.
     pub(super) ended: Option<oneshot::Receiver<Result<(), Error>>>,
+    /// Answers scrapers until it is dropped.
+    #[cfg(feature = "prometheus")]
+    pub(super) _serving: Option<crate::metrics::Serving>,
 }
 
 impl Running {

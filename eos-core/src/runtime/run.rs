@@ -15,6 +15,8 @@ use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
 use crate::metrics::WorkerMeter;
+#[cfg(feature = "prometheus")]
+use crate::metrics::{Endpoint, Serving};
 use crate::topology::Topology;
 use crate::worker::{Step, StopMode, Worker, WorkerSpec};
 
@@ -28,6 +30,8 @@ pub(crate) fn start<C>(
 where
     C: Client + Send + Sync + 'static,
 {
+    #[cfg(feature = "prometheus")]
+    let endpoint = open_endpoint(&settings)?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
     let slot = Slot::take(&root, &settings.app, settings.slot)?;
     let partitions = preflight(&client, &topology, &settings, bootstrap)?;
@@ -41,6 +45,8 @@ where
         .map(|n| Arc::new(WorkerMeter::new(WorkerId(n))))
         .collect();
     let handle = Handle::new(settings.app.clone(), env.clone(), meters.clone());
+    #[cfg(feature = "prometheus")]
+    let serving = serve(endpoint, &handle)?;
     let client = Arc::new(client);
     let mut threads = Vec::new();
     for (n, meter) in (0..settings.workers).zip(meters) {
@@ -95,7 +101,26 @@ where
     Ok(Running {
         handle,
         ended: Some(on_end),
+        #[cfg(feature = "prometheus")]
+        _serving: serving,
     })
+}
+
+/// Before anything else is begun: an address that can't be had is a mistake in the program's start.
+#[cfg(feature = "prometheus")]
+fn open_endpoint(settings: &Settings) -> Result<Option<Endpoint>, Error> {
+    let address = settings.metrics_at.as_deref();
+    Ok(address.map(Endpoint::bind).transpose()?)
+}
+
+#[cfg(feature = "prometheus")]
+fn serve(endpoint: Option<Endpoint>, handle: &Handle) -> Result<Option<Serving>, Error> {
+    let Some(endpoint) = endpoint else {
+        return Ok(None);
+    };
+    let handle = handle.clone();
+    let serving = endpoint.serve(move || handle.metrics().to_prometheus());
+    serving.map(Some).map_err(Error::Thread)
 }
 
 /// A stop takes as long as a commit and an abort may, and a little for leaving the group.

@@ -27,7 +27,8 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
         step(
             "crates",
             &format!(
-                "--workspace --exclude eos-protocol --exclude {first} --exclude {second} {targets}"
+                "--workspace --exclude eos-protocol --exclude {first} --exclude {second} \
+                 --features eos-core/prometheus {targets}"
             ),
             arguments,
         ),

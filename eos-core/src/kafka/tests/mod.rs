@@ -6,3 +6,4 @@ mod fencing;
 mod rebalance;
 mod support;
 mod transaction;
+mod watermark;
