@@ -21,6 +21,7 @@ use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{percentile, rounded};
 use crate::streams::Streams;
+use crate::throughput::turn;
 use crate::work::Work;
 
 /// How long the last records may take.
@@ -62,8 +63,18 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
     };
     let mut bench = Bench::open()?;
     let mut outcomes = Vec::new();
+    if let Some(&first) = sides.first() {
+        eprintln!("{}: warms the broker, does not count", first.name());
+        let short = Options {
+            seconds: options.seconds.min(10),
+            ..options.clone()
+        };
+        one(&mut bench, first, 0, &short, streams.as_ref())
+            .with_context(|| format!("{}, warming the broker", first.name()))?;
+    }
     for round in 1..=options.rounds.unwrap_or(1) {
-        for &side in sides {
+        for side in turn(sides, round - 1) {
+            eprintln!("{}: round {round}", side.name());
             let outcome = one(&mut bench, side, round, options, streams.as_ref())
                 .with_context(|| format!("{}, round {round}", side.name()))?;
             println!("{}", outcome.json(options));

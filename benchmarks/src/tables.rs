@@ -11,8 +11,8 @@ use crate::throughput::{Outcome, Results};
 pub(crate) fn throughput(results: &Results, options: &Options) -> String {
     let mut text = format!(
         "{} records, commits every {} ms.\n\n\
-         | side | records/s, median | by round | CPU µs/record | broker CPU µs/record | peak MiB |\n\
-         |---|---|---|---|---|---|\n",
+         | side | records/s, median | by round | CPU µs/record | broker CPU µs/record | peak MiB | others' CPU, % of a core |\n\
+         |---|---|---|---|---|---|---|\n",
         thousands(results.records as f64),
         options.interval_ms
     );
@@ -20,16 +20,18 @@ pub(crate) fn throughput(results: &Results, options: &Options) -> String {
         let rounds = results.of(side).into_iter();
         let rounds: Vec<_> = rounds.map(|o| thousands(o.records_per_second)).collect();
         let broker: fn(&Outcome) -> f64 = |o| o.broker_cpu_us.unwrap_or(f64::NAN);
+        let foreign: fn(&Outcome) -> f64 = |o| o.foreign_percent.unwrap_or(f64::NAN);
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             side.name(),
             thousands(results.median(side, |o| o.records_per_second)),
             rounds.join(" · "),
             figure(results.median(side, |o| o.cpu_us), 2),
             figure(results.median(side, broker), 2),
             figure(results.median(side, |o| o.peak_mib), 0),
+            figure(results.median(side, foreign), 0),
         );
     }
     let ratios = results.ratios();
