@@ -12,9 +12,11 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
         .static_membership(false)
         .state_dir(&task.state)
         // The Java client checks them unless told otherwise, librdkafka does not: all sides do here.
-        .property("check.crcs", "true");
+        .set("check.crcs", true);
     if side != Side::EosDefault {
-        app = app.commit_interval(task.commit_interval);
+        app = app
+            .commit_interval(task.commit_interval)
+            .set("commit.pace", "fixed");
     }
     if side == Side::EosAtLeastOnce {
         app = app.guarantee(Guarantee::AtLeastOnce);

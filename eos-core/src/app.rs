@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use eos_protocol::{FirstStart, Guarantee};
 
+use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
-use crate::settings::Settings;
 use crate::stream::{Output, Stream};
 use crate::topic::Topic;
-use crate::topology::{Graph, Topology, TopologyError};
+use crate::topology::{Description, Graph, Topology, TopologyError};
 
 /// A stream processing application.
 ///
@@ -34,10 +34,11 @@ impl App {
         }
     }
 
-    /// Reads a topic. Several chains may read the same one: they share its transactions.
+    /// Reads a topic. Several chains may read the same one: they share its transactions, and a
+    /// record that fails in one of them has no effect in any.
     pub fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Stream<K, V> {
-        let parent = self.lock().source(topic);
-        Stream::new(Arc::clone(&self.graph), parent)
+        let source = self.lock().source(topic);
+        Stream::new(Arc::clone(&self.graph), source)
     }
 
     /// A handle to emit to a topic from [`Stream::process`].
@@ -45,106 +46,157 @@ impl App {
         let mut graph = self.lock();
         Output {
             app: graph.token(),
-            index: graph.output(topic),
+            index: graph.output(topic, true),
             types: PhantomData,
         }
     }
 
-    /// What is promised; [`Guarantee::ExactlyOnce`] unless you say otherwise.
-    #[must_use]
-    pub fn guarantee(mut self, guarantee: Guarantee) -> Self {
-        self.settings.guarantee = guarantee;
-        self
+    /// What the app does, in words: in the format of Kafka Streams, and with the guarantee of each
+    /// edge.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// let mut app = App::new("shout-v1");
+    /// app.source(&Topic::<String, String>::plain("lines"))
+    ///     .map(|line| line.to_uppercase())
+    ///     .to(&Topic::plain("shouts"));
+    /// let description = app.describe()?;
+    /// assert!(description.to_string().contains("Source: KSTREAM-SOURCE-0000000000 (topics: [lines])"));
+    /// println!("{}", description.guarantees());
+    /// # Ok::<(), eos_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Topology`](crate::Error::Topology) if the graph makes no sense,
+    /// [`Error::Settings`](crate::Error::Settings) if a setting does not.
+    pub fn describe(&self) -> crate::Result<Description> {
+        let graph = self.lock();
+        graph.check()?;
+        let settings = self.settings.clone().resolve(std::env::vars_os())?;
+        Ok(graph.describe(settings.guarantee))
     }
 
-    /// How many workers (threads) this process runs; 1 by default. More processes do as well.
+    /// What is promised; [`Guarantee::ExactlyOnce`] unless you say otherwise
+    /// (`processing.guarantee`).
     #[must_use]
-    pub fn workers(mut self, workers: u16) -> Self {
-        self.settings.workers = workers;
-        self
+    pub fn guarantee(self, guarantee: Guarantee) -> Self {
+        let name = match guarantee {
+            Guarantee::ExactlyOnce => "exactly_once_v2",
+            Guarantee::AtLeastOnce => "at_least_once",
+        };
+        self.set("processing.guarantee", name)
+    }
+
+    /// How many workers (threads) this process runs (`num.stream.threads`); 1 by default. More
+    /// processes do as well.
+    #[must_use]
+    pub fn workers(self, workers: u16) -> Self {
+        self.set("num.stream.threads", workers)
     }
 
     /// How long a transaction stays open at most (`commit.interval.ms`); 100 ms by default.
     #[must_use]
-    pub fn commit_interval(mut self, interval: Duration) -> Self {
-        self.settings.policy.interval = interval;
-        self
+    pub fn commit_interval(self, interval: Duration) -> Self {
+        self.set_ms("commit.interval.ms", interval)
     }
 
     /// After how long the brokers abort a transaction that its worker left open
     /// (`transaction.timeout.ms`); 30 s by default.
     #[must_use]
-    pub fn transaction_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.transaction_timeout = timeout;
-        self
+    pub fn transaction_timeout(self, timeout: Duration) -> Self {
+        self.set_ms("transaction.timeout.ms", timeout)
     }
 
     /// After how long without a sign of life the group gives a worker's partitions to others
-    /// (`session.timeout.ms`); 30 s by default.
+    /// (`session.timeout.ms`); 30 s by default. Under `group.protocol=consumer` the brokers say.
     #[must_use]
-    pub fn session_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.session_timeout = timeout;
-        self
+    pub fn session_timeout(self, timeout: Duration) -> Self {
+        self.set_ms("session.timeout.ms", timeout)
     }
 
-    /// Where the very first start begins; [`FirstStart::Earliest`] by default. Later starts go on
-    /// at the committed offsets, and a missing or invalid one is an error, never a silent jump.
+    /// Where the very first start begins (`auto.offset.reset`); [`FirstStart::Earliest`] by default.
+    /// Later starts go on at the committed offsets, and a missing or invalid one is an error, never
+    /// a silent jump.
     #[must_use]
-    pub fn first_start(mut self, from: FirstStart) -> Self {
-        self.settings.first_start = from;
-        self
+    pub fn first_start(self, from: FirstStart) -> Self {
+        let name = match from {
+            FirstStart::Earliest => "earliest",
+            FirstStart::Latest => "latest",
+        };
+        self.set("auto.offset.reset", name)
     }
 
-    /// How long to wait for a broker at the start; 15 s by default.
+    /// How long to wait for a broker at the start (`start.deadline.ms`); 15 s by default.
     #[must_use]
-    pub fn start_deadline(mut self, deadline: Duration) -> Self {
-        self.settings.start_deadline = deadline;
-        self
+    pub fn start_deadline(self, deadline: Duration) -> Self {
+        self.set_ms("start.deadline.ms", deadline)
     }
 
-    /// Whether workers are static members of the group (the default): a quick restart then moves no
-    /// partition, and a worker that is gone for good is missed after its session time-out. Dynamic
-    /// members leave at each stop.
+    /// Whether workers are static members of the group (`static.membership`, the default): a quick
+    /// restart then moves no partition, and a worker that is gone for good is missed after its
+    /// session time-out. Dynamic members leave at each stop; under `group.protocol=consumer` all are.
     #[must_use]
-    pub fn static_membership(mut self, static_member: bool) -> Self {
-        self.settings.static_member = static_member;
-        self
+    pub fn static_membership(self, static_member: bool) -> Self {
+        self.set("static.membership", static_member)
     }
 
-    /// Where the identity of this process is kept; by default `EOS_STATE_DIR`, else `eos` in the
-    /// user's state directory.
+    /// Where the identity of this process is kept (`state.dir`); by default `eos` in the user's
+    /// state directory.
     #[must_use]
     pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.settings.state_dir = Some(dir.into());
+        self.settings.set_state_dir(dir.into());
         self
     }
 
-    /// Which slot of the state directory to use; by default the first free one.
+    /// Which slot of the state directory to use (`slot`); by default the first free one.
     #[must_use]
-    pub fn slot(mut self, slot: u32) -> Self {
-        self.settings.slot = Some(slot);
-        self
+    pub fn slot(self, slot: u32) -> Self {
+        self.set("slot", slot)
     }
 
-    /// Accepts the offsets of an old layout, as an error message names it. For one start, after
-    /// every instance of the old program was stopped.
+    /// Accepts the offsets of an old layout, as an error message names it (`accept.layout`). For one
+    /// start, after every instance of the old program was stopped.
     ///
     /// ```
     /// # use eos_core::App;
     /// let app = App::new("pricing-v1").accept_layout("91f0a2b3c4d5e6f7");
     /// ```
     #[must_use]
-    pub fn accept_layout(mut self, layout: &str) -> Self {
-        self.settings.accepted_layout = Some(layout.to_owned());
+    pub fn accept_layout(self, layout: &str) -> Self {
+        self.set("accept.layout", layout)
+    }
+
+    /// Sets a property by Kafka's name: one of the app's, such as `commit.interval.ms`, or one for
+    /// librdkafka. `consumer.` or `producer.` before it sets it for these clients only. Files and
+    /// environment variables override it.
+    ///
+    /// All properties, their sources and what must hold between them: `docs/configuration.md`.
+    /// What is misspelt, out of range, or would break the guarantee is an error when the app
+    /// starts.
+    ///
+    /// ```
+    /// # use eos_core::App;
+    /// let app = App::new("pricing-v1")
+    ///     .set("security.protocol", "sasl_ssl")
+    ///     .set("consumer.fetch.min.bytes", 1000);
+    /// ```
+    #[must_use]
+    pub fn set(mut self, key: &str, value: impl fmt::Display) -> Self {
+        self.settings.set(key, value);
         self
     }
 
-    /// A property for librdkafka, as it is: security, buffers, `client.rack` … What the guarantee
-    /// rests on is refused by name when the app starts.
+    /// Reads properties from a file in Java's `.properties` syntax when the app starts. They
+    /// override what the program sets; environment variables override them, and `EOS_CONFIG_FILE`
+    /// names another file.
     #[must_use]
-    pub fn property(mut self, key: &str, value: &str) -> Self {
-        let property = (key.to_owned(), value.to_owned());
-        self.settings.properties.push(property);
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.set_file(path.into());
+        self
+    }
+
+    fn set_ms(mut self, key: &str, value: Duration) -> Self {
+        self.settings.set_ms(key, value);
         self
     }
 
@@ -171,14 +223,17 @@ impl App {
     /// [`Error`](crate::Error) if the app, this process or the cluster is not fit to start.
     pub fn start(self, bootstrap_servers: &str) -> crate::Result<crate::Running> {
         let topology = self.check()?;
+        let mut settings = self.settings;
+        settings.set_default_brokers(bootstrap_servers);
+        let settings = settings.resolve(std::env::vars_os())?;
+        let bootstrap = settings.bootstrap.clone().unwrap_or_default();
         let client = crate::kafka::KafkaClient::new(crate::kafka::KafkaConfig {
-            bootstrap: bootstrap_servers.to_owned(),
-            common: self.settings.properties.clone(),
+            bootstrap: bootstrap.clone(),
+            properties: settings.properties.clone(),
             // A tenth of a second of work at full speed; six partitions hold 96 MB at most.
             prefetch_per_partition: Some(16 << 20),
-            ..Default::default()
         });
-        crate::runtime::start(self.settings, topology, client, bootstrap_servers)
+        crate::runtime::start(settings, topology, client, &bootstrap)
     }
 
     /// Runs the app until it is stopped by SIGTERM or SIGINT, or can't go on.

@@ -7,12 +7,11 @@ use std::marker::PhantomData;
 use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
 
 use crate::client::Headers;
-use crate::codec::CodecError;
 use crate::failure::Failure;
 use crate::record::Record;
 use crate::stream::Output;
 use crate::topic::Topic;
-use crate::topology::{OutputSpec, Scratch};
+use crate::topology::{EncodeError, OutputSpec, Scratch};
 
 /// Where the record at hand came from.
 #[derive(Debug)]
@@ -25,13 +24,17 @@ pub(crate) struct Origin<'r> {
 }
 
 /// Neither `Send` nor `Sync`, and invariant in its lifetime.
-type Brand<'r> = (*mut (), fn(&'r ()) -> &'r ());
+type Brand<'r> = (BelongsToOneRecord, fn(&'r ()) -> &'r ());
+
+/// Its name is what the compiler shows to whoever sends a context away.
+struct BelongsToOneRecord(#[allow(dead_code)] *mut ());
 
 /// The context of one record: what may be done while it is processed.
 ///
 /// Only the runtime makes one, it can't be kept beyond its record and can't be sent to another
 /// thread. So nothing can be written outside a transaction. Its methods take `&self`: what you emit
-/// is collected, and counts once your closure has returned without an error.
+/// is collected, and counts once the record is done: after every chain that reads its topic has
+/// taken it without an error. A record that fails leaves no trace.
 pub struct Ctx<'r> {
     app: u64,
     outputs: &'r [OutputSpec],
@@ -61,8 +64,13 @@ impl<'r> Ctx<'r> {
     /// # Exactly-once
     /// It is written in the transaction that also commits the input's offset: both or none.
     ///
+    /// The key decides the partition as Java's default partitioner does; a null key stays at the
+    /// partition number of the input.
+    ///
     /// # Errors
-    /// If key or value can't be encoded, or the output belongs to another app.
+    /// If key or value can't be encoded, or the output belongs to another app. Hand it on with `?`:
+    /// the record fails then, and its [`ErrorPolicy`](crate::ErrorPolicy) decides. If you ignore it,
+    /// the record goes on without this output.
     pub fn emit<K: 'static, V: 'static>(
         &self,
         output: &Output<K, V>,
@@ -118,10 +126,14 @@ impl<'r> Ctx<'r> {
         value: &V,
         timestamp: Option<Timestamp>,
         headers: Headers,
-    ) -> Result<(), CodecError> {
+    ) -> Result<(), EncodeError> {
         self.scratch
             .borrow_mut()
             .write(output, topic, key, value, timestamp, headers)
+            .map_err(|source| EncodeError {
+                topic: topic.name.clone(),
+                source,
+            })
     }
 
     /// The task that processes the record.
@@ -146,6 +158,19 @@ impl<'r> Ctx<'r> {
     #[must_use]
     pub fn offset(&self) -> i64 {
         self.origin.offset.get()
+    }
+
+    /// The time of the record as it was read, in milliseconds since 1970; `None` if it carries
+    /// none.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        self.origin.timestamp
+    }
+
+    /// The headers of the record as it was read.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        self.origin.headers
     }
 }
 

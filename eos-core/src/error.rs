@@ -2,8 +2,8 @@
 
 use std::{fmt, io};
 
+use crate::config::SettingsError;
 use crate::runtime::{PreflightError, SlotError};
-use crate::settings::SettingsError;
 use crate::topology::TopologyError;
 use crate::worker::WorkerError;
 
@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn what_main_prints_is_the_text_with_the_fix() {
-        let error = Error::from(SettingsError::Workers { workers: 0 });
-        assert_eq!(format!("{error:?}"), "0 workers: at least 1, at most 256");
+        let text = "91f0".to_owned();
+        let error = Error::from(SettingsError::Layout { text });
+        assert!(format!("{error:?}").starts_with("accept.layout = \"91f0\" is no layout"));
     }
 }

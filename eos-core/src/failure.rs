@@ -33,6 +33,21 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What caused the error inside, a line each.
+    pub(crate) fn causes(&self) -> String {
+        let mut text = String::new();
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            text.push_str("caused by: ");
+            text.push_str(&error.to_string());
+            text.push('\n');
+            source = error.source();
+        }
+        text
+    }
+}
+
 impl<E: Into<BoxError>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self(error.into())

@@ -30,17 +30,19 @@ pub mod client;
 pub mod codec;
 
 mod app;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+mod config;
 mod ctx;
 mod error;
+mod error_policy;
 mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
 #[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
 mod runtime;
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
-mod settings;
 mod stream;
 mod topic;
 mod topology;
@@ -48,16 +50,20 @@ pub mod worker;
 
 pub use app::App;
 pub use client::{Header, Headers};
+pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
-pub use eos_protocol::{FirstStart, Guarantee, Offset, StartError, Timestamp, TopicPartition};
+pub use eos_protocol::{
+    FirstStart, Guarantee, Offset, StartError, TaskId, Timestamp, TopicName, TopicPartition,
+};
 pub use error::{Error, Result};
+pub use error_policy::{ErrorPolicy, PolicyError, Retry};
 pub use failure::{Done, Failure};
+pub use processor::{OnDiscard, Processor};
 pub use record::Record;
 pub use runtime::{Handle, PreflightError, Running, SlotError};
-pub use settings::SettingsError;
-pub use stream::{Output, Stream};
+pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
-pub use topology::TopologyError;
+pub use topology::{Description, Guarantees, TopologyError};
 pub use worker::{Counts, StopMode, WorkerError};
 
 /// The README's Rust code, as a test.

@@ -5,10 +5,15 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ctx::Ctx;
+use crate::error_policy::ErrorPolicy;
 use crate::failure::{Done, Failure};
+use crate::processor::Processor;
 use crate::record::Record;
 use crate::topic::Topic;
-use crate::topology::{Filter, FlatMap, Graph, Map, NodeId, Process, Write};
+use crate::topology::{
+    Branch, Closure, Exit, Filter, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
+    TopologyError, Write,
+};
 
 /// A typed handle on an output topic, for [`Ctx::emit`]. Made by
 /// [`App::output`](crate::App::output), checked when the app is built.
@@ -32,29 +37,71 @@ impl<K, V> fmt::Debug for Output<K, V> {
     }
 }
 
+/// All records of one key are in one task, in order: what a topic's producers see to.
+#[derive(Debug, Clone, Copy)]
+pub struct Partitioned;
+
+/// Records of one key may be in several tasks: after [`Stream::key_by`] and [`Stream::merge`].
+///
+/// Nothing that keeps something per key exists on such a stream; writing it to a topic brings the
+/// records of a key together again.
+#[derive(Debug, Clone, Copy)]
+pub struct Scattered;
+
 /// Records on their way through an app.
 ///
 /// Closures are `Fn`: an aborted transaction replays its records, so a closure may see a record
-/// again whose effects never counted. What it keeps for itself outside of the record is not undone.
-#[must_use = "a stream does nothing until it ends in `to` or `process`"]
-pub struct Stream<K, V> {
+/// again whose effects never counted. What it keeps for itself outside of the record is not undone:
+/// that belongs into a [`Processor`].
+///
+/// `P` says where the records of one key are: [`Partitioned`] or [`Scattered`].
+#[must_use = "a stream does nothing until it ends in `to`, `process` or `process_with`"]
+pub struct Stream<K, V, P = Partitioned> {
     graph: Arc<Mutex<Graph>>,
-    parent: NodeId,
-    types: PhantomData<fn(K, V)>,
+    /// What the next node stands behind; several after a merge.
+    parents: Vec<Exit>,
+    /// The sources that its records come from.
+    sources: Vec<usize>,
+    types: Types<K, V, P>,
 }
 
+/// Types that are named but not held.
+type Types<K, V, P> = PhantomData<(fn(K, V), P)>;
+
 impl<K: 'static, V: 'static> Stream<K, V> {
-    pub(crate) fn new(graph: Arc<Mutex<Graph>>, parent: NodeId) -> Self {
+    pub(crate) fn new(graph: Arc<Mutex<Graph>>, source: usize) -> Self {
         Self {
             graph,
-            parent,
+            parents: vec![Exit::Source(source)],
+            sources: vec![source],
             types: PhantomData,
         }
     }
+}
+
+impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// What becomes of records that can't be processed; [`ErrorPolicy::Fail`] by default.
+    ///
+    /// It applies to the sources that this stream comes from, and so to everything that happens to
+    /// their records, before and after this call. Called again, the last one counts.
+    ///
+    /// ```
+    /// # use eos_core::{App, ErrorPolicy, Topic};
+    /// # let mut app = App::new("a");
+    /// # let (texts, numbers) = (Topic::<String, String>::plain("t"), Topic::<String, u64>::plain("n"));
+    /// app.source(&texts)
+    ///     .on_error(ErrorPolicy::dead_letter("texts-dlq"))
+    ///     .try_map(|text| Ok(text.parse::<u64>()?))
+    ///     .to(&numbers);
+    /// ```
+    pub fn on_error(self, policy: impl Into<ErrorPolicy>) -> Self {
+        self.graph().on_error(&self.sources, policy.into());
+        self
+    }
 
     /// Changes the value and keeps the key.
-    pub fn map<U: 'static>(self, f: impl Fn(V) -> U + Send + Sync + 'static) -> Stream<K, U> {
-        self.mapped("map", move |value| Ok(Some(f(value))))
+    pub fn map<U: 'static>(self, f: impl Fn(V) -> U + Send + Sync + 'static) -> Stream<K, U, P> {
+        self.mapped(Kind::Map, move |value| Ok(Some(f(value))))
     }
 
     /// Changes the value, or fails the record. Any error converts by `?`:
@@ -68,23 +115,23 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     pub fn try_map<U: 'static>(
         self,
         f: impl Fn(V) -> Result<U, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, U> {
-        self.mapped("try_map", move |value| f(value).map(Some))
+    ) -> Stream<K, U, P> {
+        self.mapped(Kind::TryMap, move |value| f(value).map(Some))
     }
 
     /// Changes the value, or drops the record.
     pub fn filter_map<U: 'static>(
         self,
         f: impl Fn(V) -> Option<U> + Send + Sync + 'static,
-    ) -> Stream<K, U> {
-        self.mapped("filter_map", move |value| Ok(f(value)))
+    ) -> Stream<K, U, P> {
+        self.mapped(Kind::FilterMap, move |value| Ok(f(value)))
     }
 
     fn mapped<U: 'static>(
         self,
-        kind: &'static str,
+        kind: Kind,
         f: impl Fn(V) -> Result<Option<U>, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, U> {
+    ) -> Stream<K, U, P> {
         let f = Arc::new(f);
         self.then(kind, move || {
             Box::new(Map::<K, V, U, _>::new(Arc::clone(&f)))
@@ -94,37 +141,37 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     /// Keeps the records that pass; the others still count as processed.
     pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         let f = Arc::new(f);
-        self.then("filter", move || {
+        self.then(Kind::Filter, move || {
             Box::new(Filter::<K, V, _>::new(Arc::clone(&f)))
         })
     }
 
     /// Makes any number of records of one, each with its key.
-    pub fn flat_map<I>(self, f: impl Fn(V) -> I + Send + Sync + 'static) -> Stream<K, I::Item>
+    pub fn flat_map<I>(self, f: impl Fn(V) -> I + Send + Sync + 'static) -> Stream<K, I::Item, P>
     where
         K: Clone,
         I: IntoIterator<Item: 'static> + 'static,
     {
-        self.flat_mapped("flat_map", move |value| Ok(f(value)))
+        self.flat_mapped(Kind::FlatMap, move |value| Ok(f(value)))
     }
 
     /// Makes any number of records of one, or fails it.
     pub fn try_flat_map<I>(
         self,
         f: impl Fn(V) -> Result<I, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, I::Item>
+    ) -> Stream<K, I::Item, P>
     where
         K: Clone,
         I: IntoIterator<Item: 'static> + 'static,
     {
-        self.flat_mapped("try_flat_map", f)
+        self.flat_mapped(Kind::TryFlatMap, f)
     }
 
     fn flat_mapped<I>(
         self,
-        kind: &'static str,
+        kind: Kind,
         f: impl Fn(V) -> Result<I, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, I::Item>
+    ) -> Stream<K, I::Item, P>
     where
         K: Clone,
         I: IntoIterator<Item: 'static> + 'static,
@@ -133,6 +180,122 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         self.then(kind, move || {
             Box::new(FlatMap::<K, V, I, _>::new(Arc::clone(&f)))
         })
+    }
+
+    /// Changes the key; the value decides it. The only method that does.
+    ///
+    /// The new key decides the partition of the output. Until then the records of one new key are
+    /// [`Scattered`].
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// # let lines = Topic::<String, String>::plain("lines");
+    /// let by_length = Topic::<u64, String>::plain("lines-by-length");
+    /// app.source(&lines).key_by(|line| line.len() as u64).to(&by_length);
+    /// ```
+    pub fn key_by<L: 'static>(
+        self,
+        f: impl Fn(&V) -> L + Send + Sync + 'static,
+    ) -> Stream<L, V, Scattered> {
+        let f = Arc::new(f);
+        self.then(Kind::KeyBy, move || {
+            Box::new(KeyBy::<K, V, L, _>::new(Arc::clone(&f)))
+        })
+    }
+
+    /// Looks at each value and changes nothing: for logs and measurements. It sees a record again
+    /// when its transaction is aborted.
+    pub fn peek(self, f: impl Fn(&V) + Send + Sync + 'static) -> Self {
+        self.peek_record(move |record| f(&record.value))
+    }
+
+    /// As [`peek`](Self::peek), with key, time and headers.
+    pub fn peek_record(self, f: impl Fn(&Record<K, V>) + Send + Sync + 'static) -> Self {
+        let f = Arc::new(f);
+        self.then(Kind::Peek, move || {
+            Box::new(Peek::<K, V, _>::new(Arc::clone(&f)))
+        })
+    }
+
+    /// Parts the stream in two: the records that pass, and all others. Branch the second one again
+    /// for more.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// # let amounts = Topic::<String, u64>::plain("amounts");
+    /// let (large, others) = app.source(&amounts).branch(|amount| *amount > 1000);
+    /// let (medium, small) = others.branch(|amount| *amount > 100);
+    /// large.to(&Topic::plain("large"));
+    /// medium.to(&Topic::plain("medium"));
+    /// small.to(&Topic::plain("small"));
+    /// ```
+    pub fn branch(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> (Self, Self) {
+        let f = Arc::new(f);
+        self.part(Kind::Branch, move || {
+            Box::new(Branch::<K, V, _>::new(Arc::clone(&f)))
+        })
+    }
+
+    /// Gives each record to two streams. To read a topic once more instead, call
+    /// [`App::source`](crate::App::source) again.
+    pub fn tee(self) -> (Self, Self)
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.part(Kind::Tee, || Box::new(Tee::<K, V>(PhantomData)))
+    }
+
+    /// Puts two streams together. Each keeps its order; between them there is none.
+    ///
+    /// Streams of different topics stay independent: other tasks read them, maybe elsewhere, so the
+    /// records of one key are [`Scattered`]. Where one task should read both, in order of time, there
+    /// is [`merge_by_time`](Self::merge_by_time).
+    pub fn merge<Q>(self, other: Stream<K, V, Q>) -> Stream<K, V, Scattered> {
+        self.merged("merge", other)
+    }
+
+    /// Puts two streams together that one task reads in order of time.
+    ///
+    /// Their topics become siblings: they need equally many partitions, and the records of both
+    /// with the same partition number are read by one task, the older one first (KIP-695: it waits
+    /// for a topic that has more, at most `max.task.idle.ms`). The topic declared first is the one
+    /// that the consumer group subscribes to; to change it later means a new layout.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// let (web, shop) = (Topic::<String, u64>::plain("web"), Topic::<String, u64>::plain("shop"));
+    /// let sales = app.source(&web).merge_by_time(app.source(&shop));
+    /// sales.to(&Topic::plain("sales"));
+    /// ```
+    pub fn merge_by_time(self, other: Self) -> Self {
+        let merged: Self = self.merged("merge_by_time", other);
+        merged.graph().link(&merged.sources);
+        merged
+    }
+
+    fn merged<Q, R>(mut self, method: &'static str, other: Stream<K, V, Q>) -> Stream<K, V, R> {
+        if Arc::ptr_eq(&self.graph, &other.graph) {
+            self.parents.extend(other.parents);
+            for source in other.sources {
+                if !self.sources.contains(&source) {
+                    self.sources.push(source);
+                }
+            }
+        } else {
+            // Whichever of the two is run says so.
+            self.graph().wrong(TopologyError::OtherApp { method });
+            other.graph().wrong(TopologyError::OtherApp { method });
+        }
+        Stream {
+            graph: self.graph,
+            parents: self.parents,
+            sources: self.sources,
+            types: PhantomData,
+        }
     }
 
     /// Ends the stream in a closure that emits through [`Ctx`] to any number of outputs.
@@ -157,17 +320,24 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         f: impl for<'c> Fn(&Ctx<'c>, Record<K, V>) -> R + Send + Sync + 'static,
     ) {
         let f = Arc::new(move |ctx: &Ctx<'_>, record: Record<K, V>| f(ctx, record).done());
-        let _end: Stream<(), ()> = self.then("process", move || {
-            Box::new(Process::<K, V, _>::new(Arc::clone(&f)))
+        self.process_with(move || Closure(Arc::clone(&f)));
+    }
+
+    /// Ends the stream in processors: `make` makes one for each task, and a new one after the
+    /// records of an aborted transaction. See [`Processor`].
+    pub fn process_with<T: Processor<K, V>>(self, make: impl Fn() -> T + Send + Sync + 'static) {
+        let make = Arc::new(make);
+        let _end: Stream<(), (), P> = self.then(Kind::Process, move || {
+            Box::new(Process::<K, V, T, _>::new(Arc::clone(&make)))
         });
     }
 
     /// Ends the stream in a topic. Time and headers are carried along; the key decides the
     /// partition as Java's default partitioner does.
     pub fn to(self, topic: &Topic<K, V>) {
-        let output = self.graph().output(topic);
+        let output = self.graph().output(topic, false);
         let topic = topic.clone();
-        let _end: Stream<(), ()> = self.then("to", move || {
+        let _end: Stream<(), (), P> = self.then(Kind::To(output), move || {
             Box::new(Write {
                 output,
                 topic: topic.clone(),
@@ -175,17 +345,33 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         });
     }
 
-    fn then<K2, V2>(
+    fn then<K2, V2, P2>(
         self,
-        kind: &'static str,
-        make: impl Fn() -> Box<dyn crate::topology::Node> + Send + Sync + 'static,
-    ) -> Stream<K2, V2> {
-        let parent = self.graph().add(self.parent, kind, Box::new(make));
+        kind: Kind,
+        make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
+    ) -> Stream<K2, V2, P2> {
+        let node = self.graph().add(&self.parents, kind, Box::new(make));
         Stream {
             graph: self.graph,
-            parent,
+            parents: vec![Exit::Node(node)],
+            sources: self.sources,
             types: PhantomData,
         }
+    }
+
+    fn part(
+        self,
+        kind: Kind,
+        make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
+    ) -> (Self, Self) {
+        let node = self.graph().add(&self.parents, kind, Box::new(make));
+        let way = |exit| Self {
+            graph: Arc::clone(&self.graph),
+            parents: vec![exit],
+            sources: self.sources.clone(),
+            types: PhantomData,
+        };
+        (way(Exit::Node(node)), way(Exit::Rest(node)))
     }
 
     fn graph(&self) -> std::sync::MutexGuard<'_, Graph> {
@@ -193,10 +379,10 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Stream<K, V> {
+impl<K, V, P> fmt::Debug for Stream<K, V, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream")
-            .field("parent", &self.parent)
+            .field("parents", &self.parents)
             .finish_non_exhaustive()
     }
 }

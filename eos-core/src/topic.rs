@@ -25,7 +25,11 @@ impl<K, V> Topic<K, V> {
     /// #[derive(serde::Serialize, serde::Deserialize)]
     /// struct Order { amount: u64 }
     /// let orders = Topic::<String, Order>::json("orders");
+    /// // Records without a key, and tombstones:
+    /// let compacted = Topic::<Option<String>, Option<Order>>::json("orders-by-id");
     /// ```
+    ///
+    /// A null where the type has no room for it fails the record.
     pub fn json(name: &str) -> Self
     where
         K: Plain,
@@ -48,7 +52,14 @@ impl<K, V> Topic<K, V> {
         Self::with(name, PlainCodec::new(), PlainCodec::new())
     }
 
-    /// With codecs of your choice.
+    /// With codecs of your choice: [`Json`], [`PlainCodec`] or your own.
+    ///
+    /// ```
+    /// # use eos_core::Topic;
+    /// # use eos_core::codec::{Json, PlainCodec};
+    /// // Two numbers as a JSON key.
+    /// let grid = Topic::<(i32, i32), String>::with("grid", Json, PlainCodec::new());
+    /// ```
     pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
         Self {
             name: name.into(),

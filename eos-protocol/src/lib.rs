@@ -15,41 +15,63 @@
 //! | [`outcome`] | how a transaction in doubt ended |
 //! | [`classify`] | what follows from an error code |
 //! | [`CommitPolicy`] | when to commit |
+//! | [`CommitPacer`] | how soon, by what commits cost |
+//! | [`may_join`] | whether a transaction outlives a slow record |
+//! | [`Isolation`] | which record keeps aborting its transaction |
+//! | [`RetryPlan`] | when a record that failed is tried again |
+//! | [`DeadLetter`] | what a dead letter says about its record |
+//! | [`Merge`] | which input of a task gives the next record |
 //! | [`stages`] | which sources belong together |
+//! | [`check_widths`] | whether their topics can be read together |
+//! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod commit_pacer;
 mod commit_policy;
+pub mod dead_letter;
 mod errors;
 mod guarantee;
+mod halving;
 mod ids;
 mod membership;
+mod merge;
 mod name;
 mod outcome;
 mod partitioner;
 mod progress;
 mod rebalance;
+pub mod recommit;
+mod retry;
 mod stages;
 mod start;
 mod time;
 mod transaction;
+mod widths;
 
 pub use backoff::Backoff;
-pub use commit_policy::{CommitCause, CommitPolicy, Load};
+pub use commit_pacer::{CommitCost, CommitPacer};
+pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
+pub use dead_letter::DeadLetter;
 pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, classify, code};
 pub use guarantee::Guarantee;
+pub use halving::{Isolation, Taken};
 pub use ids::{
     AppId, Generation, InstanceId, Negative, Nonce, Offset, Partition, ProducerEpoch, Seq, StageId,
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,
 };
 pub use membership::{NotAMember, checked_membership};
+pub use merge::{BadMaxIdle, Lag, MaxIdle, Merge, Pick, Supply};
 pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};
 pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
+pub use recommit::recommit_due;
+pub use retry::{Attempt, RetryPlan};
 pub use stages::{Stage, stages};
 pub use start::{Committed, FirstStart, Situation, Start, StartError, plan_start};
 pub use time::{Deadline, Now};
 pub use transaction::{Action, Actions, Event, Limits, State, StopReason, Transaction};
+pub use widths::{Counts, UnequalWidths, check_widths};

@@ -1,5 +1,6 @@
 //! How far a task has come: its inputs' offsets and the name of its last transaction.
 
+use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
 
@@ -136,6 +137,19 @@ impl TaskProgress {
         self.touched
     }
 
+    /// What the open transaction took of each input, if anything: what an abort is known by
+    /// (rule 9). To be asked before [`discarded`](Self::discarded) or
+    /// [`committed`](Self::committed).
+    pub fn taken(&self) -> impl Iterator<Item = Taken> {
+        self.inputs.iter().filter_map(|input| {
+            Some(Taken {
+                partition: input.partition.clone(),
+                first: input.first?,
+                next: input.next,
+            })
+        })
+    }
+
     /// Puts the task into the open transaction without a record.
     pub fn touch(&mut self) {
         self.touched = true;
@@ -201,6 +215,23 @@ impl TaskProgress {
         self.inputs
             .iter()
             .map(|i| (i.partition.clone(), i.next, text.clone()))
+            .collect()
+    }
+
+    /// The offsets of all its inputs as they are committed, with the name that they have: for a
+    /// task that no record touches, before the broker forgets them. To commit them again changes
+    /// nothing, so the task is no part of that transaction's outcome. Nothing if a transaction
+    /// touches the task, since that one carries them; or if they have no name of ours, which a
+    /// transaction gives them.
+    #[must_use]
+    pub fn recommit(&self) -> Vec<(TopicPartition, Offset, String)> {
+        let Some(name) = self.last.as_ref().filter(|_| !self.touched) else {
+            return Vec::new();
+        };
+        let text = name.to_string();
+        self.inputs
+            .iter()
+            .map(|i| (i.partition.clone(), i.committed, text.clone()))
             .collect()
     }
 
@@ -301,6 +332,43 @@ mod tests {
         task.committed();
         task.touch();
         assert!(task.seal(Nonce(3))[0].2.contains(";2;0000000000000003;"));
+    }
+
+    #[test]
+    fn rule_9_an_abort_is_known_by_what_it_took() {
+        let taken = |task: &TaskProgress| -> Vec<_> {
+            let of = |t: Taken| (t.partition.to_string(), t.first.get(), t.next.get());
+            task.taken().map(of).collect()
+        };
+        let mut task = two_inputs();
+        task.touch();
+        assert_eq!(taken(&task), []);
+        task.advance(1, offset(25), None);
+        task.advance(1, offset(26), None);
+        assert_eq!(taken(&task), [("b-3".into(), 25, 27)]);
+        task.discarded();
+        assert_eq!(taken(&task), []);
+        task.advance(1, offset(25), None);
+        task.seal(Nonce(1));
+        task.committed();
+        task.advance(0, offset(10), None);
+        assert_eq!(taken(&task), [("a-3".into(), 10, 11)]);
+    }
+
+    #[test]
+    fn an_idle_task_is_committed_again_as_it_is() {
+        let mut task = two_inputs();
+        assert_eq!(task.recommit(), [], "it has no name yet");
+        task.advance(0, offset(10), None);
+        let sealed = task.seal(Nonce(1));
+        task.committed();
+        assert_eq!(task.recommit(), sealed);
+        let before = task.clone();
+        task.committed();
+        assert_eq!(task, before, "it is no part of that transaction");
+        assert_eq!(task.discarded(), []);
+        task.touch();
+        assert_eq!(task.recommit(), [], "this transaction carries it");
     }
 
     #[test]

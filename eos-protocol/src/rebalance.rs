@@ -30,11 +30,13 @@ pub struct Revocation {
 ///
 /// `owned` are the tasks by the partition of their driving topic; `open` says whether a transaction
 /// is open. A loss can be reported as a plain revoke when it races another rebalance; then the
-/// broker's generation check refuses the commit, and the abort follows from that.
+/// broker's generation check refuses the commit, and the abort follows from that. `inputs_of` names
+/// all partitions that a task reads: the siblings of its driving partition go with it.
 #[must_use]
 pub fn plan_revocation(
     owned: &BTreeMap<TopicPartition, TaskId>,
     partitions: Vec<TopicPartition>,
+    inputs_of: impl Fn(TaskId) -> Vec<TopicPartition>,
     lost: bool,
     open: bool,
 ) -> Revocation {
@@ -43,14 +45,20 @@ pub fn plan_revocation(
         (true, false) => Settle::Commit,
         (true, true) => Settle::Abort,
     };
-    let close = partitions
+    let close: Vec<TaskId> = partitions
         .iter()
         .filter_map(|tp| owned.get(tp).copied())
         .collect();
+    let mut unassign = partitions;
+    for sibling in close.iter().flat_map(|&task| inputs_of(task)) {
+        if !unassign.contains(&sibling) {
+            unassign.push(sibling);
+        }
+    }
     Revocation {
         settle,
         close,
-        unassign: partitions,
+        unassign,
     }
 }
 
@@ -71,24 +79,37 @@ mod tests {
         [0, 1, 2].map(|n| (tp(n), task(n))).into()
     }
 
+    fn sibling(n: i32) -> TopicPartition {
+        TopicPartition::new("b", Partition::new(n).unwrap())
+    }
+
+    fn inputs_of(task: TaskId) -> Vec<TopicPartition> {
+        let n = task.partition.get();
+        vec![tp(n), sibling(n)]
+    }
+
     #[test]
     fn rule_4_a_revoke_commits_first_and_unassigns_last() {
-        let plan = plan_revocation(&owned(), vec![tp(1)], false, true);
+        let plan = plan_revocation(&owned(), vec![tp(1)], inputs_of, false, true);
         assert_eq!(plan.settle, Settle::Commit);
         assert_eq!(plan.close, [owned()[&tp(1)]]);
-        assert_eq!(plan.unassign, [tp(1)]);
+        assert_eq!(
+            plan.unassign,
+            [tp(1), sibling(1)],
+            "siblings go with the driver"
+        );
     }
 
     #[test]
     fn rule_4_a_loss_aborts() {
-        let plan = plan_revocation(&owned(), vec![tp(1), tp(2)], true, true);
+        let plan = plan_revocation(&owned(), vec![tp(1), tp(2)], inputs_of, true, true);
         assert_eq!(plan.settle, Settle::Abort);
         assert_eq!(plan.close.len(), 2);
     }
 
     #[test]
     fn a_partition_that_never_became_a_task_is_given_back_too() {
-        let plan = plan_revocation(&owned(), vec![tp(7)], false, false);
+        let plan = plan_revocation(&owned(), vec![tp(7)], inputs_of, false, false);
         assert_eq!(plan.settle, Settle::Nothing);
         assert!(plan.close.is_empty());
         assert_eq!(plan.unassign, [tp(7)]);

@@ -18,8 +18,8 @@ use eos_protocol::{Offset, TopicName, TopicPartition};
 pub use error::ClientError;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
-    ClusterFacts, CommittedOffset, GroupMetadata, OffsetBounds, OffsetToCommit, ProducerSpec,
-    SourceEvent, SourceSpec, Verification,
+    ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds, OffsetToCommit,
+    ProducerSpec, SourceEvent, SourceSpec, Verification,
 };
 
 /// What a client call answers.
@@ -74,9 +74,10 @@ pub trait Source {
     /// already.
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Self::Records) -> Result<()>;
 
-    /// The group's committed offsets, *stable*: pending while an open transaction holds one
-    /// (KIP-447, `require_stable`). One such query is under way at a time; one for other
-    /// partitions abandons it.
+    /// The group's committed offsets, as far as they are *stable*: an open transaction holds those
+    /// that it is about to commit (KIP-447, `require_stable`). Answers with all, or after a while
+    /// with those that are stable, at least one; pending while none is. One such query is under way
+    /// at a time; one for other partitions abandons it.
     fn committed(
         &mut self,
         of: &[TopicPartition],
@@ -87,6 +88,10 @@ pub trait Source {
     /// such query is under way at a time.
     fn bounds(&mut self, of: &[TopicPartition], slice: Duration)
     -> Poll<Result<Vec<OffsetBounds>>>;
+
+    /// Where an assigned partition ends for a reader of committed records, as last heard of; `None`
+    /// before anything was heard since it was assigned or sought. Asks nobody.
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset>;
 
     /// Answers an assignment: these partitions, from these offsets, in addition to what is
     /// assigned already.

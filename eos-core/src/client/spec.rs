@@ -13,10 +13,26 @@ pub struct SourceSpec {
     pub group: String,
     /// `client.id`.
     pub client_id: String,
-    /// `group.instance.id`; `None` makes a dynamic member.
-    pub instance_id: Option<String>,
-    /// `session.timeout.ms`.
-    pub session_timeout: Duration,
+    /// How it is a member of the group.
+    pub protocol: GroupProtocol,
+}
+
+/// How a source is a member of its group (`group.protocol`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupProtocol {
+    /// The classic protocol, with incremental rebalances (KIP-429).
+    Classic {
+        /// `group.instance.id`; `None` makes a dynamic member.
+        instance_id: Option<String>,
+        /// `session.timeout.ms`.
+        session_timeout: Duration,
+        /// `heartbeat.interval.ms`: how soon the member learns of a rebalance.
+        heartbeat_interval: Duration,
+    },
+    /// KIP-848's: the brokers assign, and say how long a session is. There are no static members:
+    /// the successor of one that was killed would be refused until its session ends
+    /// (UNRELEASED_INSTANCE_ID).
+    Consumer,
 }
 
 /// How a producer is made.

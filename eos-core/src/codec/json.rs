@@ -3,27 +3,41 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Codec, CodecError, Encoded};
+use super::{Codec, CodecError, Encoded, null};
 
-/// JSON for every `serde` type. Null bytes are an error; JSON's own `null` is a value.
+/// JSON for every `serde` type.
+///
+/// `None` is Kafka's null, a tombstone, in both directions; JSON's own `null` is read as `None`,
+/// too. For a type that is no `Option`, null bytes are an error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
-        let bytes = bytes.ok_or(CodecError::Null { expected: "JSON" })?;
-        serde_json::from_slice(bytes).map_err(|e| CodecError::invalid("JSON of this type", e))
+        match bytes {
+            Some(bytes) => serde_json::from_slice(bytes)
+                .map_err(|e| CodecError::invalid("JSON of this type", e)),
+            None => null::read().ok_or(CodecError::Null { expected: "JSON" }),
+        }
     }
 
     fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
-        serde_json::to_writer(into, value)
+        let start = into.len();
+        serde_json::to_writer(&mut *into, value)
             .map_err(|e| CodecError::invalid("writable as JSON", e))?;
+        // Not every `null` is a tombstone: a NaN is written as one, and must delete nothing.
+        if into.get(start..) == Some(b"null") && null::is(value) {
+            into.truncate(start);
+            return Ok(Encoded::Null);
+        }
         Ok(Encoded::Bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
 
     #[test]
@@ -38,5 +52,47 @@ mod tests {
                 .to_string()
                 .contains("null where JSON")
         );
+    }
+
+    #[track_caller]
+    fn check<T>(value: T, bytes: Option<&[u8]>)
+    where
+        T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+    {
+        let mut written = b"before".to_vec();
+        let encoded = Json.encode(&value, &mut written).unwrap();
+        let as_kafka = (encoded == Encoded::Bytes).then_some(&written[6..]);
+        assert_eq!(as_kafka, bytes);
+        assert_eq!(Codec::<T>::decode(&Json, bytes).unwrap(), value);
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Maybe(Option<u32>);
+
+    #[test]
+    fn none_is_a_tombstone_and_comes_back_as_none() {
+        check(None::<u32>, None);
+        check(Some(1), Some(b"1"));
+        check(Maybe(None), None);
+        check(vec![None::<u32>], Some(b"[null]"));
+        check((), Some(b"null"));
+        let text_null = Codec::<Option<u32>>::decode(&Json, Some(b"null"));
+        assert_eq!(text_null.unwrap(), None);
+    }
+
+    #[test]
+    fn a_null_that_is_no_none_deletes_nothing() {
+        let mut bytes = Vec::new();
+        let encoded = Json.encode(&f64::NAN, &mut bytes).unwrap();
+        assert_eq!((encoded, &bytes[..]), (Encoded::Bytes, &b"null"[..]));
+        check(serde_json::Value::Null, Some(b"null"));
+        for refused in [
+            Codec::<serde_json::Value>::decode(&Json, None).is_err(),
+            Codec::<()>::decode(&Json, None).is_err(),
+            Codec::<u32>::decode(&Json, None).is_err(),
+            Codec::<String>::decode(&Json, None).is_err(),
+        ] {
+            assert!(refused, "null where there is no room for it");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! How keys and values become bytes and back.
 
 mod json;
+mod null;
 mod plain;
 mod pool;
 

@@ -11,7 +11,7 @@ use super::{Codec, CodecError, Encoded, pool};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no plain encoding in Kafka",
     note = "plain are `String`, `Vec<u8>`, `i32`, `i64`, `u32`, `u64`, `()` and an `Option` of \
-            these; for anything else use `Topic::with` and a codec"
+            these; for anything else name a codec: `Topic::with(name, Json, Json)`"
 )]
 pub trait Plain: Sized + 'static {
     /// Reads a value; `None` is Kafka's null.

@@ -1,9 +1,8 @@
 //! Which librdkafka settings each client gets: ours beneath the user's, what correctness needs on
 //! top. Which of the user's keys are allowed at all was decided before they come here.
 
-use std::time::Duration;
-
-use crate::client::{ProducerSpec, SourceSpec};
+use crate::client::{GroupProtocol, ProducerSpec, SourceSpec};
+use crate::config::Properties;
 
 /// A librdkafka setting.
 pub(super) type Setting = (String, String);
@@ -13,12 +12,8 @@ pub(super) type Setting = (String, String);
 pub(crate) struct KafkaConfig {
     /// `bootstrap.servers`.
     pub(crate) bootstrap: String,
-    /// The user's settings for every client.
-    pub(crate) common: Vec<(String, String)>,
-    /// The user's settings for consumers, on top of the common ones.
-    pub(crate) consumer: Vec<(String, String)>,
-    /// The user's settings for producers, on top of the common ones.
-    pub(crate) producer: Vec<(String, String)>,
+    /// The user's settings, checked.
+    pub(crate) properties: Properties,
     /// How much one partition may have prefetched; librdkafka's own default if `None`.
     pub(crate) prefetch_per_partition: Option<usize>,
 }
@@ -27,28 +22,22 @@ impl std::fmt::Debug for KafkaConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Keys only: passwords are among the values, and the user may misspell a password's key.
         let keys = |settings: &[Setting]| settings.iter().map(|s| s.0.clone()).collect::<Vec<_>>();
+        let properties = &self.properties;
         f.debug_struct("KafkaConfig")
             .field("bootstrap", &self.bootstrap)
-            .field("common", &keys(&self.common))
-            .field("consumer", &keys(&self.consumer))
-            .field("producer", &keys(&self.producer))
+            .field("common", &keys(&properties.common))
+            .field("consumer", &keys(&properties.consumer))
+            .field("producer", &keys(&properties.producer))
             .field("prefetch_per_partition", &self.prefetch_per_partition)
             .finish()
     }
-}
-
-/// Whether a setting's value must never be shown.
-pub(super) fn is_secret(key: &str) -> bool {
-    ["password", "secret", "key.pem", "sasl.oauthbearer", "jaas"]
-        .iter()
-        .any(|s| key.contains(s))
 }
 
 impl KafkaConfig {
     /// For queries about the cluster.
     pub(super) fn for_queries(&self, client_id: &str) -> Vec<Setting> {
         let mut all = Settings::beneath(self, client_id);
-        all.add(&self.common);
+        all.add(&self.properties.common);
         all.set("bootstrap.servers", &self.bootstrap);
         all.0
     }
@@ -71,16 +60,31 @@ impl KafkaConfig {
                 (bytes / 1024).clamp(1, 2_097_151),
             );
         }
-        all.add(&self.common);
-        all.add(&self.consumer);
+        all.add(&self.properties.common);
+        all.add(&self.properties.consumer);
 
         all.set("bootstrap.servers", &self.bootstrap);
         all.set("group.id", &spec.group);
-        if let Some(id) = &spec.instance_id {
-            all.set("group.instance.id", id);
+        match &spec.protocol {
+            GroupProtocol::Classic {
+                instance_id,
+                session_timeout,
+                heartbeat_interval,
+            } => {
+                all.set("group.protocol", "classic");
+                if let Some(id) = instance_id {
+                    all.set("group.instance.id", id);
+                }
+                all.set("session.timeout.ms", session_timeout.as_millis());
+                all.set("heartbeat.interval.ms", heartbeat_interval.as_millis());
+                // Incremental: a rebalance stops only the partitions that move. It is also what
+                // `assign` and `unassign` are written for.
+                all.set("partition.assignment.strategy", "cooperative-sticky");
+            }
+            // Incremental by itself. librdkafka refuses what the brokers decide: the session's
+            // and the heartbeat's times, and the strategy.
+            GroupProtocol::Consumer => all.set("group.protocol", "consumer"),
         }
-        all.set("session.timeout.ms", spec.session_timeout.as_millis());
-        all.set("heartbeat.interval.ms", heartbeat(spec.session_timeout));
         all.set("isolation.level", "read_committed");
         all.set("enable.auto.commit", false);
         all.set("enable.auto.offset.store", false);
@@ -88,9 +92,6 @@ impl KafkaConfig {
         // An offset that is not there is a question for the runtime, never a silent reset.
         all.set("auto.offset.reset", "error");
         all.set("allow.auto.create.topics", false);
-        // Incremental: a rebalance stops only the partitions that move. It is also what `assign`
-        // and `unassign` are written for.
-        all.set("partition.assignment.strategy", "cooperative-sticky");
         all.0
     }
 
@@ -107,8 +108,8 @@ impl KafkaConfig {
         all.set("retry.backoff.ms", 10);
         all.set("retry.backoff.max.ms", 200);
         all.set("compression.type", "none");
-        all.add(&self.common);
-        all.add(&self.producer);
+        all.add(&self.properties.common);
+        all.add(&self.properties.producer);
 
         all.set("bootstrap.servers", &self.bootstrap);
         all.set("enable.idempotence", true);
@@ -126,11 +127,6 @@ impl KafkaConfig {
         }
         all.0
     }
-}
-
-/// A third, as Kafka advises, so that two may get lost.
-fn heartbeat(session: Duration) -> u128 {
-    (session.as_millis() / 3).clamp(1, 3000)
 }
 
 /// Settings in the order in which librdkafka gets them: the last one of a key counts.
@@ -160,21 +156,25 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn config() -> KafkaConfig {
         let setting = |k: &str, v: &str| (k.to_owned(), v.to_owned());
         KafkaConfig {
             bootstrap: "broker:9092".into(),
-            common: vec![setting("sasl.password", "hunter2")],
-            consumer: vec![
-                setting("fetch.wait.max.ms", "7"),
-                setting("isolation.level", "read_uncommitted"),
-            ],
-            producer: vec![
-                setting("linger.ms", "1"),
-                setting("enable.idempotence", "false"),
-            ],
+            properties: Properties {
+                common: vec![setting("sasl.password", "hunter2")],
+                consumer: vec![
+                    setting("fetch.wait.max.ms", "7"),
+                    setting("isolation.level", "read_uncommitted"),
+                ],
+                producer: vec![
+                    setting("linger.ms", "1"),
+                    setting("enable.idempotence", "false"),
+                ],
+            },
             prefetch_per_partition: Some(4 << 20),
         }
     }
@@ -192,8 +192,11 @@ mod tests {
         let spec = SourceSpec {
             group: "pricing".into(),
             client_id: "pricing-0".into(),
-            instance_id: Some("pricing-a-0".into()),
-            session_timeout: Duration::from_secs(30),
+            protocol: GroupProtocol::Classic {
+                instance_id: Some("pricing-a-0".into()),
+                session_timeout: Duration::from_secs(30),
+                heartbeat_interval: Duration::from_millis(500),
+            },
         };
         let all = config().for_source(&spec);
         assert_eq!(last(&all, "fetch.wait.max.ms"), Some("7"));
@@ -201,9 +204,21 @@ mod tests {
         assert_eq!(last(&all, "auto.offset.reset"), Some("error"));
         assert_eq!(last(&all, "group.instance.id"), Some("pricing-a-0"));
         assert_eq!(last(&all, "session.timeout.ms"), Some("30000"));
-        assert_eq!(last(&all, "heartbeat.interval.ms"), Some("3000"));
+        assert_eq!(last(&all, "heartbeat.interval.ms"), Some("500"));
         assert_eq!(last(&all, "queued.max.messages.kbytes"), Some("4096"));
         assert_eq!(last(&all, "sasl.password"), Some("hunter2"));
+
+        let protocol = GroupProtocol::Consumer;
+        let all = config().for_source(&SourceSpec { protocol, ..spec });
+        assert_eq!(last(&all, "group.protocol"), Some("consumer"));
+        for broker_decides in [
+            "group.instance.id",
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+            "partition.assignment.strategy",
+        ] {
+            assert_eq!(last(&all, broker_decides), None, "{broker_decides}");
+        }
     }
 
     #[test]
@@ -236,7 +251,5 @@ mod tests {
             printed.contains("sasl.password") && !printed.contains("hunter2"),
             "{printed}"
         );
-        assert!(is_secret("ssl.key.password") && is_secret("sasl.oauthbearer.client.secret"));
-        assert!(!is_secret("linger.ms"));
     }
 }

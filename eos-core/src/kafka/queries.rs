@@ -12,9 +12,13 @@ use super::ffi::{Client, Entry, Failure, OffsetSpec, PartitionList, Queue};
 use super::wake::Wake;
 use crate::client::{ClientError, CommittedOffset, OffsetBounds, OffsetToCommit, Result};
 
-/// How long one look at the committed offsets may take before the asking thread checks whether
-/// anybody still wants to know.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long the first look at the committed offsets may take. librdkafka answers a look only when
+/// all its offsets are stable.
+const LOOK: Duration = Duration::from_millis(250);
+/// Later looks may take longer: the broker may be slow.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// How many partitions that have no answer in time are waited for in a row, each on its own.
+const WAITED_FOR: usize = 2;
 
 /// How long the brokers may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -97,9 +101,16 @@ struct Asker {
 }
 
 impl Asker {
-    fn run(self) {
+    fn run(mut self) {
+        let mut within = LOOK;
         while !self.abandoned.load(Ordering::Relaxed) {
-            if let Poll::Ready(answer) = self.look() {
+            let all = self.look(&self.of, within);
+            let answer = if all.is_pending() && self.of.len() > 1 {
+                self.look_at_each(within)
+            } else {
+                all
+            };
+            if let Poll::Ready(answer) = answer {
                 // Nobody listens if the query was abandoned just now.
                 let _ = self
                     .answer
@@ -107,13 +118,41 @@ impl Asker {
                 self.wake.signal();
                 return;
             }
+            within = (within * 2).min(LONGEST_LOOK);
+        }
+    }
+
+    /// Those that have an answer of their own; pending if none has.
+    fn look_at_each(&mut self, within: Duration) -> Poll<Result<Vec<CommittedOffset>, Failure>> {
+        let mut found = Vec::new();
+        let mut waited_for = Vec::new();
+        for partition in &self.of {
+            if waited_for.len() == WAITED_FOR || self.abandoned.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.look(std::slice::from_ref(partition), within) {
+                Poll::Ready(answer) => found.extend(answer?),
+                Poll::Pending => waited_for.push(partition.clone()),
+            }
+        }
+        // Others get their turn first next time.
+        self.of.retain(|partition| !waited_for.contains(partition));
+        self.of.extend(waited_for);
+        if found.is_empty() {
+            Poll::Pending
+        } else {
+            Poll::Ready(Ok(found))
         }
     }
 
     /// Looks once. Pending while an open transaction holds an offset, or no broker answers.
-    fn look(&self) -> Poll<Result<Vec<CommittedOffset>, Failure>> {
-        let list = PartitionList::of(&self.of)?;
-        let entries = match self.client.committed(&list, LOOK) {
+    fn look(
+        &self,
+        of: &[TopicPartition],
+        within: Duration,
+    ) -> Poll<Result<Vec<CommittedOffset>, Failure>> {
+        let list = PartitionList::of(of)?;
+        let entries = match self.client.committed(&list, within) {
             Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => return Poll::Pending,
             answer => answer?,
         };

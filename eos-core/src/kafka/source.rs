@@ -197,6 +197,10 @@ impl Source for KafkaSource {
         Ok(())
     }
 
+    fn end(&mut self, _: &TopicPartition) -> Option<Offset> {
+        None
+    }
+
     fn committed(
         &mut self,
         of: &[TopicPartition],

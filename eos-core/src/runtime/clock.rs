@@ -13,7 +13,29 @@ use crate::worker::Env;
 pub(crate) fn real_world() -> Env {
     let start = Instant::now();
     let entropy = Entropy::new();
-    Env::new(move || Now(start.elapsed()), move || entropy.next())
+    Env::new(move || Now(start.elapsed()), move || entropy.next()).with_coarse_clock(coarse(start))
+}
+
+/// The same clock as of the kernel's last tick, some milliseconds ago at most: a quarter of the
+/// price (5 ns against 20 ns), and it is read for each record.
+#[cfg(target_os = "linux")]
+fn coarse(_: Instant) -> impl Fn() -> Now + Send + Sync + 'static {
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    let read = || {
+        let time = clock_gettime(ClockId::MonotonicCoarse);
+        let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+        Duration::new(time.tv_sec.unsigned_abs(), nanos)
+    };
+    let start = read();
+    move || Now(read().saturating_sub(start))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn coarse(start: Instant) -> impl Fn() -> Now + Send + Sync + 'static {
+    move || Now(start.elapsed())
 }
 
 /// Random enough for names and jitter: the standard library's randomly keyed SipHash of a counter.

@@ -4,20 +4,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use eos_protocol::WorkerId;
+use eos_protocol::{MaxIdle, WorkerId};
 use tokio::sync::oneshot;
 
 use super::clock::real_world;
 use super::handle::{Handle, Running};
 use super::preflight::{Partitions, preflight};
 use super::slot::{Slot, default_state_dir};
-use crate::client::Client;
+use crate::client::{Client, GroupProtocol};
+use crate::config::{Protocol, Settings};
 use crate::error::Error;
-use crate::settings::Settings;
 use crate::topology::Topology;
 use crate::worker::{Counters, Step, StopMode, Worker, WorkerSpec};
 
-/// Checks everything that can be checked, takes a slot, and starts the workers.
+/// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
     settings: Settings,
     topology: Arc<Topology>,
@@ -27,7 +27,6 @@ pub(crate) fn start<C>(
 where
     C: Client + Send + Sync + 'static,
 {
-    settings.check()?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
     let slot = Slot::take(&root, &settings.app, settings.slot)?;
     let partitions = preflight(
@@ -115,18 +114,33 @@ fn worker_spec(
         app: settings.app.clone(),
         id,
         identity: id.identity(&settings.app, &slot.instance),
-        static_member: settings.static_member,
+        static_member: settings.static_member(),
         guarantee: settings.guarantee,
         policy: settings.policy,
+        max_idle: settings.max_task_idle.map_or(MaxIdle::Never, MaxIdle::For),
         limits: settings.limits(),
         first_start: settings.first_start,
         accepted_layout: settings.accepted().ok().flatten(),
         transaction_timeout: settings.transaction_timeout,
-        session_timeout: settings.session_timeout,
+        protocol: protocol(settings, slot, id),
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
         output_partitions: partitions.outputs.clone(),
+        output_limits: Vec::new(),
         input_partitions: partitions.inputs.clone(),
+    }
+}
+
+fn protocol(settings: &Settings, slot: &Slot, id: WorkerId) -> GroupProtocol {
+    match settings.protocol {
+        Protocol::Consumer => GroupProtocol::Consumer,
+        Protocol::Classic => GroupProtocol::Classic {
+            instance_id: settings
+                .static_member()
+                .then(|| id.identity(&settings.app, &slot.instance).to_string()),
+            session_timeout: settings.session_timeout(),
+            heartbeat_interval: settings.heartbeat(),
+        },
     }
 }
 

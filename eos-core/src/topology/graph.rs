@@ -1,41 +1,58 @@
-//! The graph of an app, as data, and its instances.
+//! The graph of an app, as it is declared.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eos_protocol::{Stage, StageId, TopicName, stages};
 
+use super::chains::{Chains, Source};
+use super::error::{TopologyError, check_name};
+use super::kind::Kind;
 use super::node::{Entry, Node, Place};
 use super::nodes::Decode;
+use crate::error_policy::ErrorPolicy;
 use crate::topic::Topic;
 
-type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
+pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
 
-/// A source or a node, while the graph is being built.
+/// A way out of a source or a node, for whoever comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NodeId {
+pub(crate) enum Exit {
     Source(usize),
     Node(usize),
+    /// The second way out of a node that has two.
+    Rest(usize),
 }
 
-struct SourceSpec {
-    topic: TopicName,
+pub(super) struct SourceSpec {
+    pub(super) topic: TopicName,
     make: MakeEntry,
-    child: Option<usize>,
+    pub(super) child: Option<usize>,
+    pub(super) policy: Arc<ErrorPolicy>,
+    /// Set when the graph is built.
+    dead_letter: Option<usize>,
+    /// How many sources, nodes and outputs for `Ctx::emit` were declared before it.
+    pub(super) number: usize,
 }
 
-struct NodeSpec {
-    kind: &'static str,
+pub(super) struct NodeSpec {
+    pub(super) kind: Kind,
     make: MakeNode,
-    child: Option<usize>,
+    pub(super) child: Option<usize>,
+    pub(super) rest: Option<usize>,
+    pub(super) number: usize,
 }
 
 /// A topic that is written to, with its types erased.
 pub(crate) struct OutputSpec {
     pub(crate) name: TopicName,
     pub(crate) topic: Box<dyn Any + Send + Sync>,
+    /// If `Ctx::emit` writes to it: how many sources, nodes and such outputs were declared before.
+    pub(super) number: Option<usize>,
 }
 
 impl fmt::Debug for OutputSpec {
@@ -44,13 +61,18 @@ impl fmt::Debug for OutputSpec {
     }
 }
 
-/// The graph as it was declared. Children stand behind their parents.
+/// The graph as it was declared. Children have higher indices than their parents: a stream is used
+/// up by what comes next, so there is no other order to declare them in.
 pub(crate) struct Graph {
     /// Tells the handles of this app from those of another in the same process.
     token: u64,
-    sources: Vec<SourceSpec>,
-    nodes: Vec<NodeSpec>,
-    outputs: Vec<OutputSpec>,
+    pub(super) sources: Vec<SourceSpec>,
+    pub(super) nodes: Vec<NodeSpec>,
+    pub(super) outputs: Vec<OutputSpec>,
+    /// Sources that one task has to read together.
+    links: Vec<(usize, usize)>,
+    /// What was wrong already when it was declared.
+    wrong: Option<TopologyError>,
 }
 
 impl Graph {
@@ -62,6 +84,8 @@ impl Graph {
             sources: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
+            links: Vec::new(),
+            wrong: None,
         }
     }
 
@@ -69,112 +93,179 @@ impl Graph {
         self.token
     }
 
-    pub(crate) fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> NodeId {
+    /// A new source. Answers its index.
+    pub(crate) fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> usize {
+        let number = self.declared();
         let (name, topic) = (topic.name.clone(), topic.clone());
-        let make: MakeEntry = Box::new(move || Box::new(Decode(topic.clone())));
         self.sources.push(SourceSpec {
             topic: name,
-            make,
+            make: Box::new(move || Box::new(Decode(topic.clone()))),
             child: None,
+            policy: Arc::default(),
+            dead_letter: None,
+            number,
         });
-        NodeId::Source(self.sources.len() - 1)
+        self.sources.len() - 1
     }
 
-    pub(crate) fn add(&mut self, parent: NodeId, kind: &'static str, make: MakeNode) -> NodeId {
-        let at = self.nodes.len();
+    /// A new node behind all of these. Answers its index.
+    pub(crate) fn add(&mut self, parents: &[Exit], kind: Kind, make: MakeNode) -> usize {
+        let (at, number) = (self.nodes.len(), self.declared());
+        for &parent in parents {
+            let slot = match parent {
+                Exit::Source(n) => self.sources.get_mut(n).map(|s| &mut s.child),
+                Exit::Node(n) => self.nodes.get_mut(n).map(|s| &mut s.child),
+                Exit::Rest(n) => self.nodes.get_mut(n).map(|s| &mut s.rest),
+            };
+            if let Some(child) = slot {
+                *child = Some(at);
+            }
+        }
         self.nodes.push(NodeSpec {
             kind,
             make,
             child: None,
+            rest: None,
+            number,
         });
-        let slot = match parent {
-            NodeId::Source(n) => self.sources.get_mut(n).map(|s| &mut s.child),
-            NodeId::Node(n) => self.nodes.get_mut(n).map(|s| &mut s.child),
-        };
-        if let Some(child) = slot {
-            *child = Some(at);
-        }
-        NodeId::Node(at)
+        at
+    }
+
+    fn declared(&self) -> usize {
+        let emitted = self.outputs.iter().filter(|o| o.number.is_some());
+        self.sources.len() + self.nodes.len() + emitted.count()
     }
 
     /// A new output. Several may write to one topic.
-    pub(crate) fn output<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> usize {
+    pub(crate) fn output<K: 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, V>,
+        emitted: bool,
+    ) -> usize {
+        let number = emitted.then(|| self.declared());
         self.outputs.push(OutputSpec {
             name: topic.name.clone(),
             topic: Box::new(topic.clone()),
+            number,
         });
         self.outputs.len() - 1
     }
 
-    /// Checks the graph and cuts it into stages.
-    pub(crate) fn build(self) -> Result<Topology, TopologyError> {
+    /// What becomes of records that fail behind these sources.
+    pub(crate) fn on_error(&mut self, sources: &[usize], policy: ErrorPolicy) {
+        let policy = Arc::new(policy);
+        for &at in sources {
+            if let Some(source) = self.sources.get_mut(at) {
+                source.policy = Arc::clone(&policy);
+            }
+        }
+    }
+
+    /// One task reads these together.
+    pub(crate) fn link(&mut self, sources: &[usize]) {
+        let pairs = sources.iter().zip(sources.iter().skip(1));
+        self.links.extend(pairs.map(|(&a, &b)| (a, b)));
+    }
+
+    /// Remembers the first error that shows while the graph is declared.
+    pub(crate) fn wrong(&mut self, error: TopologyError) {
+        self.wrong.get_or_insert(error);
+    }
+
+    /// The nodes behind these sources, parents first.
+    pub(super) fn behind(&self, sources: &[usize]) -> Vec<usize> {
+        let mut found = BTreeSet::new();
+        let firsts = sources.iter().filter_map(|&at| self.sources.get(at)?.child);
+        let mut next: Vec<usize> = firsts.collect();
+        while let Some(at) = next.pop() {
+            if let Some(node) = self.nodes.get(at)
+                && found.insert(at)
+            {
+                next.extend(node.child);
+                next.extend(node.rest);
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    pub(super) fn stages(&self) -> Vec<Stage> {
+        let topics: Vec<TopicName> = self.sources.iter().map(|s| s.topic.clone()).collect();
+        stages(&topics, &self.links)
+    }
+
+    /// Whether the graph makes sense.
+    pub(crate) fn check(&self) -> Result<(), TopologyError> {
+        if let Some(error) = &self.wrong {
+            return Err(error.clone());
+        }
         if self.sources.is_empty() {
             return Err(TopologyError::Empty);
         }
-        let names: Vec<TopicName> = self.sources.iter().map(|s| s.topic.clone()).collect();
-        for name in names.iter().chain(self.outputs.iter().map(|o| &o.name)) {
-            check_name(name)?;
+        for output in &self.outputs {
+            check_name(&output.name)?;
         }
-        for source in &self.sources {
-            let mut end = ("source", source.child);
-            while let Some(node) = end.1.and_then(|at| self.nodes.get(at)) {
-                end = (node.kind, node.child);
+        for (at, source) in self.sources.iter().enumerate() {
+            check_name(&source.topic)?;
+            source
+                .policy
+                .dead_letter_topic()
+                .map_or(Ok(()), check_name)?;
+            let dangling = |kind| TopologyError::Dangling {
+                topic: source.topic.clone(),
+                kind,
+            };
+            if source.child.is_none() {
+                return Err(dangling("source"));
             }
-            if !matches!(end.0, "to" | "process") {
-                return Err(TopologyError::Dangling {
+            for node in self.behind(&[at]).iter().filter_map(|&n| self.nodes.get(n)) {
+                if node.kind.exits() > 0 && node.child.is_none()
+                    || node.kind.exits() > 1 && node.rest.is_none()
+                {
+                    return Err(dangling(node.kind.method()));
+                }
+            }
+            source
+                .policy
+                .check(&source.topic)
+                .map_err(|reason| TopologyError::ErrorPolicy {
                     topic: source.topic.clone(),
-                    kind: end.0,
-                });
-            }
+                    reason,
+                })?;
         }
+        Ok(())
+    }
+
+    /// Checks the graph and cuts it into stages.
+    pub(crate) fn build(mut self) -> Result<Topology, TopologyError> {
+        self.check()?;
+        self.add_dead_letters();
         Ok(Topology {
-            stages: stages(&names, &[]),
+            stages: self.stages(),
             graph: self,
         })
     }
-}
 
-/// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic#validate`).
-fn check_name(name: &TopicName) -> Result<(), TopologyError> {
-    let text = name.as_str();
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let fine = !text.is_empty() && text.len() <= 249 && text.chars().all(legal);
-    if fine && text != "." && text != ".." {
-        Ok(())
-    } else {
-        Err(TopologyError::TopicName {
-            topic: name.clone(),
-        })
+    /// The producer has to know the dead letters' topics: each becomes one output, of raw bytes.
+    fn add_dead_letters(&mut self) {
+        let declared = self.outputs.len();
+        for source in &mut self.sources {
+            let Some(name) = source.policy.dead_letter_topic() else {
+                continue;
+            };
+            let known = self.outputs.iter().skip(declared);
+            let at = known.map(|o| &o.name).position(|known| known == name);
+            let at = at.map_or(self.outputs.len(), |at| declared + at);
+            source.dead_letter = Some(at);
+            if at == self.outputs.len() {
+                let topic = Topic::<Option<Vec<u8>>, Option<Vec<u8>>>::plain(name.as_str());
+                self.outputs.push(OutputSpec {
+                    name: name.clone(),
+                    topic: Box::new(topic),
+                    number: None,
+                });
+            }
+        }
     }
-}
-
-/// A graph that makes no sense.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TopologyError {
-    /// Nothing to do.
-    #[error("the app has no source: begin with `app.source(&topic)`")]
-    Empty,
-    /// A chain ends in nothing.
-    #[error(
-        "the chain that reads {topic} ends in `{kind}`, so its records go nowhere: end it with \
-         `.to(&topic)` or `.process(..)`"
-    )]
-    Dangling {
-        /// The source's topic.
-        topic: TopicName,
-        /// The last node.
-        kind: &'static str,
-    },
-    /// Kafka does not allow this name.
-    #[error(
-        "{topic:?} is no topic name: 1 to 249 letters, digits, dots, underscores and hyphens, and \
-         neither \".\" nor \"..\""
-    )]
-    TopicName {
-        /// The name.
-        topic: TopicName,
-    },
 }
 
 /// A checked graph.
@@ -196,38 +287,44 @@ impl Topology {
         self.stages.get(usize::from(id.0))
     }
 
+    /// What is written to; those of dead letters come last.
     pub(crate) fn outputs(&self) -> &[OutputSpec] {
         &self.graph.outputs
     }
 
+    /// By the outputs.
     pub(crate) fn output_names(&self) -> Vec<TopicName> {
         self.graph.outputs.iter().map(|o| o.name.clone()).collect()
     }
 
-    /// Fresh nodes for one task of a stage.
+    /// Fresh nodes for one task of a stage. A node behind several of its sources is there once.
     pub(crate) fn instantiate(&self, stage: &Stage) -> Chains {
+        let nodes = self.graph.behind(&stage.sources);
+        let place = |node: usize| nodes.binary_search(&node).ok();
+        let places = nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
+        let places = places.map(|node| Place {
+            node: (node.make)(),
+            child: node.child.and_then(place),
+            rest: node.rest.and_then(place),
+        });
         let mut chains = Chains {
             inputs: Vec::new(),
-            places: Vec::new(),
+            places: places.collect(),
         };
         chains.inputs.resize_with(stage.topics.len(), Vec::new);
-        for &at in &stage.sources {
-            let Some(source) = self.graph.sources.get(at) else {
-                continue;
-            };
-            let first = source.child.map(|_| chains.places.len());
-            let mut next = source.child;
-            while let Some(node) = next.and_then(|n| self.graph.nodes.get(n)) {
-                let child = node.child.map(|_| chains.places.len() + 1);
-                chains.places.push(Place {
-                    node: (node.make)(),
-                    child,
-                });
-                next = node.child;
-            }
+        for source in stage
+            .sources
+            .iter()
+            .filter_map(|&at| self.graph.sources.get(at))
+        {
             let input = stage.topics.iter().position(|t| *t == source.topic);
-            if let Some(entries) = input.and_then(|i| chains.inputs.get_mut(i)) {
-                entries.push(((source.make)(), first));
+            if let Some(sources) = input.and_then(|i| chains.inputs.get_mut(i)) {
+                sources.push(Source {
+                    entry: (source.make)(),
+                    first: source.child.and_then(place),
+                    policy: Arc::clone(&source.policy),
+                    dead_letter: source.dead_letter,
+                });
             }
         }
         chains
@@ -239,63 +336,5 @@ impl fmt::Debug for Topology {
         f.debug_struct("Topology")
             .field("stages", &self.stages)
             .finish_non_exhaustive()
-    }
-}
-
-/// Where records enter, and the place of the node that comes first.
-type Source = (Box<dyn Entry>, Option<usize>);
-
-/// The nodes of one task.
-pub(crate) struct Chains {
-    /// By input: where its records enter, and the node that comes first.
-    pub(crate) inputs: Vec<Vec<Source>>,
-    pub(crate) places: Vec<Place>,
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{App, Topic};
-
-    fn error(declare: impl FnOnce(&mut App)) -> String {
-        let mut app = App::new("a");
-        declare(&mut app);
-        app.check().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_graph_that_makes_no_sense_says_what_is_missing() {
-        let topic = Topic::<String, String>::plain("t");
-        assert!(error(|_| {}).contains("app.source(&topic)"));
-        let dangling = error(|app| {
-            let _unfinished = app.source(&topic).map(|v| v.len());
-        });
-        assert!(dangling.contains("ends in `map`"), "{dangling}");
-        let name = error(|app| app.source(&topic).to(&Topic::plain("white space")));
-        assert!(name.contains("\"white space\" is no topic name"), "{name}");
-    }
-
-    #[test]
-    fn chains_on_one_topic_are_one_stage_and_others_are_their_own() {
-        let mut app = App::new("a");
-        let (a, b) = (
-            Topic::<String, String>::plain("a"),
-            Topic::<String, String>::plain("b"),
-        );
-        app.source(&a).to(&b);
-        app.source(&b).filter(|v| !v.is_empty()).to(&a);
-        app.source(&a).map(|v| v).to(&b);
-        let topology = app.check().unwrap();
-        assert_eq!(topology.stages().len(), 2);
-        let chains = topology.instantiate(&topology.stages()[0]);
-        assert_eq!(
-            (
-                chains.inputs.len(),
-                chains.inputs[0].len(),
-                chains.places.len()
-            ),
-            (1, 2, 3)
-        );
-        assert_eq!(chains.inputs[0][1].1, Some(1));
-        assert_eq!(chains.places[1].child, Some(2));
     }
 }

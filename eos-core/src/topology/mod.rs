@@ -1,12 +1,25 @@
 //! What an application computes: a graph of nodes, built once, instantiated for each task.
 
+mod chains;
+mod describe;
+#[cfg(test)]
+mod describe_test;
+mod error;
 mod graph;
+mod kind;
 mod node;
 mod nodes;
+mod process;
 mod scratch;
+#[cfg(test)]
+mod tests;
 
-pub use graph::TopologyError;
-pub(crate) use graph::{Chains, Graph, NodeId, OutputSpec, Topology};
-pub(crate) use node::{Fault, Next, Node, Raw};
-pub(crate) use nodes::{Filter, FlatMap, Map, Process, Write};
+pub(crate) use chains::Chains;
+pub use describe::{Description, Guarantees};
+pub use error::TopologyError;
+pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
+pub(crate) use kind::Kind;
+pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
+pub(crate) use nodes::{Branch, Filter, FlatMap, KeyBy, Map, Peek, Tee, Write};
+pub(crate) use process::{Closure, Process};
 pub(crate) use scratch::Scratch;

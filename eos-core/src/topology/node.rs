@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use eos_protocol::Timestamp;
+use eos_protocol::{Timestamp, TopicName};
 
 use crate::client::Headers;
 use crate::codec::CodecError;
@@ -27,10 +27,65 @@ pub(crate) enum Fault {
     Value(CodecError),
     #[error("{0}")]
     User(Failure),
-    #[error("the output for topic {topic} can't be encoded: {source}")]
-    Encode { topic: String, source: CodecError },
+    #[error("{0}")]
+    Encode(EncodeError),
+    #[error(
+        "the output for topic {topic} has {bytes} bytes, but its max.message.bytes is {limit}: make \
+         it smaller, or raise the limit (kafka-configs.sh --alter --topic {topic} --add-config \
+         max.message.bytes=..)"
+    )]
+    Oversize {
+        topic: TopicName,
+        /// Key, value, headers and what Kafka adds to them.
+        bytes: usize,
+        limit: usize,
+    },
     #[error("the closure panicked: {0}")]
     Panic(String),
+    #[error(
+        "every transaction that it is part of is aborted{}",
+        .0.as_ref().map_or(String::new(), |last| format!(" (last: {last})"))
+    )]
+    Aborts(Option<String>),
+}
+
+impl Fault {
+    /// What kind of fault it is, for a dead letter's header.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Key(_) => "KeyDecodeError",
+            Self::Value(_) => "ValueDecodeError",
+            Self::User(_) => "Failure",
+            Self::Encode(_) => "EncodeError",
+            Self::Oversize { .. } => "OversizeOutput",
+            Self::Panic(_) => "Panic",
+            Self::Aborts(_) => "RepeatedAborts",
+        }
+    }
+
+    /// What caused it, a line each.
+    pub(crate) fn causes(&self) -> String {
+        match self {
+            Self::User(failure) => failure.causes(),
+            _ => String::new(),
+        }
+    }
+
+    /// What user code answered. An output that `Ctx::emit` could not encode is one all the same.
+    pub(crate) fn user(failure: Failure) -> Self {
+        match failure.into_inner().downcast::<EncodeError>() {
+            Ok(error) => Self::Encode(*error),
+            Err(other) => Self::User(other.into()),
+        }
+    }
+}
+
+/// An output has no bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("the output for topic {topic} can't be encoded: {source}")]
+pub(crate) struct EncodeError {
+    pub(crate) topic: TopicName,
+    pub(crate) source: CodecError,
 }
 
 /// The first node of a chain: makes a typed record from bytes.
@@ -46,17 +101,29 @@ pub(crate) trait Node: Send {
         record: &mut dyn Any,
         next: &mut Next<'_>,
     ) -> Result<(), Fault>;
+
+    /// What it took since the last commit is committed.
+    fn committed(&mut self) {}
+
+    /// What it took since the last commit does not count.
+    fn discard(&mut self) {}
+
+    /// Its task goes away.
+    fn close(&mut self) {}
 }
 
-/// A node in its place: with the node that comes after it, if one does.
+/// A node in its place: with the nodes that come after it, if any do.
 pub(crate) struct Place {
     pub(crate) node: Box<dyn Node>,
     pub(crate) child: Option<usize>,
+    /// Behind the second way out of a node that has two.
+    pub(crate) rest: Option<usize>,
 }
 
 /// The nodes after the present one. Children always stand behind their parents.
 pub(crate) struct Next<'n> {
     child: Option<usize>,
+    other: Option<usize>,
     base: usize,
     rest: &'n mut [Place],
 }
@@ -66,14 +133,35 @@ impl<'n> Next<'n> {
     pub(crate) fn all(places: &'n mut [Place], first: Option<usize>) -> Self {
         Self {
             child: first,
+            other: None,
             base: 0,
             rest: places,
         }
     }
 
     /// Hands the record to the next node. A chain without an end drops it.
+    #[inline]
     pub(crate) fn forward(&mut self, ctx: &Ctx<'_>, record: &mut dyn Any) -> Result<(), Fault> {
-        let Some(child) = self.child else {
+        self.hand(self.child, ctx, record)
+    }
+
+    /// Hands the record to the node behind the second way out.
+    pub(crate) fn forward_rest(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+    ) -> Result<(), Fault> {
+        self.hand(self.other, ctx, record)
+    }
+
+    #[inline]
+    fn hand(
+        &mut self,
+        to: Option<usize>,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+    ) -> Result<(), Fault> {
+        let Some(child) = to else {
             return Ok(());
         };
         let Some(at) = child.checked_sub(self.base) else {
@@ -88,6 +176,7 @@ impl<'n> Next<'n> {
             record,
             &mut Next {
                 child: place.child,
+                other: place.rest,
                 base: child + 1,
                 rest,
             },

@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::topic::Topic;
 
 /// The record of this node's types; `None` if another node took it, which none does.
-fn take<K: 'static, V: 'static>(record: &mut dyn Any) -> Option<Record<K, V>> {
+pub(super) fn take<K: 'static, V: 'static>(record: &mut dyn Any) -> Option<Record<K, V>> {
     record.downcast_mut::<Option<Record<K, V>>>()?.take()
 }
 
@@ -73,7 +73,7 @@ where
         else {
             return Ok(());
         };
-        match (self.f)(value).map_err(Fault::User)? {
+        match (self.f)(value).map_err(Fault::user)? {
             Some(value) => next.forward(
                 ctx,
                 &mut Some(Record {
@@ -157,7 +157,7 @@ where
         else {
             return Ok(());
         };
-        for value in (self.f)(value).map_err(Fault::User)? {
+        for value in (self.f)(value).map_err(Fault::user)? {
             let (key, headers) = (key.clone(), headers.clone());
             next.forward(
                 ctx,
@@ -173,12 +173,12 @@ where
     }
 }
 
-pub(crate) struct Process<K, V, F> {
+pub(crate) struct KeyBy<K, V, U, F> {
     f: Arc<F>,
-    types: Types<K, V, ()>,
+    types: Types<K, V, U>,
 }
 
-impl<K, V, F> Process<K, V, F> {
+impl<K, V, U, F> KeyBy<K, V, U, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
         Self {
             f,
@@ -187,22 +187,116 @@ impl<K, V, F> Process<K, V, F> {
     }
 }
 
-impl<K, V, F> Node for Process<K, V, F>
+impl<K, V, U, F> Node for KeyBy<K, V, U, F>
 where
     K: 'static,
     V: 'static,
-    F: for<'c> Fn(&Ctx<'c>, Record<K, V>) -> Result<(), Failure> + Send + Sync,
+    U: 'static,
+    F: Fn(&V) -> U + Send + Sync,
 {
     fn process(
         &mut self,
         ctx: &Ctx<'_>,
         record: &mut dyn Any,
-        _: &mut Next<'_>,
+        next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        match take::<K, V>(record) {
-            Some(record) => (self.f)(ctx, record).map_err(Fault::User),
-            None => Ok(()),
+        let Some(Record {
+            value,
+            timestamp,
+            headers,
+            ..
+        }) = take::<K, V>(record)
+        else {
+            return Ok(());
+        };
+        let key = (self.f)(&value);
+        next.forward(
+            ctx,
+            &mut Some(Record {
+                key,
+                value,
+                timestamp,
+                headers,
+            }),
+        )
+    }
+}
+
+pub(crate) struct Peek<K, V, F> {
+    f: Arc<F>,
+    types: Types<K, V, ()>,
+}
+
+impl<K, V, F> Peek<K, V, F> {
+    pub(crate) fn new(f: Arc<F>) -> Self {
+        Self {
+            f,
+            types: PhantomData,
         }
+    }
+}
+
+impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) + Send + Sync> Node for Peek<K, V, F> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let seen = record.downcast_ref::<Option<Record<K, V>>>();
+        if let Some(record) = seen.and_then(Option::as_ref) {
+            (self.f)(record);
+        }
+        next.forward(ctx, record)
+    }
+}
+
+pub(crate) struct Branch<K, V, F> {
+    f: Arc<F>,
+    types: Types<K, V, ()>,
+}
+
+impl<K, V, F> Branch<K, V, F> {
+    pub(crate) fn new(f: Arc<F>) -> Self {
+        Self {
+            f,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static, V: 'static, F: Fn(&V) -> bool + Send + Sync> Node for Branch<K, V, F> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let passes = record
+            .downcast_ref::<Option<Record<K, V>>>()
+            .and_then(Option::as_ref)
+            .is_some_and(|r| (self.f)(&r.value));
+        if passes {
+            next.forward(ctx, record)
+        } else {
+            next.forward_rest(ctx, record)
+        }
+    }
+}
+
+pub(crate) struct Tee<K, V>(pub(crate) PhantomData<fn(K, V)>);
+
+impl<K: Clone + 'static, V: Clone + 'static> Node for Tee<K, V> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        if let Some(seen) = record.downcast_ref::<Option<Record<K, V>>>() {
+            next.forward(ctx, &mut seen.clone())?;
+        }
+        next.forward_rest(ctx, record)
     }
 }
 
@@ -233,10 +327,7 @@ impl<K: 'static, V: 'static> Node for Write<K, V> {
                 r.timestamp,
                 headers,
             );
-            written.map_err(|source| Fault::Encode {
-                topic: self.topic.name().to_owned(),
-                source,
-            })?;
+            written.map_err(Fault::Encode)?;
         }
         if let Some(r) = record.take() {
             self.topic.key.recycle(r.key);

@@ -66,6 +66,55 @@ impl Scratch {
         })
     }
 
+    /// Takes a record that is bytes already.
+    pub(crate) fn write_raw(
+        &mut self,
+        output: usize,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        timestamp: Option<Timestamp>,
+        headers: Headers,
+    ) {
+        let mut copy = |bytes: Option<&[u8]>| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(bytes?);
+            Some(start..self.bytes.len())
+        };
+        let (key, value) = (copy(key), copy(value));
+        self.outputs.push(Output {
+            topic: output,
+            key,
+            value,
+            timestamp,
+            headers,
+        });
+    }
+
+    /// The first output from number `from` on that is larger than its topic takes: its topic, its
+    /// size in a batch of its own, and the limit.
+    pub(crate) fn oversize(
+        &self,
+        from: usize,
+        limits: &[Option<usize>],
+    ) -> Option<(usize, usize, usize)> {
+        // A batch's own fields, and the most that the length fields of a record take
+        // (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`).
+        const OVERHEAD: usize = 61 + 21;
+        let outputs = self.outputs.iter().skip(from);
+        outputs
+            .filter_map(|output| {
+                let limit = limits.get(output.topic).copied().flatten()?;
+                let length = |range: &Option<Range<usize>>| range.as_ref().map_or(0, Range::len);
+                let headers = output.headers.iter().map(|header| {
+                    10 + header.name.len() + header.value.as_ref().map_or(0, |value| value.len())
+                });
+                let own = length(&output.key) + length(&output.value);
+                let bytes = OVERHEAD + own + headers.sum::<usize>();
+                (bytes > limit).then_some((output.topic, bytes, limit))
+            })
+            .next()
+    }
+
     /// How many outputs there are.
     pub(crate) fn len(&self) -> usize {
         self.outputs.len()

@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, Committed, ErrorClass, Event, Nonce, Now, Outcome, State,
-    checked_membership, outcome,
+    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Nonce, Now, Outcome,
+    State, Taken, checked_membership, outcome,
 };
 
 use super::error::{self, WorkerError};
@@ -50,6 +50,11 @@ impl Calls {
 impl<C: Client> Worker<C> {
     /// Tells the machine and does what it answers.
     pub(super) fn feed(&mut self, event: Event) {
+        use ErrorClass::{GroupFenced, ProducerFenced};
+        self.blameless |= matches!(
+            event,
+            Event::Lost | Event::Failed(_, GroupFenced | ProducerFenced)
+        );
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let before = self.machine.state();
@@ -89,7 +94,10 @@ impl<C: Client> Worker<C> {
             Action::Drop => self.drop_producer(),
             Action::Init => self.calls.init = true,
             Action::Begin => return self.begin(),
-            Action::Seal => self.calls.seal = true,
+            Action::Seal => {
+                self.sealing_since = Some(self.env.now());
+                self.calls.seal = true;
+            }
             Action::SendOffsets => self.calls.send_offsets = true,
             Action::Flush => self.calls.flush = true,
             Action::Commit => self.calls.commit = true,
@@ -136,10 +144,22 @@ impl<C: Client> Worker<C> {
     }
 
     fn apply(&mut self) {
+        let taken = self.tasks.values().flat_map(|task| task.progress.taken());
+        self.isolation.committed(taken);
+        self.blameless = false;
+        let now = self.env.now();
         for task in self.tasks.values_mut() {
-            task.committed();
+            task.committed(now);
         }
         self.load = None;
+        self.pacer.committed(CommitCost {
+            took: self
+                .sealing_since
+                .take()
+                .map_or(Duration::ZERO, |at| now.since(at)),
+            idle: std::mem::take(&mut self.idle),
+            partitions: u32::try_from(self.calls.offsets.len()).unwrap_or(u32::MAX),
+        });
         Counters::add(&self.counters.commits, 1);
         tracing::debug!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
@@ -151,8 +171,15 @@ impl<C: Client> Worker<C> {
     fn discard(&mut self) {
         self.scratch.borrow_mut().clear();
         self.unsent = None;
-        self.load = None;
+        self.held = None;
+        let records = self.load.take().map_or(0, |load| load.records);
+        if !std::mem::take(&mut self.blameless) {
+            let tasks = self.tasks.values();
+            let taken: Vec<Taken> = tasks.flat_map(|task| task.progress.taken()).collect();
+            self.isolation.aborted(&taken, records);
+        }
         for task in self.tasks.values_mut() {
+            task.chains.discard();
             let back = task.progress.discarded();
             if !back.is_empty() {
                 task.drop_fetched();
@@ -285,10 +312,13 @@ impl<C: Client> Worker<C> {
     /// Rule 2: the offsets of all inputs of every touched task, under one name each.
     fn seal(&mut self) {
         let nonce = Nonce(self.env.entropy());
-        let sealed = self
-            .tasks
-            .values_mut()
-            .flat_map(|task| task.progress.seal(nonce));
+        let sealed = self.tasks.values_mut().flat_map(|task| {
+            if task.progress.touched() || !task.again {
+                task.progress.seal(nonce)
+            } else {
+                task.progress.recommit()
+            }
+        });
         self.calls.offsets = sealed
             .map(|(partition, offset, metadata)| OffsetToCommit {
                 partition,
@@ -346,9 +376,11 @@ impl<C: Client> Worker<C> {
         let Poll::Ready(committed) = committed else {
             return;
         };
-        self.calls.read_outcome = false;
         match committed {
+            // Some are still held by a transaction: all of them decide.
+            Ok(committed) if committed.len() < partitions.len() => {}
             Ok(committed) => {
+                self.calls.read_outcome = false;
                 let verdict = self.judge(&committed);
                 tracing::info!(
                     app = %self.spec.app, worker = %self.spec.id, ?verdict,
@@ -356,7 +388,10 @@ impl<C: Client> Worker<C> {
                 );
                 self.feed(Event::Resolved(verdict));
             }
-            Err(error) => self.failed(error),
+            Err(error) => {
+                self.calls.read_outcome = false;
+                self.failed(error);
+            }
         }
     }
 

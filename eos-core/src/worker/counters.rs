@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counters {
     pub(crate) records_in: AtomicU64,
     pub(crate) records_out: AtomicU64,
+    pub(crate) skipped: AtomicU64,
+    pub(crate) dead_letters: AtomicU64,
+    pub(crate) retries: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) aborts: AtomicU64,
     pub(crate) rebuilds: AtomicU64,
@@ -21,6 +24,12 @@ pub struct Counts {
     pub records_in: u64,
     /// Records written, those of aborted transactions included.
     pub records_out: u64,
+    /// Records that failed and were left out.
+    pub skipped: u64,
+    /// Records that failed and became dead letters.
+    pub dead_letters: u64,
+    /// Times that a record was put off to be tried again.
+    pub retries: u64,
     /// Transactions committed.
     pub commits: u64,
     /// Transactions aborted.
@@ -43,6 +52,9 @@ impl Counters {
         Counts {
             records_in: read(&self.records_in),
             records_out: read(&self.records_out),
+            skipped: read(&self.skipped),
+            dead_letters: read(&self.dead_letters),
+            retries: read(&self.retries),
             commits: read(&self.commits),
             aborts: read(&self.aborts),
             rebuilds: read(&self.rebuilds),

@@ -3,7 +3,7 @@
 //! It shows that the worker needs nothing but the client traits: several workers are stepped on one
 //! thread under a virtual clock. Failures are scripted per call; every call is written down.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
@@ -25,8 +25,10 @@ pub(super) struct Broker {
     pub(super) committed: BTreeMap<TopicPartition, (i64, String)>,
     /// Values that a reader of committed records sees, by output topic index.
     pub(super) visible: Vec<(usize, String)>,
-    /// Offsets that an open transaction of somebody else holds.
-    pub(super) unstable: bool,
+    /// Offsets that an open transaction of somebody else holds: those of these partitions.
+    pub(super) unstable: BTreeSet<TopicPartition>,
+    /// Partitions whose end the client has not heard of.
+    pub(super) silent: BTreeSet<TopicPartition>,
     pub(super) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(super) calls: Vec<String>,
     /// The next answers to a call, instead of success.
@@ -35,6 +37,10 @@ pub(super) struct Broker {
     pub(super) unanswered: bool,
     /// The first offset that is still in the logs.
     pub(super) first: i64,
+    /// A value that aborts every transaction which it is sent in.
+    pub(super) toxic: Option<String>,
+    /// The headers of the last record that was sent with any.
+    pub(super) headers: Vec<(String, String)>,
     /// How many seeks still land one record too late, as if an old fetch were still in the queue.
     pub(super) late_seeks: u32,
     epoch: u32,
@@ -258,10 +264,8 @@ impl Source for FakeSource {
             return answer.map(|()| Ok(Vec::new()));
         }
         let broker = self.fake.broker();
-        if broker.unstable {
-            return Poll::Pending;
-        }
-        let committed = of.iter().map(|partition| {
+        let stable = of.iter().filter(|p| !broker.unstable.contains(p));
+        let committed = stable.map(|partition| {
             let found = broker.committed.get(partition).cloned();
             let (offset, metadata) = found.map_or((None, String::new()), |(o, m)| (Some(o), m));
             let offset = offset.map(|o| Offset::new(o).unwrap());
@@ -271,7 +275,11 @@ impl Source for FakeSource {
                 metadata,
             }
         });
-        Poll::Ready(Ok(committed.collect()))
+        let committed: Vec<_> = committed.collect();
+        if committed.is_empty() && !of.is_empty() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(committed))
     }
 
     fn bounds(&mut self, of: &[TopicPartition], _: Duration) -> Poll<Result<Vec<OffsetBounds>>> {
@@ -283,6 +291,12 @@ impl Source for FakeSource {
             end: Offset::new(end(partition)).unwrap(),
         });
         Poll::Ready(Ok(bounds.collect()))
+    }
+
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let broker = self.fake.broker();
+        let end = broker.input.get(of).map_or(0, Vec::len) as i64;
+        (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
     }
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
@@ -434,6 +448,15 @@ impl Producer for FakeProducer {
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
         let text = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
         let topic = record.topic;
+        if !record.headers.is_empty() {
+            let text = |value: &Option<Box<[u8]>>| {
+                String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
+            };
+            let headers = record.headers.iter();
+            self.fake.broker().headers = headers
+                .map(|h| (h.name.to_string(), text(&h.value)))
+                .collect();
+        }
         self.call(CallSite::Send, "send", move |this, _| {
             this.sent.push((topic, text))
         })
@@ -456,6 +479,14 @@ impl Producer for FakeProducer {
     }
 
     fn flush(&mut self, _: Duration) -> Poll<Result<()>> {
+        let toxic = self.fake.broker().toxic.clone();
+        if toxic.is_some_and(|toxic| self.sent.iter().any(|(_, value)| *value == toxic)) {
+            return Poll::Ready(Err(ClientError {
+                call: CallSite::Flush,
+                fault: abortable(code::RECORD_LIST_TOO_LARGE),
+                text: "toxic".into(),
+            }));
+        }
         self.call(CallSite::Flush, "flush", |this, broker| {
             if !this.transactional {
                 broker.visible.append(&mut this.sent);

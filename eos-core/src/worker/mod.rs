@@ -10,15 +10,21 @@
 //! | `mod.rs` | the step, and stopping |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `rebalance.rs` | answers assignments and revocations |
-//! | `intake.rs` | takes records through the task's nodes into the transaction |
+//! | `intake.rs` | gives each task its turn |
+//! | `record.rs` | takes one record through the task's nodes into the transaction |
+//! | `failed.rs` | what becomes of a record that can't be processed |
+//! | `send.rs` | hands its effects to the producer |
 
 mod calls;
 mod counters;
 mod error;
+mod failed;
 #[cfg(test)]
 mod fake;
 mod intake;
 mod rebalance;
+mod record;
+mod send;
 mod spec;
 mod task;
 #[cfg(test)]
@@ -30,8 +36,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, Deadline, ErrorClass, Event, Load, Offset, State, TaskId, TopicPartition,
-    Transaction,
+    CommitCause, CommitPacer, Deadline, ErrorClass, Event, Isolation, Load, Now, Offset, State,
+    TaskId, TopicPartition, Transaction,
 };
 
 use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
@@ -112,17 +118,39 @@ pub struct Worker<C: Client> {
 
     scratch: RefCell<Scratch>,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
-    unsent: Option<intake::Unsent>,
+    unsent: Option<send::Unsent>,
+    /// A record that is done, and waits for a transaction of its own.
+    held: Option<record::Held>,
     /// The group's generation at the last `send_offsets`, for the log.
     generation: i32,
     /// The open transaction.
     load: Option<Load>,
     cause: CommitCause,
+    pacer: CommitPacer,
+    /// The search for a record that keeps aborting its transaction.
+    isolation: Isolation,
+    /// Whether what ends the open transaction came from outside: no record is to blame.
+    blameless: bool,
+    /// When the commit under way began.
+    sealing_since: Option<Now>,
+    /// How long the worker waited with nothing to do since the last commit.
+    idle: Duration,
     /// Events that came up while a task was at work; the machine hears them once it is back.
     deferred: Vec<Event>,
+    /// A commit to ask for once the task at work is back.
+    deferred_commit: Option<CommitCause>,
+    /// By when a task wants to be asked again.
+    ask_again: Option<Duration>,
     /// Records processed and sent that are not in the counters yet.
     processed: u64,
     sent: u64,
+    skipped: u64,
+    dead_letters: u64,
+    retries: u64,
+    /// When a record that was left out was last told of loudly.
+    told: Option<Now>,
+    /// When idle tasks were last looked for.
+    looked_for_idle: Now,
     /// The task that is served first in the next step.
     turn: usize,
 
@@ -150,10 +178,7 @@ impl<C: Client> Worker<C> {
             .source(&SourceSpec {
                 group: spec.app.as_str().to_owned(),
                 client_id: format!("{}-consumer", spec.identity),
-                instance_id: spec
-                    .static_member
-                    .then(|| spec.identity.as_str().to_owned()),
-                session_timeout: spec.session_timeout,
+                protocol: spec.protocol.clone(),
             })
             .map_err(WorkerError::Client)?;
         let topics: Vec<_> = topology
@@ -162,6 +187,7 @@ impl<C: Client> Worker<C> {
             .map(|s| s.driving_topic().clone())
             .collect();
         source.subscribe(&topics).map_err(WorkerError::Client)?;
+        let policy = spec.policy;
         let mut worker = Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             spec,
@@ -181,12 +207,25 @@ impl<C: Client> Worker<C> {
             out_of_range: None,
             scratch: RefCell::default(),
             unsent: None,
+            held: None,
             generation: -1,
             load: None,
             cause: CommitCause::Interval,
+            pacer: CommitPacer::new(policy),
+            isolation: Isolation::default(),
+            blameless: false,
+            sealing_since: None,
+            idle: Duration::ZERO,
             deferred: Vec::new(),
+            deferred_commit: None,
+            ask_again: None,
             processed: 0,
             sent: 0,
+            skipped: 0,
+            dead_letters: 0,
+            retries: 0,
+            told: None,
+            looked_for_idle: Now::default(),
             turn: 0,
             joined: false,
             stopping: Stopping::No,
@@ -209,8 +248,10 @@ impl<C: Client> Worker<C> {
         let mut busy = self.answer()?;
         busy |= self.rewind()?;
         busy |= self.claim();
+        self.recommit();
         busy |= self.drive()?;
         self.check()?;
+        self.ask_again = None;
         busy |= self.intake();
         self.count();
         self.commit_if_due();
@@ -231,7 +272,9 @@ impl<C: Client> Worker<C> {
 
     /// Waits until something may have happened, or `at_most` has passed.
     pub fn wait(&mut self, at_most: Duration) {
+        let begun = self.env.now();
         self.source.wait(at_most);
+        self.idle += self.env.now().since(begun);
     }
 
     /// Asks the worker to stop; go on stepping until it answers [`Step::Stopped`].
@@ -404,12 +447,22 @@ impl<C: Client> Worker<C> {
             _ => Duration::from_millis(5),
         };
         if let Some(load) = &self.load {
-            nap = nap.min(self.spec.policy.wait(now, load));
+            nap = nap.min(self.pacer.policy().wait(now, load));
+        }
+        if let Some(wait) = self.ask_again {
+            nap = nap.min(wait);
         }
         if let Some(at) = self.calls.build_at {
             nap = nap.min(at.since(now));
         }
         nap
+    }
+
+    /// The worker has nothing to do for longer than this.
+    fn nap_at_most(&mut self, wait: Option<Duration>) {
+        if let Some(wait) = wait {
+            self.ask_again = Some(self.ask_again.map_or(wait, |least| least.min(wait)));
+        }
     }
 
     /// Asks for a commit of what is open.
@@ -421,13 +474,19 @@ impl<C: Client> Worker<C> {
     }
 
     fn commit_if_due(&mut self) {
-        let due = self
-            .load
-            .as_ref()
-            .and_then(|load| self.spec.policy.due(self.env.now(), load));
-        if let Some(cause) = due {
+        if let Some(cause) = self.due(self.env.now()) {
             self.commit(cause);
         }
+    }
+
+    /// Whether the open transaction has grown as far as it should.
+    fn due(&self, now: Now) -> Option<CommitCause> {
+        let load = self.load.as_ref()?;
+        let full = |limit| load.records >= limit;
+        if self.isolation.limit().is_some_and(full) {
+            return Some(CommitCause::Records);
+        }
+        self.pacer.policy().due(now, load)
     }
 }
 

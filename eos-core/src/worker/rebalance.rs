@@ -37,13 +37,22 @@ pub(super) struct Revoking {
     deadline: Deadline,
 }
 
-/// An assignment whose start offsets are being found out.
+/// Assigned partitions whose start offsets are being found out.
 #[derive(Debug)]
 pub(super) struct Resolving {
+    /// Those whose committed offsets are not stable yet.
     partitions: Vec<TopicPartition>,
+    /// By when they have to be.
     deadline: Deadline,
-    /// The tasks, once their committed offsets are known.
-    starts: Option<Vec<(TaskId, Start)>>,
+    /// Those whose offsets are known, and how their tasks start.
+    starts: Vec<Found>,
+}
+
+#[derive(Debug)]
+struct Found {
+    driving: TopicPartition,
+    task: TaskId,
+    start: Start,
 }
 
 impl<C: Client> Worker<C> {
@@ -69,9 +78,16 @@ impl<C: Client> Worker<C> {
         // What never started has nothing to settle.
         if let Some(resolving) = &mut self.resolving {
             resolving.partitions.retain(|p| !partitions.contains(p));
-            resolving.starts = None;
+            resolving
+                .starts
+                .retain(|found| !partitions.contains(&found.driving));
         }
-        let plan = plan_revocation(&self.owned, partitions, lost, open);
+        let inputs_of = |task: TaskId| {
+            let inputs = self.tasks.get(&task).map(|task| task.progress.inputs());
+            let partitions = inputs.into_iter().flatten();
+            partitions.map(|input| input.partition.clone()).collect()
+        };
+        let plan = plan_revocation(&self.owned, partitions, inputs_of, lost, open);
         match plan.settle {
             Settle::Nothing => {}
             Settle::Commit => self.commit(CommitCause::Revoke),
@@ -100,10 +116,20 @@ impl<C: Client> Worker<C> {
         for id in &plan.close {
             self.tasks.remove(id);
         }
+        if self
+            .held
+            .is_some_and(|held| plan.close.contains(&held.task))
+        {
+            self.held = None;
+            self.scratch.get_mut().clear();
+        }
         let gone: BTreeSet<&TopicPartition> = plan.unassign.iter().collect();
         self.owned.retain(|partition, _| !gone.contains(partition));
         self.rewinds
             .retain(|(partition, _)| !gone.contains(partition));
+        for partition in &plan.unassign {
+            self.isolation.revoked(partition);
+        }
         self.source
             .unassign(&plan.unassign)
             .map_err(WorkerError::Client)
@@ -117,12 +143,13 @@ impl<C: Client> Worker<C> {
         Counters::add(&self.counters.rebalances, 1);
         self.source.assign(&[]).map_err(WorkerError::Client)?;
         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-        let waiting = self.resolving.take().map_or(Vec::new(), |r| r.partitions);
-        self.resolving = Some(Resolving {
-            partitions: waiting.into_iter().chain(partitions).collect(),
+        let resolving = self.resolving.get_or_insert_with(|| Resolving {
+            partitions: Vec::new(),
             deadline,
-            starts: None,
+            starts: Vec::new(),
         });
+        resolving.partitions.extend(partitions);
+        resolving.deadline = deadline;
         Ok(())
     }
 
@@ -131,29 +158,28 @@ impl<C: Client> Worker<C> {
         let Some(mut resolving) = self.resolving.take() else {
             return Ok(false);
         };
-        if resolving.partitions.is_empty() {
+        if resolving.partitions.is_empty() && resolving.starts.is_empty() {
             return Ok(true);
         }
         if resolving.deadline.passed(self.env.now()) {
             return Err(WorkerError::OffsetsUnstable {
-                partitions: resolving.partitions.len(),
+                partitions: resolving.partitions.len() + resolving.starts.len(),
                 waited_s: self.spec.offsets_deadline.as_secs(),
                 last: self.last_error.take(),
             });
         }
         // One query for committed offsets at a time: what is in doubt comes first.
         if self.machine.state() != State::InDoubt {
-            if resolving.starts.is_none() {
+            if resolving.starts.is_empty() {
                 resolving.starts = self.read_starts(&resolving.partitions)?;
+                let found = |p: &TopicPartition| resolving.starts.iter().any(|f| f.driving == *p);
+                resolving.partitions.retain(|p| !found(p));
             }
-            if let Some(starts) = resolving.starts.take() {
-                match self.offset_bounds(&starts)? {
-                    Some(bounds) => {
-                        self.start(starts, &bounds)?;
-                        return Ok(true);
-                    }
-                    None => resolving.starts = Some(starts),
-                }
+            if !resolving.starts.is_empty()
+                && let Some(bounds) = self.offset_bounds(&resolving.starts)?
+            {
+                let starts = std::mem::take(&mut resolving.starts);
+                self.start(starts, &bounds)?;
             }
         }
         self.resolving = Some(resolving);
@@ -161,11 +187,9 @@ impl<C: Client> Worker<C> {
         Ok(self.tasks.is_empty())
     }
 
-    /// Where each task starts, by its stable committed offsets; `None` while they are not there.
-    fn read_starts(
-        &mut self,
-        assigned: &[TopicPartition],
-    ) -> Result<Option<Vec<(TaskId, Start)>>, WorkerError> {
+    /// Where tasks start, by their committed offsets: those whose offsets are all stable by now. A
+    /// dead peer's transaction holds up its own partitions only.
+    fn read_starts(&mut self, assigned: &[TopicPartition]) -> Result<Vec<Found>, WorkerError> {
         let mut asked: Vec<TopicPartition> = Vec::new();
         for partition in assigned {
             if let Some(stage) = stage_of(self.topology.stages(), partition) {
@@ -180,15 +204,18 @@ impl<C: Client> Worker<C> {
                 }
             }
         }
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
         asked.sort();
         asked.dedup();
         let slice = self.patience();
         let committed = match self.source.committed(&asked, slice) {
-            Poll::Pending => return Ok(None),
+            Poll::Pending => return Ok(Vec::new()),
             Poll::Ready(Ok(committed)) => committed,
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
                 self.last_error = Some(error);
-                return Ok(None);
+                return Ok(Vec::new());
             }
             Poll::Ready(Err(error)) => return Err(WorkerError::Client(error)),
         };
@@ -201,8 +228,20 @@ impl<C: Client> Worker<C> {
                 stage: stage.id,
                 partition: partition.partition,
             };
-            let eldest = find(&committed, &eldest_of(stage))
-                .and_then(|c| TransactionName::parse(&c.metadata).ok().flatten());
+            let inputs = stage.topics.iter().filter_map(|t| {
+                find(
+                    &committed,
+                    &TopicPartition::new(t.clone(), partition.partition),
+                )
+            });
+            let inputs: Vec<Committed> = inputs.map(as_committed).collect();
+            let eldest = find(&committed, &eldest_of(stage));
+            if inputs.len() < stage.topics.len()
+                || (self.spec.first_start == FirstStart::Latest && eldest.is_none())
+            {
+                continue;
+            }
+            let eldest = eldest.and_then(|c| TransactionName::parse(&c.metadata).ok().flatten());
             let situation = Situation {
                 task,
                 group: self.spec.app.as_str(),
@@ -213,28 +252,21 @@ impl<C: Client> Worker<C> {
                 state_exists: false,
                 eldest: eldest.as_ref(),
             };
-            let inputs: Vec<Committed> = stage
-                .topics
-                .iter()
-                .filter_map(|t| {
-                    find(
-                        &committed,
-                        &TopicPartition::new(t.clone(), partition.partition),
-                    )
-                })
-                .map(as_committed)
-                .collect();
-            starts.push((task, plan_start(&situation, &inputs)?));
+            starts.push(Found {
+                driving: partition.clone(),
+                task,
+                start: plan_start(&situation, &inputs)?,
+            });
         }
-        Ok(Some(starts))
+        Ok(starts)
     }
 
     /// Where the logs of all inputs begin and end; `None` while that is not known.
     fn offset_bounds(
         &mut self,
-        starts: &[(TaskId, Start)],
+        starts: &[Found],
     ) -> Result<Option<Vec<OffsetBounds>>, WorkerError> {
-        let inputs = starts.iter().flat_map(|(_, start)| match start {
+        let inputs = starts.iter().flat_map(|found| match &found.start {
             Start::First { partitions, .. } => partitions.clone(),
             Start::Resume { at, .. } => at.iter().map(|(p, _)| p.clone()).collect(),
         });
@@ -251,13 +283,14 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    fn start(
-        &mut self,
-        starts: Vec<(TaskId, Start)>,
-        bounds: &[OffsetBounds],
-    ) -> Result<(), WorkerError> {
+    fn start(&mut self, starts: Vec<Found>, bounds: &[OffsetBounds]) -> Result<(), WorkerError> {
         let mut at = Vec::new();
-        for (task, start) in starts {
+        for Found {
+            driving,
+            task,
+            start,
+        } in starts
+        {
             let Some(stage) = self.topology.stage(task.stage) else {
                 continue;
             };
@@ -292,10 +325,17 @@ impl<C: Client> Worker<C> {
             at.extend(inputs.iter().cloned());
             let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name);
             let chains = self.topology.instantiate(stage);
-            let driving = TopicPartition::new(stage.driving_topic().clone(), task.partition);
             self.owned.insert(driving, task);
-            self.tasks
-                .insert(task, Task::new(progress, chains, claimed));
+            self.tasks.insert(
+                task,
+                Task::new(
+                    progress,
+                    chains,
+                    claimed,
+                    self.spec.max_idle,
+                    self.env.now(),
+                ),
+            );
         }
         self.source.assign(&at).map_err(WorkerError::Client)
     }
@@ -346,6 +386,26 @@ impl<C: Client> Worker<C> {
         }
         self.commit(CommitCause::FirstStart);
         true
+    }
+
+    /// Commits the offsets of idle tasks again, before the broker forgets them.
+    pub(super) fn recommit(&mut self) {
+        const LOOK: std::time::Duration = std::time::Duration::from_secs(60);
+        let now = self.env.about_now();
+        if now.since(self.looked_for_idle) < LOOK || !self.accepts() {
+            return;
+        }
+        self.looked_for_idle = now;
+        if !self.tasks.values().any(|task| task.is_overdue(now)) || !self.begun() {
+            return;
+        }
+        for task in self.tasks.values_mut().filter(|task| task.is_overdue(now)) {
+            task.again = !task.progress.recommit().is_empty();
+            if !task.again {
+                task.progress.touch();
+            }
+        }
+        self.commit(CommitCause::Idle);
     }
 
     /// Rule 8: goes back to the last commit. No task takes a record before that is confirmed.

@@ -1,6 +1,6 @@
 //! One task of a worker: its progress, its nodes, and the records it has at hand.
 
-use eos_protocol::{TaskProgress, TopicPartition};
+use eos_protocol::{Attempt, MaxIdle, Merge, Now, TaskProgress, TopicPartition, recommit_due};
 
 use crate::client::Records;
 use crate::topology::Chains;
@@ -21,6 +21,16 @@ pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
     pub(super) readiness: Readiness,
+    /// When the worker took it over.
+    started: Now,
+    /// When it last committed the task's offsets.
+    committed_at: Option<Now>,
+    /// Whether the open transaction carries its offsets once more, as they are.
+    pub(super) again: bool,
+    /// The record that is to be tried again, if one is. The task is parked until then.
+    pub(super) attempt: Option<Attempt>,
+    /// Which input gives the next record.
+    pub(super) merge: Merge,
     /// By input: fetched records.
     pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
@@ -28,7 +38,13 @@ pub(super) struct Task<R> {
 }
 
 impl<R: Records> Task<R> {
-    pub(super) fn new(progress: TaskProgress, chains: Chains, claimed: bool) -> Self {
+    pub(super) fn new(
+        progress: TaskProgress,
+        chains: Chains,
+        claimed: bool,
+        max_idle: MaxIdle,
+        now: Now,
+    ) -> Self {
         let mut fetched = Vec::new();
         fetched.resize_with(progress.inputs().len(), R::default);
         let readiness = if claimed {
@@ -37,6 +53,11 @@ impl<R: Records> Task<R> {
             Readiness::Unclaimed
         };
         Self {
+            merge: Merge::new(max_idle, progress.inputs().len()),
+            started: now,
+            committed_at: None,
+            again: false,
+            attempt: None,
             progress,
             chains,
             readiness,
@@ -46,14 +67,25 @@ impl<R: Records> Task<R> {
     }
 
     /// Its part of the transaction is committed.
-    pub(super) fn committed(&mut self) {
+    pub(super) fn committed(&mut self, now: Now) {
+        if self.progress.touched() || std::mem::take(&mut self.again) {
+            self.committed_at = Some(now);
+        }
         if self.progress.touched() {
             self.progress.committed();
+            self.chains.committed();
             self.claimed = true;
             if self.readiness == Readiness::Unclaimed {
                 self.readiness = Readiness::Ready;
             }
         }
+    }
+
+    /// Whether its offsets have to be committed again although nothing came.
+    pub(super) fn is_overdue(&self, now: Now) -> bool {
+        self.readiness == Readiness::Ready
+            && !self.progress.touched()
+            && recommit_due(self.started, self.committed_at, now)
     }
 
     /// The rewind is done.

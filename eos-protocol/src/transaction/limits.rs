@@ -20,7 +20,8 @@ pub struct Limits {
     pub fences: u32,
     /// … within this time means that another live process has our id.
     pub fence_window: Duration,
-    /// This many aborts without a commit between them stop the worker.
+    /// This many aborts without a commit between them stop the worker. Enough of them for a record
+    /// that is to blame to be found by halving ([`Isolation`](crate::Isolation)).
     pub aborts_in_a_row: u32,
 }
 
@@ -36,7 +37,7 @@ impl Default for Limits {
             },
             fences: 3,
             fence_window: Duration::from_secs(60),
-            aborts_in_a_row: 8,
+            aborts_in_a_row: 32,
         }
     }
 }

@@ -237,7 +237,11 @@ fn rule_9_aborts_without_end_stop_the_worker() {
     let last = life.on(Event::Aborted);
     assert_eq!(
         last,
-        [Discard, Drop, Stop(StopReason::RepeatedAborts { times: 8 })]
+        [
+            Discard,
+            Drop,
+            Stop(StopReason::RepeatedAborts { times: 32 })
+        ]
     );
 }
 

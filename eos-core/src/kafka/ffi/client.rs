@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, c_string, codes, copy_text, sys};
-use crate::kafka::config::{Setting, is_secret};
+use crate::config::Secrets;
+use crate::kafka::config::Setting;
 use crate::kafka::log::Log;
 
 /// What a client is for.
@@ -21,6 +22,8 @@ pub(in crate::kafka) enum Kind {
 #[derive(Debug)]
 pub(in crate::kafka) struct Hooks {
     pub(in crate::kafka) log: Log,
+    /// What librdkafka knows and must not repeat.
+    secrets: Secrets,
     /// A control request of the transaction protocol was never answered (design rule 7).
     unanswered: AtomicBool,
 }
@@ -55,16 +58,22 @@ impl Client {
     /// # Errors
     /// If librdkafka does not accept the settings. Values of secrets are left out of the text.
     pub(in crate::kafka) fn new(kind: Kind, settings: &[Setting]) -> Result<Arc<Self>, Failure> {
+        let secrets = Secrets::among(settings.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let hide = |failure: Failure| Failure {
+            text: secrets.hide(failure.text),
+            ..failure
+        };
         let hooks = Box::new(Hooks {
             log: Log::default(),
+            secrets: secrets.clone(),
             unanswered: AtomicBool::new(false),
         });
         let mut conf = Conf::new();
         for (key, value) in settings {
-            conf.set(key, value)?;
+            conf.set(key, value).map_err(hide)?;
         }
         conf.connect(kind, &hooks)?;
-        let ptr = conf.build(kind)?;
+        let ptr = conf.build(kind).map_err(hide)?;
         let client = Self { ptr, kind, hooks };
         if kind == Kind::Consumer {
             // SAFETY: a live consumer. Errors of the instance come with the group's events then.
@@ -183,12 +192,6 @@ impl Conf {
         if outcome == sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK {
             return Ok(());
         }
-        if is_secret(key) {
-            return Err(invalid(
-                key,
-                "librdkafka refuses its value, which is not shown",
-            ));
-        }
         // SAFETY: librdkafka terminated the string.
         Err(invalid(key, &unsafe { copy_text(reason.as_ptr()) }))
     }
@@ -279,6 +282,7 @@ unsafe extern "C" fn on_log(
     let Some(hooks) = hooks else { return };
     // A subscriber that panics must not unwind into C.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let text = hooks.secrets.hide(text);
         hooks.log.write(level, &name, &facility, &text);
     }));
 }

@@ -7,8 +7,8 @@ use eos_protocol::{ErrorClass, Partition, code};
 use xtask::{kafka, wire};
 
 use super::support::{
-    Fixture, PATIENCE, SLICE, client_of, commit, expect, partition, read, ready, send, take_over,
-    to_commit, until,
+    Fixture, PATIENCE, SLICE, classic, client_of, commit, expect, partition, read, ready, send,
+    take_over, to_commit, until,
 };
 use crate::client::{
     Client, GroupMetadata, Headers, Outgoing, Producer, ProducerSpec, Source, SourceEvent,
@@ -116,7 +116,7 @@ fn a_second_owner_of_an_instance_id_fences_the_first_which_learns_why() {
     };
     let input = fixture.topic("in", 1);
     let mut spec = fixture.source_spec();
-    spec.instance_id = Some("one".into());
+    spec.protocol = classic(Some("one".into()), Duration::from_secs(6));
     let join = || {
         let mut source = fixture.client.source(&spec).unwrap();
         source.subscribe(std::slice::from_ref(&input)).unwrap();

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use eos_protocol::{TopicPartition, code};
 
 use super::support::{
-    Fixture, PATIENCE, SLICE, close, commit, config_of, event, expect, offsets, partition, ready,
-    resume, send, take, take_over, taken, to_commit, until,
+    Fixture, PATIENCE, SLICE, classic, close, commit, config_of, event, expect, offsets, partition,
+    ready, resume, send, take, take_over, taken, to_commit, until,
 };
-use crate::client::{Client, GroupMetadata, Producer, Source, SourceEvent};
+use crate::client::{Client, GroupMetadata, GroupProtocol, Producer, Source, SourceEvent};
 use crate::kafka::{KafkaClient, KafkaSource};
 
 /// Answers what comes up until both members own something and nothing moves any more.
@@ -156,7 +156,8 @@ fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() 
     let input = fixture.topic("in", 4);
     let make = |name: &str| {
         let mut spec = fixture.source_spec();
-        spec.instance_id = Some(format!("{}-{name}", spec.group));
+        let id = format!("{}-{name}", spec.group);
+        spec.protocol = classic(Some(id), Duration::from_secs(6));
         let mut source = fixture.client.source(&spec).unwrap();
         source.subscribe(std::slice::from_ref(&input)).unwrap();
         source
@@ -197,9 +198,14 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     let input = fixture.topic("in", 2);
     let make = |name: &str| {
         let mut spec = fixture.source_spec();
-        spec.instance_id = Some(format!("{}-{name}", spec.group));
+        let id = format!("{}-{name}", spec.group);
         // Far longer than the test may take.
-        spec.session_timeout = Duration::from_secs(120);
+        let session = Duration::from_secs(120);
+        spec.protocol = GroupProtocol::Classic {
+            instance_id: Some(id),
+            session_timeout: session,
+            heartbeat_interval: Duration::from_millis(300),
+        };
         let mut source = fixture.client.source(&spec).unwrap();
         source.subscribe(std::slice::from_ref(&input)).unwrap();
         source
@@ -277,10 +283,11 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost() {
     let input = fixture.topic("in", 1);
     let mut config = config_of(&fixture.bootstrap);
     config
+        .properties
         .consumer
         .push(("max.poll.interval.ms".into(), "1500".into()));
     let mut spec = fixture.source_spec();
-    spec.session_timeout = Duration::from_millis(1000);
+    spec.protocol = classic(None, Duration::from_millis(1000));
     let mut source = KafkaClient::new(config).source(&spec).unwrap();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
     let owned = take_over(&mut source);

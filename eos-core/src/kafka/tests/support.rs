@@ -12,8 +12,8 @@ use xtask::kafka::{self, Provided};
 use xtask::wire;
 
 use crate::client::{
-    Client, CommittedOffset, Headers, Message, OffsetToCommit, Outgoing, Producer, ProducerSpec,
-    Records, Result, Source, SourceEvent, SourceSpec,
+    Client, CommittedOffset, GroupProtocol, Headers, Message, OffsetToCommit, Outgoing, Producer,
+    ProducerSpec, Records, Result, Source, SourceEvent, SourceSpec,
 };
 use crate::kafka::ffi::KafkaRecords;
 use crate::kafka::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
@@ -99,8 +99,7 @@ impl Fixture {
         SourceSpec {
             group: self.group(),
             client_id: self.name.clone(),
-            instance_id: None,
-            session_timeout: Duration::from_secs(6),
+            protocol: classic(None, Duration::from_secs(6)),
         }
     }
 
@@ -116,6 +115,15 @@ impl Fixture {
             request_timeout: Duration::from_secs(2),
             topics: topics.iter().map(|&topic| topic.clone()).collect(),
         }
+    }
+}
+
+/// A member under the classic protocol.
+pub(super) fn classic(instance_id: Option<String>, session_timeout: Duration) -> GroupProtocol {
+    GroupProtocol::Classic {
+        instance_id,
+        session_timeout,
+        heartbeat_interval: session_timeout / 20,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::client::{
     Client, CommittedOffset, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent,
     SourceSpec,
 };
+use crate::config::Properties;
 use crate::kafka::ffi::KafkaRecords;
 use crate::kafka::{KafkaClient, KafkaConfig};
 
@@ -144,7 +145,10 @@ fn keys_values_headers_and_times_arrive_as_they_were_sent() {
     // A batch is read in place or from what it was unpacked to, and headers are found in either.
     for compression in ["none", "gzip", "lz4", "snappy"] {
         fixture.client = KafkaClient::new(KafkaConfig {
-            producer: vec![("compression.type".into(), compression.into())],
+            properties: Properties {
+                producer: vec![("compression.type".into(), compression.into())],
+                ..Properties::default()
+            },
             ..config_of(&fixture.bootstrap)
         });
         fidelity(&mut fixture, compression);

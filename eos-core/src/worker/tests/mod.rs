@@ -1,17 +1,24 @@
 //! The worker against a scripted Kafka: what it calls, in which order, and what is visible at the
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
+mod policies;
+mod siblings;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, TransactionalId, WorkerId, code,
+    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, MaxIdle, Pace, TransactionalId,
+    WorkerId, code,
 };
 
 use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
+use crate::client::GroupProtocol;
 use crate::{App, Failure, Topic};
+
+mod processors;
 
 struct Bench {
     kafka: Fake,
@@ -36,27 +43,35 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         identity: TransactionalId::new(format!("app-i-{id}")),
         static_member: true,
         guarantee,
-        policy: CommitPolicy::default(),
+        policy: CommitPolicy {
+            pace: Pace::Fixed,
+            ..CommitPolicy::default()
+        },
+        max_idle: MaxIdle::default(),
         limits: Limits::default(),
         first_start: FirstStart::Earliest,
         accepted_layout: None,
         transaction_timeout: Duration::from_secs(30),
-        session_timeout: Duration::from_secs(30),
+        protocol: GroupProtocol::Consumer,
         revoke_deadline: Duration::from_secs(20),
         offsets_deadline: Duration::from_secs(60),
         output_partitions: vec![1],
+        output_limits: vec![Some(1000)],
         input_partitions: BTreeMap::from([("in".into(), 2)]),
     }
 }
 
 impl Bench {
     fn with(guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
+        Self::with_clock(Clock::default(), guarantee, declare)
+    }
+
+    fn with_clock(clock: Clock, guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
         let kafka = Fake::default();
         for partition in [0, 1] {
             let log = (0..3).map(|n| format!("p{partition}r{n}")).collect();
             kafka.broker().input.insert(tp(partition), log);
         }
-        let clock = Clock::default();
         let worker = new_worker(&kafka, &clock, spec(0, guarantee), declare);
         Self {
             kafka,
@@ -119,6 +134,17 @@ impl Bench {
             self.clock.pass(Duration::from_millis(50));
         }
         panic!("the worker goes on: {:?}", self.worker);
+    }
+
+    /// As [`settle`](Self::settle), but the worker may end.
+    fn settle_until_error(&mut self, end: &mut Result<(), WorkerError>) {
+        for _ in 0..60 {
+            if let Err(error) = self.worker.step() {
+                *end = Err(error);
+                return;
+            }
+            self.clock.pass(Duration::from_millis(50));
+        }
     }
 
     fn visible(&self) -> Vec<String> {
@@ -484,7 +510,7 @@ fn an_offset_below_the_log_is_found_before_the_first_fetch() {
 #[test]
 fn what_is_revoked_before_it_started_is_given_back() {
     let mut bench = Bench::new();
-    bench.kafka.broker().unstable = true;
+    bench.kafka.broker().unstable.insert(tp(0));
     bench.assign(&[0]);
     bench.step();
     bench.revoke(0, false);
@@ -708,7 +734,7 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
 #[test]
 fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
     let mut bench = Bench::running();
-    bench.kafka.broker().unstable = true;
+    bench.kafka.broker().unstable.insert(tp(1));
     bench.assign(&[1]);
     bench.feed(0, &["a"]);
     let mut second = new_worker(
@@ -724,15 +750,29 @@ fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
     }
     bench.assert_exact();
     assert_eq!(bench.committed(1), None, "still waiting");
-    bench.kafka.broker().unstable = false;
+    bench.kafka.broker().unstable.clear();
     bench.settle();
     assert_eq!(bench.committed(1), Some(3));
+}
+
+/// A dead peer's transaction holds up its own partitions, not those that came with them.
+#[test]
+fn the_stable_ones_of_an_assignment_start_at_once() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().unstable.insert(tp(1));
+    bench.assign(&[0, 1]);
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), None));
+    bench.kafka.broker().unstable.clear();
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
+    assert_eq!(bench.visible().len(), 6);
 }
 
 #[test]
 fn offsets_that_never_become_stable_end_with_an_error() {
     let mut bench = Bench::new();
-    bench.kafka.broker().unstable = true;
+    bench.kafka.broker().unstable.insert(tp(0));
     bench.assign(&[0]);
     bench.step();
     bench.clock.pass(Duration::from_secs(61));
@@ -741,4 +781,60 @@ fn offsets_that_never_become_stable_end_with_an_error() {
         matches!(error, WorkerError::OffsetsUnstable { .. }),
         "{error}"
     );
+}
+
+/// The prefix commits before the slow record's effects join a transaction, whatever its length: two
+/// slow ones in a row are never in one.
+#[test]
+fn a_slow_record_costs_no_abort_of_what_came_before_it() {
+    let clock = Clock::default();
+    let slow = clock.clone();
+    let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, move |app| {
+        let slow = slow.clone();
+        app.source(&Topic::<String, String>::plain("in"))
+            .map(move |v| {
+                if v.starts_with("slow") {
+                    slow.pass(Duration::from_secs(25));
+                }
+                v
+            })
+            .to(&Topic::plain("out"));
+    });
+    bench.feed(0, &["slow1", "slow2", "quick"]);
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.committed(0), Some(6));
+    let calls = bench.kafka.calls();
+    let about: Vec<&str> = calls
+        .iter()
+        .map(String::as_str)
+        .filter(|call| matches!(*call, "begin" | "send" | "commit" | "abort"))
+        .collect();
+    assert_eq!(
+        about.join(" "),
+        "begin commit begin send send send commit begin send commit begin send send commit",
+        "the start offset; three; slow1; slow2 and what fits behind it"
+    );
+    assert_eq!(bench.visible().len(), 6);
+}
+
+/// The broker forgets offsets that were not committed for a week.
+#[test]
+fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
+    let mut bench = Bench::running();
+    let before = bench.kafka.broker().committed[&tp(0)].clone();
+    bench.kafka.broker().committed.clear();
+    bench.clock.pass(Duration::from_secs(23 * 60 * 60));
+    bench.settle();
+    assert_eq!(bench.committed(0), None);
+    bench.clock.pass(Duration::from_secs(60 * 60));
+    bench.settle();
+    assert_eq!(
+        bench.kafka.broker().committed[&tp(0)],
+        before,
+        "name and all"
+    );
+    bench.feed(0, &["more"]);
+    bench.settle();
+    bench.assert_exact();
 }

@@ -1,0 +1,301 @@
+//! What must hold between settings.
+//!
+//! Where the brokers have a say (`transaction.max.timeout.ms`, the bounds of sessions) the checks
+//! at start ask them; here is what can be said without.
+
+use std::time::Duration;
+
+use super::SettingsError;
+use super::settings::{Properties, Protocol, Settings};
+
+pub(super) fn check(settings: &Settings) -> Result<(), SettingsError> {
+    name(settings)?;
+    settings.accepted()?;
+    group(settings)?;
+    transactions(settings)?;
+    sizes(&settings.properties)?;
+    features(&settings.properties)
+}
+
+fn name(settings: &Settings) -> Result<(), SettingsError> {
+    let name = settings.app.as_str();
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let fine = !name.is_empty() && name.len() <= 200 && name.chars().all(legal);
+    if !fine || name == "." || name == ".." {
+        return Err(SettingsError::AppName {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// The group's patience.
+fn group(settings: &Settings) -> Result<(), SettingsError> {
+    let revoke = settings.revoke_deadline();
+    less(
+        (
+            "the deadline of a rebalance (a commit and an abort, made of transaction.timeout.ms)",
+            revoke,
+        ),
+        ("max.poll.interval.ms", settings.max_poll_interval),
+        "a worker that commits before it gives partitions away would be thrown out meanwhile",
+    )?;
+    let set_remote = settings
+        .properties
+        .last(Client::Consumer, &["group.remote.assignor"]);
+    if settings.protocol == Protocol::Classic {
+        if set_remote.is_some() {
+            return Err(SettingsError::Together {
+                one: "group.remote.assignor",
+                other: "group.protocol = classic",
+                reason: "only under KIP-848 do the brokers assign; set group.protocol = consumer",
+            });
+        }
+        let (heartbeat, session) = (settings.heartbeat(), settings.session_timeout());
+        at_most(
+            ("three times heartbeat.interval.ms", heartbeat * 3),
+            ("session.timeout.ms", session),
+            "two heartbeats may get lost before a worker is taken for dead",
+        )?;
+        return at_most(
+            ("session.timeout.ms", session),
+            ("max.poll.interval.ms", settings.max_poll_interval),
+            "librdkafka asks for it",
+        );
+    }
+    let told = [
+        (settings.session_timeout.is_some(), "session.timeout.ms"),
+        (settings.heartbeat.is_some(), "heartbeat.interval.ms"),
+    ];
+    if let Some((_, one)) = told.iter().find(|(set, _)| *set) {
+        return Err(SettingsError::Together {
+            one,
+            other: "group.protocol = consumer",
+            reason: "under KIP-848 the brokers say it (group.consumer.session.timeout.ms, \
+                     group.consumer.heartbeat.interval.ms); delete it here",
+        });
+    }
+    if settings.static_member == Some(true) {
+        return Err(SettingsError::Together {
+            one: "static.membership = true",
+            other: "group.protocol = consumer",
+            reason: "under KIP-848 the successor of a killed static member is refused until its \
+                     session ends (UNRELEASED_INSTANCE_ID); delete it, or use group.protocol = \
+                     classic",
+        });
+    }
+    Ok(())
+}
+
+/// A transaction's time.
+fn transactions(settings: &Settings) -> Result<(), SettingsError> {
+    let timeout = ("transaction.timeout.ms", settings.transaction_timeout);
+    less(
+        (
+            "commit.interval.ms with the commit's deadline",
+            settings.policy.interval + settings.limits().commit,
+        ),
+        timeout,
+        "the coordinator would abort transactions that are still in time",
+    )?;
+    let properties = &settings.properties;
+    at_most(
+        (
+            "linger.ms",
+            properties.time(
+                Client::Producer,
+                &["linger.ms", "queue.buffering.max.ms"],
+                20,
+            ),
+        ),
+        timeout,
+        "records would wait until their transaction is over",
+    )?;
+    at_most(
+        (
+            "request.timeout.ms",
+            properties.time(Client::Producer, &["request.timeout.ms"], 0),
+        ),
+        timeout,
+        "a record would still wait for replicas when its transaction is over",
+    )
+}
+
+/// What librdkafka asks for, and would say in other words.
+fn sizes(properties: &Properties) -> Result<(), SettingsError> {
+    for client in [Client::Consumer, Client::Producer] {
+        let (first, most) = match client {
+            Client::Consumer => (20, 200),
+            Client::Producer => (10, 200),
+        };
+        at_most(
+            (
+                "retry.backoff.ms",
+                properties.time(client, &["retry.backoff.ms"], first),
+            ),
+            (
+                "retry.backoff.max.ms",
+                properties.time(client, &["retry.backoff.max.ms"], most),
+            ),
+            "the first wait is the shortest",
+        )?;
+        at_most(
+            (
+                "reconnect.backoff.ms",
+                properties.time(client, &["reconnect.backoff.ms"], 100),
+            ),
+            (
+                "reconnect.backoff.max.ms",
+                properties.time(client, &["reconnect.backoff.max.ms"], 1000),
+            ),
+            "the first wait is the shortest",
+        )?;
+    }
+    let number = |client, key, default| (key, properties.number(client, &[key], default));
+    let record = number(Client::Consumer, "message.max.bytes", 1_000_000);
+    // Unless they are set, librdkafka makes these fit.
+    if properties
+        .last(Client::Consumer, &["fetch.max.bytes"])
+        .is_some()
+    {
+        let why = "a fetch must be able to hold the largest record";
+        ordered(
+            record,
+            number(Client::Consumer, "fetch.max.bytes", 0),
+            true,
+            why,
+        )?;
+    }
+    if properties
+        .last(Client::Consumer, &["receive.message.max.bytes"])
+        .is_some()
+    {
+        let fetch = properties.number(Client::Consumer, &["fetch.max.bytes"], 52_428_800);
+        ordered(
+            ("fetch.max.bytes with 512 bytes of framing", fetch + 512),
+            number(Client::Consumer, "receive.message.max.bytes", 0),
+            true,
+            "an answer that is not read ends the connection",
+        )?;
+    }
+    ordered(
+        number(Client::Consumer, "fetch.min.bytes", 1),
+        (
+            "fetch.max.bytes",
+            properties.number(Client::Consumer, &["fetch.max.bytes"], 52_428_800),
+        ),
+        true,
+        "brokers would wait for more than they may answer",
+    )?;
+    let queue = properties.number(Client::Producer, &["queue.buffering.max.kbytes"], 262_144);
+    ordered(
+        number(Client::Producer, "message.max.bytes", 1_000_000),
+        ("queue.buffering.max.kbytes, in bytes,", queue * 1024),
+        true,
+        "the queue must be able to hold the largest record",
+    )
+}
+
+/// What this program was built without.
+fn features(properties: &Properties) -> Result<(), SettingsError> {
+    for client in [Client::Consumer, Client::Producer] {
+        let protocol = properties
+            .last(client, &["security.protocol"])
+            .unwrap_or("");
+        let names = &["sasl.mechanism", "sasl.mechanisms"];
+        let mechanism = properties.last(client, names).unwrap_or("GSSAPI");
+        if !cfg!(feature = "ssl") && protocol.ends_with("ssl") {
+            return missing("security.protocol", protocol, "ssl");
+        }
+        let sasl = protocol.starts_with("sasl");
+        let scram = mechanism.starts_with("SCRAM") || mechanism == "OAUTHBEARER";
+        if sasl && scram && !cfg!(feature = "ssl") {
+            return missing("sasl.mechanism", mechanism, "ssl");
+        }
+        if sasl && mechanism == "GSSAPI" && !cfg!(feature = "gssapi") {
+            return missing("sasl.mechanism", mechanism, "gssapi");
+        }
+    }
+    Ok(())
+}
+
+fn missing(key: &'static str, value: &str, feature: &'static str) -> Result<(), SettingsError> {
+    Err(SettingsError::Feature {
+        key,
+        value: value.to_owned(),
+        feature,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Client {
+    Consumer,
+    Producer,
+}
+
+impl Properties {
+    /// What this client gets for a property with these names.
+    fn last(&self, client: Client, names: &[&str]) -> Option<&str> {
+        let own = match client {
+            Client::Consumer => &self.consumer,
+            Client::Producer => &self.producer,
+        };
+        let all = self.common.iter().chain(own).rev();
+        let mut named = all.filter(|(key, _)| names.contains(&key.as_str()));
+        named.next().map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, client: Client, names: &[&str], default: u128) -> u128 {
+        self.last(client, names)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or(default)
+    }
+
+    fn time(&self, client: Client, names: &[&str], default_ms: u64) -> Duration {
+        self.last(client, names)
+            .and_then(|value| value.parse().ok())
+            .and_then(|ms: f64| Duration::try_from_secs_f64(ms / 1000.0).ok())
+            .unwrap_or(Duration::from_millis(default_ms))
+    }
+}
+
+type Amount<T> = (&'static str, T);
+
+fn less(
+    small: Amount<Duration>,
+    large: Amount<Duration>,
+    reason: &'static str,
+) -> Result<(), SettingsError> {
+    ordered(ms(small), ms(large), false, reason)
+}
+
+fn at_most(
+    small: Amount<Duration>,
+    large: Amount<Duration>,
+    reason: &'static str,
+) -> Result<(), SettingsError> {
+    ordered(ms(small), ms(large), true, reason)
+}
+
+fn ms((name, time): Amount<Duration>) -> Amount<u128> {
+    (name, time.as_millis())
+}
+
+fn ordered(
+    (smaller, small): Amount<u128>,
+    (larger, large): Amount<u128>,
+    or_equal: bool,
+    reason: &'static str,
+) -> Result<(), SettingsError> {
+    if small < large || or_equal && small == large {
+        return Ok(());
+    }
+    Err(SettingsError::Order {
+        smaller,
+        small,
+        or_equal,
+        larger,
+        large,
+        reason,
+    })
+}

@@ -1,0 +1,175 @@
+//! Properties from environment variables: `EOS_` and the name in capitals with `_` for `.`, as in
+//! `EOS_COMMIT_INTERVAL_MS`, `EOS_CONSUMER_FETCH_MIN_BYTES`.
+//!
+//! `EOS_SASL_PASSWORD_FILE=/run/secrets/kafka` takes the value from a file, as containers are given
+//! their secrets. Kafka's own `KAFKA_…` variables configure brokers and stay theirs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use super::given::Given;
+use super::{Origin, SettingsError, nearest, table};
+
+const PREFIX: &str = "EOS_";
+
+/// Names the properties file.
+const CONFIG_FILE: &str = "EOS_CONFIG_FILE";
+
+/// Variables of this project that are no properties.
+const OTHERS: &[&str] = &[
+    "EOS_CACHE_DIR",
+    "EOS_FULL",
+    "EOS_KEEP_LOGS",
+    "EOS_SEED",
+    "EOS_BLESS",
+];
+
+/// What the environment says.
+#[derive(Debug, Default)]
+pub(super) struct Environment {
+    pub(super) given: Vec<Given>,
+    /// The properties file that it names, and the variable.
+    pub(super) file: Option<(PathBuf, Origin)>,
+}
+
+impl Environment {
+    pub(super) fn read(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, SettingsError> {
+        let mut environment = Self::default();
+        let mut variables: Vec<_> = variables
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()))
+            .collect();
+        // The environment has no order; errors and logs should.
+        variables.sort();
+        for (variable, value) in variables {
+            environment.add(variable, value)?;
+        }
+        Ok(environment)
+    }
+
+    fn add(&mut self, variable: String, value: OsString) -> Result<(), SettingsError> {
+        let origin = Origin::Environment {
+            variable: variable.clone(),
+        };
+        if variable == CONFIG_FILE {
+            self.file = Some((value.into(), origin));
+            return Ok(());
+        }
+        let Some(name) = variable.strip_prefix(PREFIX) else {
+            return Ok(());
+        };
+        let key = name.to_ascii_lowercase().replace('_', ".");
+        let (key, value) = match key.strip_suffix(".file") {
+            Some(inner) if !is_known(&key) && is_known(inner) => {
+                let path = PathBuf::from(value);
+                let value = match fs::read_to_string(&path) {
+                    Ok(value) => value,
+                    Err(source) => {
+                        return Err(SettingsError::File {
+                            path,
+                            origin,
+                            source,
+                        });
+                    }
+                };
+                // What editors and `echo` add is no part of a password.
+                let value = value.strip_suffix('\n').unwrap_or(&value);
+                let value = value.strip_suffix('\r').unwrap_or(value);
+                (inner.to_owned(), value.to_owned())
+            }
+            _ => {
+                let value = value.into_string();
+                let value = value.map_err(|_| SettingsError::NotText { variable })?;
+                (key, value)
+            }
+        };
+        // Orchestrators add variables of their own to a service called eos, such as EOS_PORT;
+        // what looks like none of ours is none of ours. A slip is told all the same.
+        if !is_known(&key) && nearest::nearest(plain(&key)).is_none() {
+            tracing::warn!(%origin, "is no property; ignored");
+            return Ok(());
+        }
+        self.given.push(Given { key, value, origin });
+        Ok(())
+    }
+}
+
+fn is_known(key: &str) -> bool {
+    table::property(plain(key)).is_some()
+}
+
+/// Without the name of a client before it.
+fn plain(key: &str) -> &str {
+    key.strip_prefix("consumer.")
+        .or_else(|| key.strip_prefix("producer."))
+        .unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment, SettingsError> {
+        let variables = variables.iter().map(|(n, v)| (n.into(), v.into()));
+        Environment::read(variables)
+    }
+
+    #[test]
+    fn names_are_kafkas_in_capitals() {
+        let environment = read(&[
+            ("EOS_STATE_DIR", "/var/lib/eos"),
+            ("EOS_CONSUMER_FETCH_MIN_BYTES", "7"),
+            ("EOS_COMIT_INTERVAL_MS", "5"),
+            ("EOS_CONFIG_FILE", "/etc/eos.properties"),
+            ("EOS_FULL", "1"),
+            ("EOS_SERVICE_HOST", "10.0.0.1"),
+            ("KAFKA_LINGER_MS", "5"),
+        ])
+        .unwrap();
+        let keys: Vec<_> = environment.given.iter().map(|g| g.key.as_str()).collect();
+        // The slip is kept, to be refused with what was meant.
+        let expected = ["comit.interval.ms", "consumer.fetch.min.bytes", "state.dir"];
+        assert_eq!(keys, expected);
+        assert_eq!(
+            environment.file.unwrap().0,
+            PathBuf::from("/etc/eos.properties")
+        );
+    }
+
+    #[test]
+    fn a_secret_may_come_from_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        fs::write(&path, "hunter2\r\n").unwrap();
+        let path = path.to_str().unwrap();
+        let environment = read(&[
+            ("EOS_SASL_PASSWORD_FILE", path),
+            // This one is a property itself.
+            ("EOS_SASL_OAUTHBEARER_ASSERTION_FILE", path),
+        ])
+        .unwrap();
+        let values: Vec<_> = environment.given.iter().map(|g| g.value.as_str()).collect();
+        assert_eq!(values, [path, "hunter2"]);
+        assert!(!format!("{environment:?}").contains("hunter2"));
+
+        let error = read(&[("EOS_SASL_PASSWORD_FILE", "/nowhere")]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("/nowhere (environment variable EOS_SASL_PASSWORD_FILE)"),
+            "{text}"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_not_text_is_named() {
+        use std::os::unix::ffi::OsStringExt;
+        let broken = OsString::from_vec(vec![0xff]);
+        let error = Environment::read([("EOS_LINGER_MS".into(), broken)]).unwrap_err();
+        assert!(matches!(error, SettingsError::NotText { .. }));
+    }
+}

@@ -1,0 +1,144 @@
+//! What must never be shown: not in logs, not in errors, whoever writes them.
+
+use super::table::{self, Kind};
+
+/// Whether a property's value must never be shown. A misspelt name still looks like what it is.
+pub(crate) fn is_secret(key: &str) -> bool {
+    let name = key.to_ascii_lowercase();
+    let name = ["consumer.", "producer."]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(&name);
+    match table::property(name).map(|property| property.kind) {
+        Some(Kind::Secret) => true,
+        Some(Kind::Text) | None => looks_secret(name),
+        Some(_) => false,
+    }
+}
+
+fn looks_secret(name: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "pass",
+        "word",
+        "pwd",
+        "secret",
+        "pem",
+        "jaas",
+        "token",
+        "credential",
+        "private",
+        "oauthbearer.config",
+        "user.info",
+        "apikey",
+        "api.key",
+    ];
+    PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Whether a value carries a secret, whatever its key says: a URL with credentials, a key file's
+/// text, a login module's line.
+pub(crate) fn carries_secret(value: &str) -> bool {
+    let url = value.split_once("://").is_some_and(|(_, rest)| {
+        rest.split('/')
+            .next()
+            .is_some_and(|host| host.contains('@'))
+    });
+    let lower = value.to_ascii_lowercase();
+    url || value.contains("-----BEGIN") || lower.contains("password=") || lower.contains("secret=")
+}
+
+/// A value as an error may show it.
+pub(super) fn shown(key: &str, value: &str) -> String {
+    if is_secret(key) || carries_secret(value) || value.contains('@') {
+        "(not shown)".to_owned()
+    } else {
+        format!("{value:?}")
+    }
+}
+
+/// The secrets of one client, to take them out of what the C library writes.
+#[cfg(feature = "kafka")]
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Vec<String>);
+
+#[cfg(feature = "kafka")]
+impl Secrets {
+    /// Those among these settings.
+    pub(crate) fn among<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let secret = |(key, value): &(&str, &str)| is_secret(key) || carries_secret(value);
+        // A letter or two are no secret, and would make every text unreadable.
+        let long = |(_, value): &(&str, &str)| value.len() > 2;
+        let found = settings.into_iter().filter(secret).filter(long);
+        let mut values: Vec<String> = found.map(|(_, value)| value.to_owned()).collect();
+        // The longest first: one may be a part of another.
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        values.dedup();
+        Self(values)
+    }
+
+    /// The text without them.
+    pub(crate) fn hide(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| {
+            if text.contains(secret) {
+                text.replace(secret, "(not shown)")
+            } else {
+                text
+            }
+        })
+    }
+}
+
+#[cfg(feature = "kafka")]
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_name_and_by_looks() {
+        for key in [
+            "sasl.password",
+            "producer.ssl.key.password",
+            "sasl.pasword",
+            "SASL.PASSWORD",
+            "sasl.oauthbearer.client.secret",
+            "sasl.oauthbearer.config",
+            "ssl.key.pem",
+            "sasl.jaas.config",
+            "basic.auth.user.info",
+        ] {
+            assert!(is_secret(key), "{key}");
+        }
+        for key in ["linger.ms", "bootstrap.servers", "isolation.level", "slot"] {
+            assert!(!is_secret(key), "{key}");
+        }
+        assert!(carries_secret("https://me:hunter2@host/path"));
+        assert!(carries_secret(
+            "x.PlainLoginModule required password=\"p\";"
+        ));
+        assert!(!carries_secret("https://host/a@b"));
+        assert!(!carries_secret("SASL_SSL://host:9092"));
+        assert_eq!(shown("linger.ms", "5x"), "\"5x\"");
+        assert_eq!(shown("linger.ms", "http://u:p@h"), "(not shown)");
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn what_the_c_library_echoes_is_cleaned() {
+        let settings = [
+            ("sasl.password", "hunter2"),
+            ("ssl.key.password", "hunter22"),
+            ("linger.ms", "5"),
+            ("ssl.keystore.password", "x"),
+        ];
+        let secrets = Secrets::among(settings);
+        let clean = secrets.hide("5 bad: hunter22, hunter2, x".into());
+        assert_eq!(clean, "5 bad: (not shown), (not shown), x");
+        assert!(!format!("{secrets:?}").contains("hunter"));
+    }
+}

@@ -1,0 +1,360 @@
+//! An app's settings, as they are once everybody has said theirs.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use eos_protocol::{AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits};
+
+use super::environment::Environment;
+use super::given::Given;
+use super::secret::shown;
+use super::table::{self, Clients, Property, Status, Value};
+use super::{Origin, SettingsError, check, nearest, properties};
+
+/// Which group protocol is spoken (`group.protocol`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// The group's members compute the assignment.
+    Classic,
+    /// The brokers do (KIP-848).
+    Consumer,
+}
+
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) app: AppId,
+    /// What the program set, in its order.
+    given: Vec<Given>,
+    /// The properties file that the program names.
+    file: Option<PathBuf>,
+
+    pub(crate) bootstrap: Option<String>,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) workers: u16,
+    pub(crate) policy: CommitPolicy,
+    /// `None`: not even for what is known to be there.
+    pub(crate) max_task_idle: Option<Duration>,
+    pub(crate) first_start: FirstStart,
+    pub(crate) accepted_layout: Option<String>,
+    pub(crate) transaction_timeout: Duration,
+    pub(crate) start_deadline: Duration,
+    pub(crate) protocol: Protocol,
+    pub(crate) static_member: Option<bool>,
+    pub(crate) session_timeout: Option<Duration>,
+    pub(crate) heartbeat: Option<Duration>,
+    pub(crate) max_poll_interval: Duration,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) slot: Option<u32>,
+    /// For librdkafka.
+    pub(crate) properties: Properties,
+}
+
+/// What librdkafka is told, by client; of a key that is there twice the last one counts.
+#[derive(Clone, Default)]
+pub(crate) struct Properties {
+    pub(crate) common: Vec<(String, String)>,
+    pub(crate) consumer: Vec<(String, String)>,
+    pub(crate) producer: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the properties: secrets are among them.
+        f.debug_struct("Settings")
+            .field("app", &self.app)
+            .field("guarantee", &self.guarantee)
+            .field("workers", &self.workers)
+            .field("policy", &self.policy)
+            .field("given", &self.given)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    pub(crate) fn new(app: &str) -> Self {
+        Self {
+            app: app.into(),
+            given: Vec::new(),
+            file: None,
+            bootstrap: None,
+            guarantee: Guarantee::ExactlyOnce,
+            workers: 1,
+            policy: CommitPolicy::default(),
+            max_task_idle: Some(Duration::ZERO),
+            first_start: FirstStart::Earliest,
+            accepted_layout: None,
+            transaction_timeout: Duration::from_secs(30),
+            start_deadline: Duration::from_secs(15),
+            protocol: Protocol::Classic,
+            static_member: None,
+            session_timeout: None,
+            heartbeat: None,
+            max_poll_interval: Duration::from_secs(300),
+            state_dir: None,
+            slot: None,
+            properties: Properties::default(),
+        }
+    }
+
+    /// What the program sets. Nothing is looked at before the start.
+    pub(crate) fn set(&mut self, key: &str, value: impl fmt::Display) {
+        self.given.push(Given {
+            key: key.to_owned(),
+            value: value.to_string(),
+            origin: Origin::Code,
+        });
+    }
+
+    /// A duration that the program sets, in Kafka's resolution; rounded up, so that nothing
+    /// becomes zero.
+    pub(crate) fn set_ms(&mut self, key: &str, value: Duration) {
+        self.set(key, value.as_micros().div_ceil(1000));
+    }
+
+    /// A path may be no text, so that it is no property when the program sets it.
+    pub(crate) fn set_state_dir(&mut self, dir: PathBuf) {
+        self.given.retain(|given| given.key != "state.dir");
+        self.state_dir = Some(dir);
+    }
+
+    /// The properties file.
+    pub(crate) fn set_file(&mut self, path: PathBuf) {
+        self.file = Some(path);
+    }
+
+    /// The brokers, unless anything says otherwise.
+    pub(crate) fn set_default_brokers(&mut self, brokers: &str) {
+        let (key, origin) = ("bootstrap.servers".to_owned(), Origin::Code);
+        let value = brokers.to_owned();
+        self.given.insert(0, Given { key, value, origin });
+    }
+
+    /// Takes in what was said in the program, then in the file, then in the environment, and checks
+    /// what comes of it.
+    pub(crate) fn resolve(
+        mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, SettingsError> {
+        let environment = Environment::read(variables)?;
+        let file = environment
+            .file
+            .or(self.file.take().map(|f| (f, Origin::Code)));
+        let mut given = std::mem::take(&mut self.given);
+        if let Some((path, origin)) = file {
+            given.extend(read_file(path, origin)?);
+        }
+        given.extend(environment.given);
+        // What is said of one kind of client goes before what is said of all.
+        let mut special = Properties::default();
+        for given in given {
+            self.take(given, &mut special)?;
+        }
+        self.properties.consumer.extend(special.consumer);
+        self.properties.producer.extend(special.producer);
+        let max_poll = self.max_poll_interval.as_millis().to_string();
+        self.properties
+            .consumer
+            .push(("max.poll.interval.ms".into(), max_poll));
+        check::check(&self)?;
+        Ok(self)
+    }
+
+    fn take(&mut self, given: Given, special: &mut Properties) -> Result<(), SettingsError> {
+        let (only, name) = split(&given.key);
+        let Some(property) = table::property(name) else {
+            return Err(unknown(given));
+        };
+        if let Some(reason) = refused(property, only) {
+            let (key, origin) = (given.key, given.origin);
+            return Err(SettingsError::Refused {
+                key,
+                origin,
+                reason,
+            });
+        }
+        let Some(value) = property.kind.read(&given.value) else {
+            return Err(SettingsError::Value {
+                shown: shown(&given.key, &given.value),
+                expected: property.kind.to_string(),
+                key: given.key,
+                origin: given.origin,
+            });
+        };
+        if property.name == "application.id" && given.value != self.app.as_str() {
+            return Err(SettingsError::OtherApp {
+                claimed: given.value,
+                name: self.app.as_str().to_owned(),
+                origin: given.origin,
+            });
+        }
+        if let Status::Ours(set) = property.status {
+            set(self, &value);
+            return Ok(());
+        }
+        let setting = (name.to_owned(), plain(value));
+        match (only, property.clients) {
+            (Some(Clients::Consumer), _) => special.consumer.push(setting),
+            (Some(Clients::Producer), _) => special.producer.push(setting),
+            (_, Clients::Consumer) => self.properties.consumer.push(setting),
+            (_, Clients::Producer) => self.properties.producer.push(setting),
+            (_, Clients::All | Clients::Runtime) => self.properties.common.push(setting),
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// The commit's deadline follows from the transaction time-out: what is sealed must be
+    /// committed before the coordinator aborts it.
+    pub(crate) fn limits(&self) -> Limits {
+        let commit = (self.transaction_timeout / 3).min(Duration::from_secs(10));
+        // The coordinator sweeps every ten seconds.
+        let init = self.transaction_timeout * 2 + Duration::from_secs(20);
+        Limits {
+            commit,
+            abort: commit,
+            init,
+            ..Limits::default()
+        }
+    }
+
+    /// A revocation is answered well before `max.poll.interval.ms` and the group's patience end:
+    /// one commit, and if that fails one abort.
+    pub(crate) fn revoke_deadline(&self) -> Duration {
+        self.limits().commit * 2
+    }
+
+    /// Another owner's transaction ends after its time-out and the coordinator's next sweep.
+    pub(crate) fn offsets_deadline(&self) -> Duration {
+        self.transaction_timeout * 2 + Duration::from_secs(30)
+    }
+
+    /// Whether workers are static members. Under KIP-848 none is: the successor of one that was
+    /// killed would be refused for its session's time (UNRELEASED_INSTANCE_ID).
+    pub(crate) fn static_member(&self) -> bool {
+        self.protocol == Protocol::Classic && self.static_member.unwrap_or(true)
+    }
+
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.session_timeout.unwrap_or(Duration::from_secs(30))
+    }
+
+    /// A member learns of a rebalance with its next heartbeat, and everybody who joins waits for
+    /// the last one: at Kafka's 3 s a join took 6 s.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        let often = self.session_timeout() / 10;
+        self.heartbeat
+            .unwrap_or(often.clamp(Duration::from_millis(1), Duration::from_millis(500)))
+    }
+
+    /// The old layout that is accepted once.
+    pub(crate) fn accepted(&self) -> Result<Option<LayoutHash>, SettingsError> {
+        let parse = |text: &String| {
+            let plain = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+            let hash = plain.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+            hash.map(LayoutHash)
+                .ok_or_else(|| SettingsError::Layout { text: text.clone() })
+        };
+        self.accepted_layout.as_ref().map(parse).transpose()
+    }
+}
+
+fn read_file(path: PathBuf, origin: Origin) -> Result<Vec<Given>, SettingsError> {
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(source) => {
+            return Err(SettingsError::File {
+                path,
+                origin,
+                source,
+            });
+        }
+    };
+    let pairs = match properties::parse(&text) {
+        Ok(pairs) => pairs,
+        Err(bad) => {
+            let (line, reason) = (bad.line, bad.reason);
+            return Err(SettingsError::Line { path, line, reason });
+        }
+    };
+    let given = pairs.into_iter().map(|(line, key, value)| {
+        let path = path.clone();
+        let origin = Origin::File { path, line };
+        Given { key, value, origin }
+    });
+    Ok(given.collect())
+}
+
+/// The client that a key names before the property, as in Kafka Streams.
+fn split(key: &str) -> (Option<Clients>, &str) {
+    let consumer = ["consumer.", "main.consumer."]
+        .iter()
+        .find_map(|prefix| key.strip_prefix(prefix));
+    match (consumer, key.strip_prefix("producer.")) {
+        (Some(name), _) => (Some(Clients::Consumer), name),
+        (None, Some(name)) => (Some(Clients::Producer), name),
+        (None, None) => (None, key),
+    }
+}
+
+fn unknown(given: Given) -> SettingsError {
+    let (key, origin) = (given.key, given.origin);
+    let foreign = ["restore.consumer.", "global.consumer.", "admin.", "topic."];
+    if foreign.iter().any(|prefix| key.starts_with(prefix)) {
+        let reason = "there is no such client or topic here; only `consumer.` and `producer.` can \
+                      stand before a property";
+        return SettingsError::Refused {
+            key,
+            origin,
+            reason,
+        };
+    }
+    let nearest = nearest::nearest(split(&key).1);
+    SettingsError::Unknown {
+        key: shown_key(&key),
+        origin,
+        nearest,
+    }
+}
+
+/// A line that was broken by mistake makes a key of what may be a password, or a line of a key file.
+fn shown_key(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if key.contains('.') && key.len() <= 100 && key.chars().all(plain) {
+        key.to_owned()
+    } else {
+        "a key that does not look like a property's (not shown)".to_owned()
+    }
+}
+
+/// Why this property can't be set, or not for this kind of client.
+fn refused(property: &Property, only: Option<Clients>) -> Option<&'static str> {
+    match (property.status, only, property.clients) {
+        (Status::Refused { reason }, _, _) => Some(reason),
+        (_, Some(Clients::Producer), Clients::Consumer) => {
+            Some("it is a property of consumers; set it without `producer.`")
+        }
+        (_, Some(Clients::Consumer), Clients::Producer) => {
+            Some("it is a property of producers; set it without `consumer.`")
+        }
+        (Status::Ours(_), Some(_), Clients::All | Clients::Runtime) => {
+            Some("it is the whole app's; set it without a client before it")
+        }
+        _ => None,
+    }
+}
+
+fn plain(value: Value) -> String {
+    match value {
+        Value::Number(number) => number.to_string(),
+        Value::Flag(flag) => flag.to_string(),
+        Value::Text(text) => text,
+    }
+}
+
+#[cfg(test)]
+#[path = "settings_test.rs"]
+mod tests;

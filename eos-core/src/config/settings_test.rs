@@ -1,0 +1,393 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// What becomes of a program, a file and an environment.
+fn resolved(
+    code: &[(&str, &str)],
+    file: Option<&str>,
+    environment: &[(&str, &str)],
+) -> Result<Settings, String> {
+    let mut settings = Settings::new("pricing-v1");
+    for (key, value) in code {
+        settings.set(key, value);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(text) = file {
+        let path = dir.path().join("eos.properties");
+        fs::write(&path, text).unwrap();
+        settings.set_file(path);
+    }
+    let variables = environment.iter().map(|(n, v)| (n.into(), v.into()));
+    let home = dir.path().display().to_string();
+    let resolved = settings.resolve(variables);
+    resolved.map_err(|e| e.to_string().replace(&home, ""))
+}
+
+fn error(code: &[(&str, &str)]) -> String {
+    resolved(code, None, &[]).unwrap_err()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_table_and_fit_together() {
+    let plain = resolved(&[], None, &[]).unwrap();
+    let set: Vec<(&str, &str)> = table::all()
+        .filter(|p| matches!(p.status, Status::Ours(_)) && !p.default.is_empty())
+        // Only under the classic protocol, where it is the default.
+        .map(|p| (p.name, p.default))
+        .collect();
+    let same = resolved(&set, None, &[]).unwrap();
+    let told = |s: &Settings| {
+        (
+            (
+                s.guarantee,
+                s.workers,
+                s.policy,
+                s.max_task_idle,
+                s.first_start,
+            ),
+            (s.transaction_timeout, s.start_deadline, s.protocol),
+            (s.session_timeout(), s.heartbeat(), s.max_poll_interval),
+            s.static_member(),
+        )
+    };
+    assert_eq!(told(&plain), told(&same));
+    assert_eq!(plain.heartbeat(), Duration::from_millis(500));
+}
+
+#[test]
+fn a_deployment_overrides_the_program() {
+    let code = [
+        ("commit.interval.ms", "1"),
+        ("linger.ms", "1"),
+        ("num.stream.threads", "2"),
+    ];
+    let file = "commit.interval.ms = 2\nlinger.ms: 2\nstate.dir=/from/file\n";
+    let environment = [("EOS_LINGER_MS", "3"), ("EOS_CONSUMER_CLIENT_RACK", "b")];
+    let settings = resolved(&code, Some(file), &environment).unwrap();
+    assert_eq!(settings.workers, 2);
+    assert_eq!(settings.policy.interval, Duration::from_millis(2));
+    assert_eq!(settings.state_dir, Some("/from/file".into()));
+    let last = settings.properties.producer.last().unwrap();
+    assert_eq!(*last, ("linger.ms".into(), "3".into()));
+    assert!(
+        settings
+            .properties
+            .consumer
+            .contains(&("client.rack".into(), "b".into()))
+    );
+}
+
+#[test]
+fn what_is_said_of_one_client_goes_before_what_is_said_of_all() {
+    let code = [
+        ("consumer.retry.backoff.ms", "30"),
+        ("retry.backoff.ms", "50"),
+    ];
+    let properties = resolved(&code, None, &[]).unwrap().properties;
+    assert_eq!(
+        properties.common,
+        [("retry.backoff.ms".into(), "50".into())]
+    );
+    assert!(
+        properties
+            .consumer
+            .contains(&("retry.backoff.ms".into(), "30".into()))
+    );
+}
+
+#[test]
+fn the_argument_of_run_is_what_the_program_says() {
+    let mut settings = Settings::new("a");
+    settings.set_default_brokers("code:1");
+    let brokers =
+        |s: Settings, v: &[(OsString, OsString)]| s.resolve(v.to_vec()).unwrap().bootstrap;
+    assert_eq!(brokers(settings.clone(), &[]).as_deref(), Some("code:1"));
+    let deployed = [("EOS_BOOTSTRAP_SERVERS".into(), "deployed:1".into())];
+    assert_eq!(brokers(settings, &deployed).as_deref(), Some("deployed:1"));
+}
+
+#[test]
+fn an_error_says_where() {
+    let file = "# ours\nlinger.ms = 5 s\n";
+    assert_eq!(
+        resolved(&[], Some(file), &[]).unwrap_err(),
+        "linger.ms = \"5 s\" (/eos.properties:2): it takes a number from 0 to 900000"
+    );
+    assert_eq!(
+        resolved(&[], None, &[("EOS_NUM_STREAM_THREADS", "0")]).unwrap_err(),
+        "num.stream.threads = \"0\" (environment variable EOS_NUM_STREAM_THREADS): it takes a whole \
+         number from 1 to 256"
+    );
+    assert_eq!(
+        error(&[("comit.interval.ms", "5")]),
+        "comit.interval.ms (in the program) is no property; did you mean commit.interval.ms?"
+    );
+    assert!(error(&[("my.property", "5")]).contains("docs/configuration.md"));
+    assert_eq!(
+        resolved(&[], Some("a=\\u1"), &[]).unwrap_err(),
+        "/eos.properties:1: \\u needs four hexadecimal digits"
+    );
+    let mut settings = Settings::new("a");
+    settings.set_file("/nowhere.properties".into());
+    let text = settings.resolve([]).unwrap_err().to_string();
+    assert!(
+        text.starts_with("/nowhere.properties (in the program) can't be read: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_the_guarantee_rests_on_is_refused_with_the_reason() {
+    for (key, part) in [
+        ("isolation.level", "may never have happened"),
+        ("consumer.enable.auto.commit", "nothing else may"),
+        ("producer.transactional.id", "App::new"),
+        ("key.serializer", "`Topic`"),
+        ("max.poll.records", "queued.max.messages.kbytes"),
+        ("sasl.jaas.config", "sasl.username"),
+        ("num.standby.replicas", "no state stores yet"),
+        ("admin.retries", "only `consumer.` and `producer.`"),
+        ("producer.fetch.min.bytes", "a property of consumers"),
+        ("consumer.commit.interval.ms", "the whole app's"),
+    ] {
+        let error = error(&[(key, "hunter2")]);
+        assert!(
+            error.starts_with(&format!("{key} (in the program) can't be set: ")),
+            "{error}"
+        );
+        assert!(error.contains(part), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn no_error_and_no_debug_output_shows_a_secret() {
+    const SECRET: &str = "hunter2";
+    let wrong = [
+        ("sasl.pasword", SECRET),
+        ("sasl.password.", SECRET),
+        ("sasl.jaas.config", SECRET),
+        ("ssl.key.pme", SECRET),
+        ("bootstrap.servers", "me:hunter2@host:1"),
+        ("linger.ms", "https://me:hunter2@host"),
+        ("auto.offset.reset", "password=hunter2"),
+    ];
+    for (key, value) in wrong {
+        let error = error(&[(key, value)]);
+        assert!(error.contains(key) && !error.contains(SECRET), "{error}");
+        let file = resolved(&[], Some(&format!("{key}={value}")), &[]).unwrap_err();
+        assert!(!file.contains(SECRET), "{file}");
+    }
+    // A line that was broken by mistake.
+    let broken = "ssl.key.pem=-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg/hunter2==\n";
+    let error = resolved(&[], Some(broken), &[]).unwrap_err();
+    assert!(error.contains(":2)") && !error.contains(SECRET), "{error}");
+    let mut settings = Settings::new("a");
+    settings.set("sasl.password", SECRET);
+    settings.set("sasl.pasword", SECRET);
+    assert!(!format!("{settings:?}").contains(SECRET));
+}
+
+#[test]
+fn a_name_becomes_a_path_and_an_id_so_it_must_be_plain() {
+    for name in ["", "a b", "../up", "..", "ü", &"x".repeat(201)] {
+        let error = Settings::new(name).resolve([]).unwrap_err();
+        assert!(matches!(error, SettingsError::AppName { .. }), "{name:?}");
+    }
+}
+
+#[test]
+fn the_app_is_named_by_the_program() {
+    assert!(resolved(&[("application.id", "pricing-v1")], None, &[]).is_ok());
+    let error = error(&[("application.id", "pricing-v2")]);
+    assert!(error.contains("App::new(\"pricing-v1\")"), "{error}");
+}
+
+#[test]
+fn a_layout_that_is_none_is_not_ignored() {
+    assert!(error(&[("accept.layout", "91f0")]).contains("16 hexadecimal digits"));
+    let settings = resolved(&[], None, &[("EOS_ACCEPT_LAYOUT", "91f0a2b3c4d5e6f7")]).unwrap();
+    let expected = Some(LayoutHash(0x91f0_a2b3_c4d5_e6f7));
+    assert_eq!(settings.accepted().unwrap(), expected);
+}
+
+#[test]
+fn what_does_not_fit_together_is_told_with_both_values() {
+    for (set, expected) in [
+        (
+            vec![("commit.interval.ms", "25000")],
+            "commit.interval.ms with the commit's deadline = 35000 must be less than \
+             transaction.timeout.ms = 30000: ",
+        ),
+        (
+            vec![
+                ("heartbeat.interval.ms", "2001"),
+                ("session.timeout.ms", "6000"),
+            ],
+            "three times heartbeat.interval.ms = 6003 must not be more than session.timeout.ms = 6000: ",
+        ),
+        (
+            vec![("session.timeout.ms", "400000")],
+            "session.timeout.ms = 400000 must not be more than max.poll.interval.ms = 300000: ",
+        ),
+        (
+            vec![
+                ("max.poll.interval.ms", "20000"),
+                ("session.timeout.ms", "10000"),
+            ],
+            "the deadline of a rebalance (a commit and an abort, made of transaction.timeout.ms) = \
+             20000 must be less than max.poll.interval.ms = 20000: ",
+        ),
+        (
+            vec![("linger.ms", "30001")],
+            "linger.ms = 30001 must not be more than transaction.timeout.ms = 30000: ",
+        ),
+        (
+            vec![("request.timeout.ms", "40000")],
+            "request.timeout.ms = 40000 must not be more than transaction.timeout.ms = 30000: ",
+        ),
+        (
+            vec![("consumer.retry.backoff.ms", "300")],
+            "retry.backoff.ms = 300 must not be more than retry.backoff.max.ms = 200: ",
+        ),
+        (
+            vec![("reconnect.backoff.ms", "2000")],
+            "reconnect.backoff.ms = 2000 must not be more than reconnect.backoff.max.ms = 1000: ",
+        ),
+        (
+            vec![("fetch.max.bytes", "1000"), ("message.max.bytes", "2000")],
+            "message.max.bytes = 2000 must not be more than fetch.max.bytes = 1000: ",
+        ),
+        (
+            vec![("receive.message.max.bytes", "1000")],
+            "fetch.max.bytes with 512 bytes of framing = 52429312 must not be more than \
+             receive.message.max.bytes = 1000: ",
+        ),
+        (
+            vec![("fetch.min.bytes", "60000000")],
+            "fetch.min.bytes = 60000000 must not be more than fetch.max.bytes = 52428800: ",
+        ),
+        (
+            vec![("queue.buffering.max.kbytes", "1")],
+            "message.max.bytes = 1000000 must not be more than queue.buffering.max.kbytes, in bytes, \
+             = 1024: ",
+        ),
+        (
+            vec![
+                ("group.protocol", "consumer"),
+                ("session.timeout.ms", "30000"),
+            ],
+            "session.timeout.ms and group.protocol = consumer can't be set together: ",
+        ),
+        (
+            vec![
+                ("group.protocol", "consumer"),
+                ("heartbeat.interval.ms", "500"),
+            ],
+            "heartbeat.interval.ms and group.protocol = consumer can't be set together: ",
+        ),
+        (
+            vec![
+                ("group.protocol", "consumer"),
+                ("static.membership", "true"),
+            ],
+            "static.membership = true and group.protocol = consumer can't be set together: ",
+        ),
+        (
+            vec![("group.remote.assignor", "range")],
+            "group.remote.assignor and group.protocol = classic can't be set together: ",
+        ),
+    ] {
+        let error = error(&set);
+        assert!(
+            error.starts_with(expected),
+            "{error}\ninstead of\n{expected}"
+        );
+    }
+    assert!(
+        resolved(
+            &[
+                ("group.protocol", "consumer"),
+                ("group.remote.assignor", "range")
+            ],
+            None,
+            &[]
+        )
+        .is_ok()
+    );
+    assert!(resolved(&[("commit.interval.ms", "19999")], None, &[]).is_ok());
+}
+
+#[cfg(not(feature = "ssl"))]
+#[test]
+fn what_the_program_was_built_without_is_told_before_anybody_connects() {
+    let text = error(&[("security.protocol", "SASL_SSL")]);
+    assert!(text.contains("without the feature `ssl`"), "{text}");
+    let scram = [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "SCRAM-SHA-256"),
+    ];
+    assert!(error(&scram).contains("feature `ssl`"));
+    let plain = [
+        ("security.protocol", "sasl_plaintext"),
+        ("sasl.mechanism", "PLAIN"),
+    ];
+    assert!(resolved(&plain, None, &[]).is_ok());
+}
+
+#[test]
+fn under_the_new_protocol_nobody_is_a_static_member() {
+    let settings = resolved(&[("group.protocol", "consumer")], None, &[]).unwrap();
+    assert!(!settings.static_member());
+    assert!(resolved(&[], None, &[]).unwrap().static_member());
+}
+
+#[test]
+fn every_property_that_is_ours_does_something() {
+    let before: BTreeSet<&str> = BTreeSet::from(["application.id"]);
+    let probe = |p: &Property| match p.kind {
+        table::Kind::Number { least, most } => (least + 2).min(most).to_string(),
+        table::Kind::Flag => "false".into(),
+        table::Kind::OneOf(names) => (*names.last().unwrap()).to_owned(),
+        _ => "91f0a2b3c4d5e6f7".into(),
+    };
+    let told = |s: &Settings| {
+        format!(
+            "{:?} {:?} {:?}",
+            (
+                &s.bootstrap,
+                s.guarantee,
+                s.workers,
+                s.policy,
+                s.max_task_idle,
+                s.first_start
+            ),
+            (
+                &s.accepted_layout,
+                s.transaction_timeout,
+                s.start_deadline,
+                s.protocol
+            ),
+            (
+                s.static_member,
+                s.session_timeout,
+                s.heartbeat,
+                s.max_poll_interval,
+                &s.state_dir,
+                s.slot
+            ),
+        )
+    };
+    let default = told(&Settings::new("a"));
+    for property in table::all() {
+        if let (Status::Ours(set), false) = (property.status, before.contains(property.name)) {
+            let mut settings = Settings::new("a");
+            set(
+                &mut settings,
+                &property.kind.read(&probe(property)).unwrap(),
+            );
+            assert_ne!(told(&settings), default, "{}", property.name);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Every property, told once: the checks and `docs/configuration.md` read the same rows.
+
+mod consumer;
+mod network;
+mod ours;
+mod producer;
+mod refused;
+mod security;
+
+use super::Settings;
+
+/// A property, under Kafka's dotted name.
+#[derive(Debug)]
+pub(crate) struct Property {
+    pub(crate) name: &'static str,
+    pub(crate) clients: Clients,
+    pub(crate) kind: Kind,
+    /// As in a file; empty for "none". For the page, and for the test that it is so.
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub(crate) default: &'static str,
+    pub(crate) status: Status,
+    /// A sentence, for the page.
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub(crate) doc: &'static str,
+}
+
+/// What a property is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clients {
+    /// The runtime itself.
+    Runtime,
+    /// Every client.
+    All,
+    Consumer,
+    Producer,
+}
+
+/// What its values look like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    Number {
+        least: i64,
+        most: i64,
+    },
+    Decimal {
+        least: i64,
+        most: i64,
+    },
+    Flag,
+    /// In any case: Java's clients write `SASL_SSL`.
+    OneOf(&'static [&'static str]),
+    Text,
+    /// `host:port`, separated by commas.
+    Brokers,
+    /// A text that is never shown.
+    Secret,
+}
+
+/// What becomes of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Status {
+    /// The runtime takes it.
+    Ours(fn(&mut Settings, &Value)),
+    /// librdkafka takes it.
+    Passed,
+    /// Nobody does.
+    Refused {
+        /// Why, and what to use instead.
+        reason: &'static str,
+    },
+}
+
+/// A value of the property's kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Number(i64),
+    Flag(bool),
+    Text(String),
+}
+
+/// All of them, by group.
+pub(crate) const GROUPS: &[(&str, &[Property])] = &[
+    ("The runtime", ours::ROWS),
+    ("Consumers", consumer::ROWS),
+    ("Producers", producer::ROWS),
+    ("Connections", network::ROWS),
+    ("Security", security::ROWS),
+    ("Refused: the guarantee rests on them", refused::OWNED),
+    ("Refused: without effect", refused::IDLE),
+    ("Refused: Java's clients only", refused::JAVA),
+    ("Refused: Kafka Streams only", refused::STREAMS),
+];
+
+/// The property of this name.
+pub(crate) fn property(name: &str) -> Option<&'static Property> {
+    all().find(|property| property.name == name)
+}
+
+/// All properties.
+pub(crate) fn all() -> impl Iterator<Item = &'static Property> {
+    GROUPS.iter().flat_map(|(_, rows)| rows.iter())
+}
+
+const fn number(least: i64, most: i64) -> Kind {
+    Kind::Number { least, most }
+}
+
+const fn passed(
+    name: &'static str,
+    clients: Clients,
+    kind: Kind,
+    default: &'static str,
+    doc: &'static str,
+) -> Property {
+    Property {
+        name,
+        clients,
+        kind,
+        default,
+        status: Status::Passed,
+        doc,
+    }
+}
+
+const fn refused(name: &'static str, clients: Clients, reason: &'static str) -> Property {
+    Property {
+        name,
+        clients,
+        kind: Kind::Text,
+        default: "",
+        status: Status::Refused { reason },
+        doc: "",
+    }
+}
+
+impl Kind {
+    /// Reads a value; `None` if it is none of this kind.
+    pub(crate) fn read(self, text: &str) -> Option<Value> {
+        let all = text;
+        let text = text.trim();
+        match self {
+            Self::Number { least, most } => {
+                let number = text.parse().ok()?;
+                (least..=most)
+                    .contains(&number)
+                    .then_some(Value::Number(number))
+            }
+            Self::Decimal { least, most } => {
+                let number: f64 = text.parse().ok()?;
+                // The limits are small enough to be exact.
+                #[allow(clippy::cast_precision_loss)]
+                let fits = (least as f64..=most as f64).contains(&number);
+                fits.then(|| Value::Text(text.to_owned()))
+            }
+            Self::Flag => match () {
+                () if text.eq_ignore_ascii_case("true") => Some(Value::Flag(true)),
+                () if text.eq_ignore_ascii_case("false") => Some(Value::Flag(false)),
+                () => None,
+            },
+            Self::OneOf(names) => names
+                .iter()
+                .find(|name| name.eq_ignore_ascii_case(text))
+                .map(|&name| Value::Text(name.to_owned())),
+            Self::Brokers => {
+                let host = |host: &str| !host.trim().is_empty() && !host.contains('@');
+                text.split(',')
+                    .all(host)
+                    .then(|| Value::Text(text.to_owned()))
+            }
+            // A password may end in a blank.
+            Self::Text | Self::Secret => Some(Value::Text(all.to_owned())),
+        }
+    }
+}
+
+/// What is allowed, as an error message and the documentation say it.
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number { least, most } => write!(f, "a whole number from {least} to {most}"),
+            Self::Decimal { least, most } => write!(f, "a number from {least} to {most}"),
+            Self::Flag => f.write_str("true or false"),
+            Self::OneOf(names) => f.write_str(&names.join(", ")),
+            Self::Brokers => f.write_str("host:port, separated by commas, without credentials"),
+            Self::Text | Self::Secret => f.write_str("text"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_property_is_there_once_with_a_default_of_its_kind() {
+        let mut names = BTreeSet::new();
+        for property in all() {
+            assert!(
+                names.insert(property.name),
+                "{} is there twice",
+                property.name
+            );
+            assert!(
+                property.default.is_empty() || property.kind.read(property.default).is_some(),
+                "{}: its default is none of its values",
+                property.name
+            );
+            let told = match property.status {
+                Status::Refused { reason } => reason,
+                _ => property.doc.trim_end_matches('.'),
+            };
+            assert!(
+                !told.is_empty() && !told.ends_with('.'),
+                "{}",
+                property.name
+            );
+        }
+    }
+
+    #[test]
+    fn values_are_read_as_kafkas_users_write_them() {
+        assert_eq!(number(1, 5).read(" 5 "), Some(Value::Number(5)));
+        assert_eq!(number(1, 5).read("6"), None);
+        assert_eq!(number(1, 5).read("5s"), None);
+        assert_eq!(Kind::Flag.read("TRUE"), Some(Value::Flag(true)));
+        assert_eq!(Kind::Flag.read("yes"), None);
+        let either = Kind::OneOf(&["plaintext", "sasl_ssl"]);
+        assert_eq!(
+            either.read("SASL_SSL"),
+            Some(Value::Text("sasl_ssl".into()))
+        );
+        let decimal = Kind::Decimal { least: 0, most: 9 };
+        assert_eq!(decimal.read("0.5"), Some(Value::Text("0.5".into())));
+        assert_eq!(decimal.read("NaN"), None);
+        assert!(Kind::Brokers.read("a:1, SSL://b:2").is_some());
+        for none in ["", "a:1,", "me:hunter2@a:1"] {
+            assert_eq!(Kind::Brokers.read(none), None, "{none}");
+        }
+        let blank = Kind::Secret.read("hunter2 ");
+        assert_eq!(blank, Some(Value::Text("hunter2 ".into())));
+    }
+}

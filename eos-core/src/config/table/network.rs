@@ -1,0 +1,42 @@
+//! What librdkafka takes for every client.
+
+use super::{Clients, Kind, Property, number, passed};
+
+#[rustfmt::skip] // A table: one row per line.
+pub(super) const ROWS: &[Property] = &[
+    passed("message.max.bytes", Clients::All, number(1000, 1_000_000_000), "1000000", "The largest record that a producer takes, before compression; the topic's `max.message.bytes` counts at the broker."),
+    passed("message.copy.max.bytes", Clients::All, number(0, 1_000_000_000), "65535", "Up to which size records are copied into the batch."),
+    passed("receive.message.max.bytes", Clients::All, number(1000, 2_147_483_647), "100000000", "The largest answer that is read, in bytes; at least `fetch.max.bytes` + 512."),
+    passed("max.in.flight.requests.per.connection", Clients::All, number(1, 5), "5", "How many requests a broker may have to answer at a time; idempotence allows five."),
+    passed("max.in.flight", Clients::All, number(1, 5), "5", "The same as `max.in.flight.requests.per.connection`."),
+    passed("metadata.recovery.strategy", Clients::All, Kind::OneOf(&["none", "rebootstrap"]), "rebootstrap", "Whether `bootstrap.servers` are asked again when no known broker answers."),
+    passed("metadata.recovery.rebootstrap.trigger.ms", Clients::All, number(0, 2_147_483_647), "300000", "After how long without metadata `bootstrap.servers` are asked again."),
+    passed("topic.metadata.refresh.interval.ms", Clients::All, number(-1, 3_600_000), "300000", "How often topics and brokers are asked for; -1 is never."),
+    passed("metadata.max.age.ms", Clients::All, number(1, 86_400_000), "900000", "How long what is known of topics and brokers may be used."),
+    passed("topic.metadata.refresh.fast.interval.ms", Clients::All, number(1, 60_000), "100", "How soon a topic that lost its leader is asked for again, at first."),
+    passed("topic.metadata.refresh.sparse", Clients::All, Kind::Flag, "true", "Whether only the topics that are used are asked for."),
+    passed("topic.metadata.propagation.max.ms", Clients::All, number(0, 3_600_000), "30000", "How long a topic that was just created may be unknown before that is an error."),
+    passed("debug", Clients::All, Kind::Text, "", "What librdkafka logs at level debug: a list of contexts such as `broker,topic,msg`, `consumer,cgrp,fetch`, `security`, `eos` or `all`."),
+    passed("socket.send.buffer.bytes", Clients::All, number(0, 100_000_000), "0", "The socket's send buffer, in bytes; 0 is the system's default."),
+    passed("socket.receive.buffer.bytes", Clients::All, number(0, 100_000_000), "0", "The socket's receive buffer, in bytes; 0 is the system's default."),
+    passed("socket.keepalive.enable", Clients::All, Kind::Flag, "false", "Whether idle connections are probed (SO_KEEPALIVE)."),
+    passed("socket.nagle.disable", Clients::All, Kind::Flag, "true", "Whether small requests are sent at once (TCP_NODELAY)."),
+    passed("socket.max.fails", Clients::All, number(0, 1_000_000), "1", "After how many failed requests a connection is given up."),
+    passed("broker.address.ttl", Clients::All, number(0, 86_400_000), "1000", "How long a broker's resolved address is used, in ms."),
+    passed("broker.address.family", Clients::All, Kind::OneOf(&["any", "v4", "v6"]), "any", "Which IP addresses are used."),
+    passed("socket.connection.setup.timeout.ms", Clients::All, number(1000, 2_147_483_647), "30000", "How long a connection may take to be set up, TLS and SASL included."),
+    passed("connections.max.idle.ms", Clients::All, number(0, 2_147_483_647), "0", "After how long an idle connection is closed; 0 is never."),
+    passed("reconnect.backoff.ms", Clients::All, number(0, 3_600_000), "100", "How long a lost connection waits before it is tried again, at first."),
+    passed("reconnect.backoff.max.ms", Clients::All, number(0, 3_600_000), "1000", "How long a lost connection waits before it is tried again, at most."),
+    passed("log_level", Clients::All, number(0, 7), "6", "What librdkafka logs, by syslog's levels."),
+    passed("log.thread.name", Clients::All, Kind::Flag, "true", "Whether log lines name librdkafka's thread."),
+    passed("enable.random.seed", Clients::All, Kind::Flag, "true", "Whether librdkafka seeds the C library's random numbers."),
+    passed("log.connection.close", Clients::All, Kind::Flag, "false", "Whether lost connections are logged."),
+    passed("api.version.request.timeout.ms", Clients::All, number(1, 300_000), "10000", "How long a broker may take to say what it speaks."),
+    passed("plugin.library.paths", Clients::All, Kind::Text, "", "Plug-ins of librdkafka to load, separated by `;`."),
+    passed("client.rack", Clients::All, Kind::Text, "", "Where this client is, as in the brokers' `broker.rack`: records are fetched from a replica nearby."),
+    passed("retry.backoff.ms", Clients::All, number(1, 300_000), "100", "How long a failed request waits before it is sent again, at first; 20 for consumers, 10 for producers."),
+    passed("retry.backoff.max.ms", Clients::All, number(1, 300_000), "1000", "How long a failed request waits before it is sent again, at most."),
+    passed("client.dns.lookup", Clients::All, Kind::OneOf(&["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]), "use_all_dns_ips", "How addresses of brokers are looked up."),
+    passed("enable.metrics.push", Clients::All, Kind::Flag, "false", "Whether brokers get the client's metrics when they ask for them (KIP-714)."),
+];

@@ -1,0 +1,205 @@
+//! What can't be set: what the guarantee rests on, what has no effect here, and what only Java's
+//! clients and Kafka Streams know, each with the reason and what to use instead.
+
+use super::{Clients, Property, refused};
+
+const OFFSETS: &str = "the runtime commits offsets in its transactions, and nothing else may";
+const TRANSACTIONS: &str = "every effect goes through the runtime's transactions";
+const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences \
+                        what was before it; use `App::new`, `slot` or `static.membership`";
+const CALLBACK: &str = "it is a callback of the C library, not a text";
+const RECORD_ERRORS: &str =
+    "what happens to a record that fails is said in the program, per source";
+const NO_STATE: &str = "there are no state stores yet";
+const METRICS: &str = "metrics come from the runtime, not from plug-ins of the client";
+const TYPES: &str = "`Topic` carries the types of keys and values and how they are encoded";
+const OBSOLETE: &str = "librdkafka ignores it; delete it";
+const OLD_BROKERS: &str = "it is for brokers before Kafka 0.10; Kafka 3.6 is the oldest that verifies \
+                           transactions";
+const TRUST: &str = "librdkafka reads PEM files, not Java's trust stores; use `ssl.ca.location`";
+const KEYS: &str = "librdkafka reads PEM or PKCS#12 files; use `ssl.key.location` with \
+                    `ssl.certificate.location`, or `ssl.keystore.location` with a PKCS#12 file";
+const PLUGIN: &str = "Java classes can't be loaded";
+const LOGIN: &str = "it is a setting of Java's login; librdkafka has `sasl.kerberos.*` of its own";
+
+/// The guarantee rests on these.
+#[rustfmt::skip] // A table: one row per line.
+pub(super) const OWNED: &[Property] = &[
+    refused("enable.auto.commit", Clients::Consumer, OFFSETS),
+    refused("auto.commit.enable", Clients::Consumer, OFFSETS),
+    refused("auto.commit.interval.ms", Clients::Consumer, "the runtime commits offsets in its transactions; use `commit.interval.ms`"),
+    refused("enable.auto.offset.store", Clients::Consumer, OFFSETS),
+    refused("offset.store.method", Clients::Consumer, OFFSETS),
+    refused("offset.store.path", Clients::Consumer, OFFSETS),
+    refused("offset.store.sync.interval.ms", Clients::Consumer, OFFSETS),
+    refused("isolation.level", Clients::Consumer, "uncommitted records may never have happened"),
+    refused("enable.partition.eof", Clients::Consumer, "the runtime needs to be told where a partition ends"),
+    refused("allow.auto.create.topics", Clients::All, "a topic that a broker makes up has a number of partitions that nobody chose; create topics before the start"),
+    refused("enable.idempotence", Clients::Producer, TRANSACTIONS),
+    refused("enable.gapless.guarantee", Clients::Producer, TRANSACTIONS),
+    refused("acks", Clients::Producer, "transactions need all replicas in sync to have a record"),
+    refused("request.required.acks", Clients::Producer, "transactions need all replicas in sync to have a record"),
+    refused("delivery.report.only.error", Clients::Producer, TRANSACTIONS),
+    refused("queue.buffering.max.messages", Clients::Producer, "a transaction is bounded by its bytes; use `queue.buffering.max.kbytes`"),
+    refused("transactional.id", Clients::Producer, IDENTITY),
+    refused("transaction.two.phase.commit.enable", Clients::Producer, TRANSACTIONS),
+    refused("group.id", Clients::Consumer, IDENTITY),
+    refused("group.instance.id", Clients::Consumer, IDENTITY),
+    refused("partition.assignment.strategy", Clients::Consumer, "rebalances are answered incrementally, which only `cooperative-sticky` allows"),
+    refused("group.protocol.type", Clients::Consumer, "the runtime's groups are groups of consumers"),
+    refused("socket.timeout.ms", Clients::All, "the deadline of a commit is made of it; use `transaction.timeout.ms`"),
+    refused("message.timeout.ms", Clients::Producer, "a transaction's records live as long as the transaction; use `transaction.timeout.ms`"),
+    refused("delivery.timeout.ms", Clients::Producer, "a transaction's records live as long as the transaction; use `transaction.timeout.ms`"),
+    refused("partitioner", Clients::Producer, "keys land where Java's producer would put them, so that topics can be joined"),
+    refused("sticky.partitioning.linger.ms", Clients::Producer, "the runtime chooses the partition of each record"),
+    refused("client.id", Clients::All, IDENTITY),
+    refused("metadata.broker.list", Clients::All, "use its other name, `bootstrap.servers`"),
+    refused("topic.blacklist", Clients::All, "an app reads and writes the topics that it names"),
+    refused("statistics.interval.ms", Clients::All, "nothing reads librdkafka's statistics; metrics come from the runtime"),
+    refused("log.queue", Clients::All, "librdkafka's log goes to `tracing`"),
+    refused("enabled_events", Clients::All, CALLBACK),
+];
+
+/// librdkafka knows these, but they do nothing here.
+#[rustfmt::skip]
+pub(super) const IDLE: &[Property] = &[
+    refused("socket.blocking.max.ms", Clients::All, OBSOLETE),
+    refused("topic.metadata.refresh.fast.cnt", Clients::All, OBSOLETE),
+    refused("reconnect.backoff.jitter.ms", Clients::All, "librdkafka ignores it; use `reconnect.backoff.ms` and `reconnect.backoff.max.ms`"),
+    refused("produce.offset.report", Clients::Producer, OBSOLETE),
+    refused("queuing.strategy", Clients::Producer, "records of a partition stay in order"),
+    refused("consume.callback.max.messages", Clients::Consumer, CALLBACK),
+    refused("api.version.request", Clients::All, OLD_BROKERS),
+    refused("api.version.fallback.ms", Clients::All, OLD_BROKERS),
+    refused("broker.version.fallback", Clients::All, OLD_BROKERS),
+    refused("ssl.engine.location", Clients::All, "OpenSSL 3 has providers instead of engines; use `ssl.providers`"),
+    refused("ssl.engine.id", Clients::All, "OpenSSL 3 has providers instead of engines; use `ssl.providers`"),
+    refused("builtin.features", Clients::All, "it tells what librdkafka was built with; use the features `ssl` and `gssapi` of this crate"),
+    refused("internal.termination.signal", Clients::All, "signals are the program's"),
+    refused("error_cb", Clients::All, CALLBACK),
+    refused("throttle_cb", Clients::All, CALLBACK),
+    refused("stats_cb", Clients::All, CALLBACK),
+    refused("log_cb", Clients::All, CALLBACK),
+    refused("background_event_cb", Clients::All, CALLBACK),
+    refused("socket_cb", Clients::All, CALLBACK),
+    refused("connect_cb", Clients::All, CALLBACK),
+    refused("closesocket_cb", Clients::All, CALLBACK),
+    refused("open_cb", Clients::All, CALLBACK),
+    refused("resolve_cb", Clients::All, CALLBACK),
+    refused("opaque", Clients::All, CALLBACK),
+    refused("default_topic_conf", Clients::All, CALLBACK),
+    refused("ssl_key", Clients::All, "it is set from memory; use `ssl.key.pem`"),
+    refused("ssl_certificate", Clients::All, "it is set from memory; use `ssl.certificate.pem`"),
+    refused("ssl_ca", Clients::All, "it is set from memory; use `ssl.ca.pem`"),
+    refused("ssl_engine_callback_data", Clients::All, CALLBACK),
+    refused("ssl.certificate.verify_cb", Clients::All, CALLBACK),
+    refused("oauthbearer_token_refresh_cb", Clients::All, CALLBACK),
+    refused("interceptors", Clients::All, CALLBACK),
+    refused("consume_cb", Clients::Consumer, CALLBACK),
+    refused("rebalance_cb", Clients::Consumer, CALLBACK),
+    refused("offset_commit_cb", Clients::Consumer, CALLBACK),
+    refused("dr_cb", Clients::Producer, CALLBACK),
+    refused("dr_msg_cb", Clients::Producer, CALLBACK),
+    refused("partitioner_cb", Clients::Producer, CALLBACK),
+    refused("msg_order_cmp", Clients::Producer, CALLBACK),
+];
+
+/// Java's clients know these, librdkafka does not.
+#[rustfmt::skip]
+pub(super) const JAVA: &[Property] = &[
+    refused("key.serializer", Clients::Producer, TYPES),
+    refused("value.serializer", Clients::Producer, TYPES),
+    refused("key.deserializer", Clients::Consumer, TYPES),
+    refused("value.deserializer", Clients::Consumer, TYPES),
+    refused("max.poll.records", Clients::Consumer, "records are taken from the queues one by one; `queued.max.messages.kbytes` bounds what waits"),
+    refused("fetch.max.wait.ms", Clients::Consumer, "librdkafka calls it `fetch.wait.max.ms`"),
+    refused("default.api.timeout.ms", Clients::All, "each call has a deadline of its own, made of `transaction.timeout.ms`"),
+    refused("exclude.internal.topics", Clients::Consumer, "an app reads the topics that it names"),
+    refused("buffer.memory", Clients::Producer, "librdkafka calls it `queue.buffering.max.kbytes`, in KiB"),
+    refused("max.block.ms", Clients::Producer, "a full queue is flushed, within the commit's deadline"),
+    refused("max.request.size", Clients::Producer, "librdkafka calls it `message.max.bytes`"),
+    refused("send.buffer.bytes", Clients::All, "librdkafka calls it `socket.send.buffer.bytes`"),
+    refused("receive.buffer.bytes", Clients::All, "librdkafka calls it `socket.receive.buffer.bytes`"),
+    refused("socket.connection.setup.timeout.max.ms", Clients::All, "librdkafka has only `socket.connection.setup.timeout.ms`"),
+    refused("partitioner.class", Clients::Producer, "keys land where Java's default partitioner would put them"),
+    refused("partitioner.ignore.keys", Clients::Producer, "keys land where Java's default partitioner would put them"),
+    refused("partitioner.adaptive.partitioning.enable", Clients::Producer, "the runtime chooses the partition of each record"),
+    refused("partitioner.availability.timeout.ms", Clients::Producer, "the runtime chooses the partition of each record"),
+    refused("interceptor.classes", Clients::All, PLUGIN),
+    refused("metric.reporters", Clients::All, METRICS),
+    refused("metrics.num.samples", Clients::All, METRICS),
+    refused("metrics.recording.level", Clients::All, METRICS),
+    refused("metrics.sample.window.ms", Clients::All, METRICS),
+    refused("auto.include.jmx.reporter", Clients::All, METRICS),
+    refused("security.providers", Clients::All, PLUGIN),
+    refused("sasl.jaas.config", Clients::All, "librdkafka has no JAAS; use `sasl.username` with `sasl.password`, `sasl.kerberos.*` or `sasl.oauthbearer.*`"),
+    refused("sasl.client.callback.handler.class", Clients::All, PLUGIN),
+    refused("sasl.login.callback.handler.class", Clients::All, PLUGIN),
+    refused("sasl.login.class", Clients::All, PLUGIN),
+    refused("sasl.login.connect.timeout.ms", Clients::All, LOGIN),
+    refused("sasl.login.read.timeout.ms", Clients::All, LOGIN),
+    refused("sasl.login.refresh.buffer.seconds", Clients::All, LOGIN),
+    refused("sasl.login.refresh.min.period.seconds", Clients::All, LOGIN),
+    refused("sasl.login.refresh.window.factor", Clients::All, LOGIN),
+    refused("sasl.login.refresh.window.jitter", Clients::All, LOGIN),
+    refused("sasl.login.retry.backoff.ms", Clients::All, LOGIN),
+    refused("sasl.login.retry.backoff.max.ms", Clients::All, LOGIN),
+    refused("sasl.kerberos.ticket.renew.jitter", Clients::All, LOGIN),
+    refused("sasl.kerberos.ticket.renew.window.factor", Clients::All, LOGIN),
+    refused("ssl.truststore.location", Clients::All, TRUST),
+    refused("ssl.truststore.password", Clients::All, TRUST),
+    refused("ssl.truststore.type", Clients::All, TRUST),
+    refused("ssl.truststore.certificates", Clients::All, "librdkafka calls it `ssl.ca.pem`"),
+    refused("ssl.trustmanager.algorithm", Clients::All, PLUGIN),
+    refused("ssl.keymanager.algorithm", Clients::All, PLUGIN),
+    refused("ssl.keystore.type", Clients::All, KEYS),
+    refused("ssl.keystore.key", Clients::All, "librdkafka calls it `ssl.key.pem`"),
+    refused("ssl.keystore.certificate.chain", Clients::All, "librdkafka calls it `ssl.certificate.pem`"),
+    refused("ssl.protocol", Clients::All, "OpenSSL chooses the newest version that both sides speak"),
+    refused("ssl.enabled.protocols", Clients::All, "OpenSSL chooses the newest version that both sides speak"),
+    refused("ssl.provider", Clients::All, "librdkafka calls OpenSSL's `ssl.providers`"),
+    refused("ssl.engine.factory.class", Clients::All, PLUGIN),
+    refused("ssl.secure.random.implementation", Clients::All, PLUGIN),
+    refused("compression.gzip.level", Clients::Producer, "librdkafka calls it `compression.level`"),
+    refused("compression.lz4.level", Clients::Producer, "librdkafka calls it `compression.level`"),
+    refused("compression.zstd.level", Clients::Producer, "librdkafka calls it `compression.level`"),
+];
+
+/// Kafka Streams knows these.
+#[rustfmt::skip]
+pub(super) const STREAMS: &[Property] = &[
+    refused("default.key.serde", Clients::Runtime, TYPES),
+    refused("default.value.serde", Clients::Runtime, TYPES),
+    refused("default.timestamp.extractor", Clients::Runtime, "a record's time is the one that Kafka has stored with it"),
+    refused("default.deserialization.exception.handler", Clients::Runtime, RECORD_ERRORS),
+    refused("deserialization.exception.handler", Clients::Runtime, RECORD_ERRORS),
+    refused("default.production.exception.handler", Clients::Runtime, RECORD_ERRORS),
+    refused("production.exception.handler", Clients::Runtime, RECORD_ERRORS),
+    refused("processing.exception.handler", Clients::Runtime, RECORD_ERRORS),
+    refused("errors.dead.letter.queue.topic.name", Clients::Runtime, RECORD_ERRORS),
+    refused("buffered.records.per.partition", Clients::Runtime, "use `queued.max.messages.kbytes`"),
+    refused("input.buffer.max.bytes", Clients::Runtime, "use `queued.max.messages.kbytes`, which is per partition"),
+    refused("poll.ms", Clients::Runtime, "a worker wakes when a record comes"),
+    refused("task.timeout.ms", Clients::Runtime, "each call has a deadline of its own, made of `transaction.timeout.ms`"),
+    refused("repartition.purge.interval.ms", Clients::Runtime, "there are no repartition topics yet"),
+    refused("topology.optimization", Clients::Runtime, "the topology runs as it is written"),
+    refused("upgrade.from", Clients::Runtime, "it is for upgrades of Kafka Streams"),
+    refused("application.server", Clients::Runtime, NO_STATE),
+    refused("num.standby.replicas", Clients::Runtime, NO_STATE),
+    refused("replication.factor", Clients::Runtime, NO_STATE),
+    refused("statestore.cache.max.bytes", Clients::Runtime, NO_STATE),
+    refused("cache.max.bytes.buffering", Clients::Runtime, NO_STATE),
+    refused("acceptable.recovery.lag", Clients::Runtime, NO_STATE),
+    refused("max.warmup.replicas", Clients::Runtime, NO_STATE),
+    refused("probing.rebalance.interval.ms", Clients::Runtime, NO_STATE),
+    refused("rocksdb.config.setter", Clients::Runtime, NO_STATE),
+    refused("default.dsl.store", Clients::Runtime, NO_STATE),
+    refused("dsl.store.suppliers.class", Clients::Runtime, NO_STATE),
+    refused("state.cleanup.delay.ms", Clients::Runtime, NO_STATE),
+    refused("windowstore.changelog.additional.retention.ms", Clients::Runtime, NO_STATE),
+    refused("window.size.ms", Clients::Runtime, NO_STATE),
+    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "there are no topics that the runtime names"),
+    refused("log.summary.interval.ms", Clients::Runtime, METRICS),
+    refused("built.in.metrics.version", Clients::Runtime, METRICS),
+    refused("client.supplier", Clients::Runtime, PLUGIN),
+];

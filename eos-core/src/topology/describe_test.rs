@@ -1,0 +1,121 @@
+//! Snapshots: a change here is a change of what users and their tools read.
+
+use std::time::Duration;
+
+use crate::{App, ErrorPolicy, Guarantee, Topic};
+
+fn text(name: &str) -> Topic<String, String> {
+    Topic::plain(name)
+}
+
+#[track_caller]
+fn check(app: &App, expected: &str) {
+    assert_eq!(app.describe().unwrap().to_string(), expected);
+}
+
+#[track_caller]
+fn check_guarantees(app: &App, expected: &str) {
+    assert_eq!(app.describe().unwrap().guarantees().to_string(), expected);
+}
+
+#[test]
+fn a_chain_looks_as_in_kafka_streams() {
+    let mut app = App::new("a");
+    app.source(&text("in"))
+        .filter(|v| !v.is_empty())
+        .map(|v| v)
+        .to(&text("out"));
+    check(
+        &app,
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [in])
+      --> KSTREAM-FILTER-0000000001
+    Processor: KSTREAM-FILTER-0000000001 (stores: [])
+      --> KSTREAM-MAPVALUES-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-MAPVALUES-0000000002 (stores: [])
+      --> KSTREAM-SINK-0000000003
+      <-- KSTREAM-FILTER-0000000001
+    Sink: KSTREAM-SINK-0000000003 (topic: out)
+      <-- KSTREAM-MAPVALUES-0000000002
+
+",
+    );
+    check_guarantees(
+        &app,
+        "Sub-topology: 0, one task for each partition of in
+  in --> KSTREAM-SOURCE-0000000000: exactly once; the offset commits in the transaction of the outputs; a record that fails stops the worker
+  KSTREAM-SOURCE-0000000000 --> KSTREAM-FILTER-0000000001: exactly once; in memory
+  KSTREAM-FILTER-0000000001 --> KSTREAM-MAPVALUES-0000000002: exactly once; in memory
+  KSTREAM-MAPVALUES-0000000002 --> KSTREAM-SINK-0000000003: exactly once; in memory
+  KSTREAM-SINK-0000000003 --> out: exactly once; for who reads with isolation.level=read_committed
+",
+    );
+    app.check().expect("describing takes nothing away");
+}
+
+#[test]
+fn branches_merges_and_stages_are_told_apart() {
+    let mut app = App::new("a");
+    let out = app.output(&text("log"));
+    let (long, short) = app.source(&text("in")).branch(|v| v.len() > 3);
+    long.merge(app.source(&text("more"))).to(&text("out"));
+    short.process(move |ctx, r| ctx.emit(&out, r.key, r.value));
+    check(
+        &app,
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000001 (topics: [in])
+      --> KSTREAM-BRANCH-0000000002
+    Processor: KSTREAM-BRANCH-0000000002 (stores: [])
+      --> KSTREAM-SINK-0000000004, KSTREAM-PROCESSOR-0000000005
+      <-- KSTREAM-SOURCE-0000000001
+    Sink: KSTREAM-SINK-0000000004 (topic: out)
+      <-- KSTREAM-BRANCH-0000000002
+    Processor: KSTREAM-PROCESSOR-0000000005 (stores: [])
+      --> KSTREAM-SINK-0000000000
+      <-- KSTREAM-BRANCH-0000000002
+    Sink: KSTREAM-SINK-0000000000 (topic: log)
+      <-- KSTREAM-PROCESSOR-0000000005
+
+  Sub-topology: 1
+    Source: KSTREAM-SOURCE-0000000003 (topics: [more])
+      --> KSTREAM-SINK-0000000004
+    Sink: KSTREAM-SINK-0000000004 (topic: out)
+      <-- KSTREAM-SOURCE-0000000003
+
+",
+    );
+}
+
+#[test]
+fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
+    let mut app = App::new("a").guarantee(Guarantee::AtLeastOnce);
+    let retry = ErrorPolicy::retry(Duration::from_secs(1), 3);
+    let web = app
+        .source(&text("web"))
+        .on_error(retry.then(ErrorPolicy::dead_letter("dlq")));
+    web.merge_by_time(app.source(&text("shop")).on_error(ErrorPolicy::skip()))
+        .to(&text("sales"));
+    check_guarantees(
+        &app,
+        "Sub-topology: 0, one task for each partition of web and shop, read together in order of time
+  web --> KSTREAM-SOURCE-0000000000: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is tried again, 3 times at most, then goes to dlq
+  KSTREAM-SOURCE-0000000000 --> dlq: at least once; only records that could not be processed; a crash or a rebalance may repeat records
+  KSTREAM-SOURCE-0000000000 --> KSTREAM-SINK-0000000002: at least once; in memory
+  shop --> KSTREAM-SOURCE-0000000001: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is left out
+  KSTREAM-SOURCE-0000000001 --> KSTREAM-SINK-0000000002: at least once; in memory
+  KSTREAM-SINK-0000000002 --> sales: at least once; a crash or a rebalance may repeat records
+",
+    );
+}
+
+#[test]
+fn a_graph_that_makes_no_sense_is_not_described() {
+    let error = App::new("a").describe().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the app has no source: begin with `app.source(&topic)`"
+    );
+}

@@ -1,0 +1,70 @@
+//! What can be wrong with a graph.
+
+use eos_protocol::TopicName;
+
+use crate::error_policy::PolicyError;
+
+/// A graph that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// Nothing to do.
+    #[error("the app has no source: begin with `app.source(&topic)`")]
+    Empty,
+    /// A chain ends in nothing.
+    #[error(
+        "the chain that reads {topic} ends in `{kind}`, so its records go nowhere: end it with \
+         `.to(&topic)` or `.process(..)`{}",
+        if *kind == "branch" {
+            "; if only one of the two streams is wanted, `.filter(..)` gives just that"
+        } else {
+            ""
+        }
+    )]
+    Dangling {
+        /// The source's topic.
+        topic: TopicName,
+        /// The last node.
+        kind: &'static str,
+    },
+    /// Kafka does not allow this name.
+    #[error(
+        "{topic:?} is no topic name: 1 to 249 letters, digits, dots, underscores and hyphens, and \
+         neither \".\" nor \"..\""
+    )]
+    TopicName {
+        /// The name.
+        topic: TopicName,
+    },
+    /// An error policy can't be carried out.
+    #[error("the error policy of the source {topic}: {reason}")]
+    ErrorPolicy {
+        /// The source's topic.
+        topic: TopicName,
+        /// Why.
+        reason: PolicyError,
+    },
+    /// Streams of two apps can't meet.
+    #[error(
+        "`{method}` was given a stream of another app: make both with `app.source(..)` of the same \
+         one, or let the apps meet in a topic"
+    )]
+    OtherApp {
+        /// The method.
+        method: &'static str,
+    },
+}
+
+/// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic#validate`).
+pub(super) fn check_name(name: &TopicName) -> Result<(), TopologyError> {
+    let text = name.as_str();
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let fine = !text.is_empty() && text.len() <= 249 && text.chars().all(legal);
+    if fine && text != "." && text != ".." {
+        Ok(())
+    } else {
+        Err(TopologyError::TopicName {
+            topic: name.clone(),
+        })
+    }
+}

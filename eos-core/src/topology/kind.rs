@@ -1,0 +1,64 @@
+//! The kinds of nodes, by the methods that declare them.
+
+/// What a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Map,
+    TryMap,
+    FilterMap,
+    Filter,
+    FlatMap,
+    TryFlatMap,
+    KeyBy,
+    Peek,
+    Branch,
+    Tee,
+    Process,
+    /// The output that it writes to.
+    To(usize),
+}
+
+impl Kind {
+    /// The method of a stream that declares it.
+    pub(crate) fn method(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::TryMap => "try_map",
+            Self::FilterMap => "filter_map",
+            Self::Filter => "filter",
+            Self::FlatMap => "flat_map",
+            Self::TryFlatMap => "try_flat_map",
+            Self::KeyBy => "key_by",
+            Self::Peek => "peek",
+            Self::Branch => "branch",
+            Self::Tee => "tee",
+            Self::Process => "process",
+            Self::To(_) => "to",
+        }
+    }
+
+    /// How many streams leave it.
+    pub(crate) fn exits(self) -> usize {
+        match self {
+            Self::Process | Self::To(_) => 0,
+            Self::Branch | Self::Tee => 2,
+            _ => 1,
+        }
+    }
+
+    /// What Kafka Streams calls it where it has the same; its way of naming where it has not.
+    pub(crate) fn streams_name(self) -> &'static str {
+        match self {
+            Self::Map | Self::TryMap => "MAPVALUES",
+            Self::FilterMap => "FILTERMAPVALUES",
+            Self::Filter => "FILTER",
+            Self::FlatMap | Self::TryFlatMap => "FLATMAPVALUES",
+            Self::KeyBy => "KEY-SELECT",
+            Self::Peek => "PEEK",
+            Self::Branch => "BRANCH",
+            Self::Tee => "TEE",
+            Self::Process => "PROCESSOR",
+            Self::To(_) => "SINK",
+        }
+    }
+}

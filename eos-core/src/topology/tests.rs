@@ -1,0 +1,451 @@
+//! Graphs as they are declared, cut into stages, and run: without a worker.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
+
+use super::{Chains, Fault, Next, Raw, Scratch, Topology};
+use crate::client::Headers;
+use crate::ctx::{Ctx, Origin};
+use crate::{App, ErrorPolicy, Failure, OnDiscard, Output, Processor, Record, Topic};
+
+fn text(name: &str) -> Topic<String, String> {
+    Topic::plain(name)
+}
+
+fn error(declare: impl FnOnce(&mut App)) -> String {
+    let mut app = App::new("a");
+    declare(&mut app);
+    app.check().unwrap_err().to_string()
+}
+
+/// One task of an app, with what it wrote.
+struct Bench {
+    topology: Arc<Topology>,
+    chains: Chains,
+    stage: usize,
+}
+
+impl Bench {
+    fn new(declare: impl FnOnce(&mut App)) -> Self {
+        Self::of_stage(0, declare)
+    }
+
+    fn of_stage(stage: usize, declare: impl FnOnce(&mut App)) -> Self {
+        let mut app = App::new("a");
+        declare(&mut app);
+        let topology = app.check().unwrap();
+        let chains = topology.instantiate(&topology.stages()[stage]);
+        Self {
+            topology,
+            chains,
+            stage,
+        }
+    }
+
+    /// Runs `key=value` of an input through all its sources; answers `topic:key=value` of each
+    /// output.
+    fn run(&mut self, input: usize, record: &str) -> Result<Vec<String>, Fault> {
+        let (key, value) = record.split_once('=').unwrap();
+        let topic = &self.topology.stages()[self.stage].topics[input];
+        let partition = TopicPartition::new(topic.clone(), Partition::ZERO);
+        let scratch = RefCell::new(Scratch::default());
+        let mut headers = Headers::new();
+        headers.push("h", Some(b"1"));
+        let timestamp = Some(Timestamp(17));
+        let ctx = Ctx::new(
+            self.topology.token(),
+            self.topology.outputs(),
+            &scratch,
+            Origin {
+                task: TaskId::default(),
+                partition: &partition,
+                offset: Offset::ZERO,
+                timestamp,
+                headers: &headers,
+            },
+        );
+        let raw = Raw {
+            key: Some(key.as_bytes()),
+            value: Some(value.as_bytes()),
+            timestamp,
+            headers: &headers,
+        };
+        for source in &mut self.chains.inputs[input] {
+            let mut next = Next::all(&mut self.chains.places, source.first);
+            source.entry.enter(&ctx, &raw, &mut next)?;
+        }
+        let scratch = scratch.into_inner();
+        let written = (0..scratch.len()).map(|at| {
+            let out = scratch.get(at, &[], Partition::ZERO).unwrap();
+            assert_eq!((out.timestamp, out.headers), (timestamp, &headers));
+            let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap()).into_owned();
+            let name = &self.topology.outputs()[out.topic].name;
+            format!("{name}:{}={}", text(out.key), text(out.value))
+        });
+        Ok(written.collect())
+    }
+
+    #[track_caller]
+    fn check(&mut self, input: usize, record: &str, outputs: &[&str]) {
+        assert_eq!(self.run(input, record).unwrap(), outputs);
+    }
+}
+
+#[test]
+fn a_graph_that_makes_no_sense_says_what_is_missing() {
+    let topic = text("t");
+    assert!(error(|_| {}).contains("app.source(&topic)"));
+    let dangling = error(|app| {
+        let _unfinished = app.source(&topic).map(|v| v.len());
+    });
+    assert_eq!(
+        dangling,
+        "the chain that reads t ends in `map`, so its records go nowhere: end it with \
+         `.to(&topic)` or `.process(..)`"
+    );
+    let half = error(|app| app.source(&topic).branch(|v| v.is_empty()).0.to(&text("o")));
+    assert!(half.contains("ends in `branch`"), "{half}");
+    assert!(half.contains("`.filter(..)` gives just that"), "{half}");
+    let merged = error(|app| {
+        let other = app.source(&text("u"));
+        let _unfinished = app.source(&topic).merge(other);
+    });
+    assert!(merged.contains("ends in `source`"), "{merged}");
+    let name = error(|app| app.source(&topic).to(&text("white space")));
+    assert!(name.contains("\"white space\" is no topic name"), "{name}");
+}
+
+#[test]
+fn streams_of_two_apps_do_not_merge() {
+    let mut other = App::new("b");
+    let stranger = other.source(&text("u"));
+    let refused = error(|app| app.source(&text("t")).merge(stranger).to(&text("o")));
+    assert!(
+        refused.starts_with("`merge` was given a stream of another app: make both with"),
+        "{refused}"
+    );
+    assert!(other.check().is_err());
+}
+
+#[test]
+fn chains_on_one_topic_are_one_stage_and_others_are_their_own() {
+    let mut app = App::new("a");
+    let (a, b) = (text("a"), text("b"));
+    app.source(&a).to(&b);
+    app.source(&b).filter(|v| !v.is_empty()).to(&a);
+    app.source(&a).map(|v| v).to(&b);
+    let topology = app.check().unwrap();
+    assert_eq!(topology.stages().len(), 2);
+    let chains = topology.instantiate(&topology.stages()[0]);
+    assert_eq!((chains.inputs.len(), chains.places.len()), (1, 3));
+    let firsts: Vec<_> = chains.inputs[0].iter().map(|s| s.first).collect();
+    assert_eq!(firsts, [Some(0), Some(1)]);
+    assert_eq!(chains.places[1].child, Some(2));
+}
+
+#[test]
+fn each_shape_does_to_records_what_its_name_says() {
+    let (t, o) = (text("t"), text("o"));
+    let peeked = Arc::new(AtomicUsize::new(0));
+    let mut bench = Bench::new(|app| {
+        let seen = Arc::clone(&peeked);
+        app.source(&t)
+            .peek(move |value| {
+                seen.fetch_add(value.len(), Ordering::Relaxed);
+            })
+            .flat_map(|v| v.split(',').map(str::to_owned).collect::<Vec<_>>())
+            .filter_map(|v| v.strip_prefix('+').map(str::to_owned))
+            .key_by(|v| v.to_uppercase())
+            .to(&o);
+    });
+    bench.check(0, "k=+a,b,+c", &["o:A=a", "o:C=c"]);
+    assert_eq!(peeked.load(Ordering::Relaxed), 7);
+
+    let seen = Arc::clone(&peeked);
+    let mut bench = Bench::new(|app| {
+        app.source(&t)
+            .peek_record(move |record| {
+                seen.store(record.key.len(), Ordering::Relaxed);
+            })
+            .try_flat_map(|v| Ok([v.parse::<u8>()?.to_string()]))
+            .to(&o);
+    });
+    bench.check(0, "key=007", &["o:key=7"]);
+    assert_eq!(peeked.load(Ordering::Relaxed), 3);
+    let fault = bench.run(0, "key=x").unwrap_err();
+    assert!(matches!(fault, Fault::User(_)), "{fault:?}");
+}
+
+#[test]
+fn a_branch_sends_each_record_one_way_and_a_tee_both_ways() {
+    let mut bench = Bench::new(|app| {
+        let (long, others) = app.source(&text("t")).branch(|v| v.len() > 3);
+        let (some, none) = others.branch(|v| !v.is_empty());
+        long.map(|v| v.to_uppercase()).to(&text("long"));
+        some.to(&text("some"));
+        let (once, twice) = none.tee();
+        once.to(&text("once"));
+        twice.map(|v| v + "!").to(&text("twice"));
+    });
+    bench.check(0, "k=abcd", &["long:k=ABCD"]);
+    bench.check(0, "k=ab", &["some:k=ab"]);
+    bench.check(0, "k=", &["once:k=", "twice:k=!"]);
+}
+
+#[test]
+fn merged_streams_of_two_topics_stay_two_stages() {
+    let declare = |app: &mut App| {
+        let other = app.source(&text("u")).map(|v| v + "u");
+        app.source(&text("t"))
+            .merge(other)
+            .map(|v| v + "!")
+            .to(&text("o"));
+    };
+    Bench::of_stage(0, declare).check(0, "k=a", &["o:k=au!"]);
+    let mut second = Bench::of_stage(1, declare);
+    second.check(0, "k=a", &["o:k=a!"]);
+    assert_eq!(second.chains.places.len(), 2, "only what it can reach");
+}
+
+#[test]
+fn streams_merged_by_time_are_one_stage_with_siblings() {
+    let mut bench = Bench::new(|app| {
+        let web = app.source(&text("web"));
+        let shop = app.source(&text("shop")).filter(|v| v != "x");
+        web.merge_by_time(shop).to(&text("o"));
+    });
+    let stages = bench.topology.stages();
+    assert_eq!(stages.len(), 1);
+    assert_eq!(stages[0].driving_topic().as_str(), "web");
+    assert_eq!(bench.chains.places.len(), 2);
+    bench.check(0, "k=x", &["o:k=x"]);
+    bench.check(1, "k=x", &[]);
+    bench.check(1, "k=y", &["o:k=y"]);
+}
+
+/// Emits how many records it has seen.
+struct Count {
+    out: Output<String, String>,
+    seen: usize,
+    keeps: bool,
+    closed: Arc<AtomicUsize>,
+}
+
+impl Processor<String, String> for Count {
+    fn init(&mut self, _: TaskId) -> Result<(), Failure> {
+        self.seen = 100;
+        Ok(())
+    }
+
+    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
+        self.seen += 1;
+        if record.value == "fail" {
+            return Err("as asked".into());
+        }
+        ctx.emit(&self.out, record.key, self.seen.to_string())
+    }
+
+    fn on_discard(&mut self) -> OnDiscard {
+        self.seen -= 1;
+        if self.keeps {
+            OnDiscard::Keep
+        } else {
+            OnDiscard::Rebuild
+        }
+    }
+
+    fn close(&mut self) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn counting(keeps: bool, closed: &Arc<AtomicUsize>) -> Bench {
+    Bench::new(|app| {
+        let (out, closed) = (app.output(&text("o")), Arc::clone(closed));
+        let make = move || Count {
+            out,
+            seen: 0,
+            keeps,
+            closed: Arc::clone(&closed),
+        };
+        let (left, right) = (app.source(&text("t")), app.source(&text("t")));
+        left.merge(right.map(|v| v)).process_with(make);
+    })
+}
+
+#[test]
+fn sources_of_one_topic_share_the_node_that_they_merge_into() {
+    let mut bench = counting(false, &Arc::default());
+    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
+}
+
+#[test]
+fn a_processor_is_rebuilt_when_its_records_do_not_count() {
+    let mut bench = counting(false, &Arc::default());
+    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
+    bench.chains.committed();
+    bench.chains.discard();
+    bench.check(0, "k=v", &["o:k=103", "o:k=104"]);
+    bench.chains.discard();
+    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
+    assert!(bench.run(0, "k=fail").is_err());
+    bench.chains.discard();
+    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
+}
+
+#[test]
+fn a_processor_that_takes_records_back_is_kept() {
+    let mut bench = counting(true, &Arc::default());
+    assert!(bench.run(0, "k=fail").is_err());
+    bench.chains.discard();
+    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
+}
+
+#[test]
+fn a_processor_is_closed_once_when_its_task_goes_away() {
+    let closed = Arc::default();
+    drop(counting(false, &closed));
+    assert_eq!(closed.load(Ordering::Relaxed), 0, "none was made");
+    let mut bench = counting(false, &closed);
+    bench.check(0, "k=v", &["o:k=101", "o:k=102"]);
+    bench.chains.close();
+    drop(bench);
+    assert_eq!(closed.load(Ordering::Relaxed), 1);
+}
+
+struct Panics;
+impl Processor<String, String> for Panics {
+    fn process(&mut self, _: &Ctx<'_>, _: Record<String, String>) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn on_discard(&mut self) -> OnDiscard {
+        panic!("on_discard");
+    }
+    fn close(&mut self) {
+        panic!("close");
+    }
+}
+
+#[test]
+fn a_processor_that_panics_outside_of_a_record_ends_nobody_else() {
+    let mut bench = Bench::new(|app| app.source(&text("t")).process_with(|| Panics));
+    bench.check(0, "k=v", &[]);
+    bench.chains.discard();
+    bench.check(0, "k=v", &[]);
+    bench.chains.close();
+}
+
+#[test]
+fn a_policy_reaches_each_source_and_each_dead_letter_topic_is_one_output() {
+    let mut bench = Bench::new(|app| {
+        let dlq = || ErrorPolicy::dead_letter("dlq");
+        let retry = ErrorPolicy::retry(Duration::from_secs(1), 3);
+        let first = app.source(&text("t")).on_error(ErrorPolicy::skip());
+        let second = app.source(&text("t")).map(|v| v);
+        first
+            .merge(second)
+            .on_error(retry.then(dlq()))
+            .to(&text("o"));
+        app.source(&text("t")).on_error(dlq()).to(&text("dlq"));
+        app.source(&text("t")).to(&text("o"));
+    });
+    let names: Vec<String> = bench
+        .topology
+        .output_names()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        names,
+        ["o", "dlq", "o", "dlq"],
+        "dead letters are raw bytes"
+    );
+    let sources = &bench.chains.inputs[0];
+    let dead_letters: Vec<_> = sources.iter().map(|s| s.dead_letter).collect();
+    assert_eq!(dead_letters, [Some(3), Some(3), Some(3), None]);
+    assert!(matches!(
+        *sources[0].policy,
+        ErrorPolicy::Retry { max: 3, .. }
+    ));
+    assert_eq!(sources[0].policy, sources[1].policy);
+    assert_eq!(*sources[3].policy, ErrorPolicy::Fail);
+    bench.check(0, "k=v", &["o:k=v", "o:k=v", "dlq:k=v", "o:k=v"]);
+}
+
+#[test]
+fn what_emit_can_not_encode_is_told_from_an_error_of_the_closure() {
+    let numbers = Topic::<String, f64>::with("n", crate::codec::PlainCodec::new(), Unwritable);
+    let mut bench = Bench::new(|app| {
+        let out = app.output(&numbers);
+        app.source(&text("t"))
+            .process(move |ctx, r| ctx.emit(&out, r.key, 0.5));
+    });
+    let fault = bench.run(0, "k=v").unwrap_err();
+    assert!(matches!(fault, Fault::Encode(_)), "{fault:?}");
+    assert_eq!(
+        fault.to_string(),
+        "the output for topic n can't be encoded: not writable: at all"
+    );
+    let mut bench = Bench::new(|app| app.source(&text("t")).map(|_| 0.5).to(&numbers));
+    assert!(matches!(bench.run(0, "k=v"), Err(Fault::Encode(_))));
+}
+
+#[test]
+fn an_output_of_another_app_is_refused_with_the_fix() {
+    let mut other = App::new("b");
+    let strange = other.output(&text("o"));
+    let mut bench = Bench::new(|app| {
+        app.source(&text("t"))
+            .process(move |ctx, r| ctx.emit(&strange, r.key, r.value));
+    });
+    assert_eq!(
+        bench.run(0, "k=v").unwrap_err().to_string(),
+        "this output was made by another app: make it with `app.output(..)` of this one"
+    );
+}
+
+struct Unwritable;
+impl crate::codec::Codec<f64> for Unwritable {
+    fn decode(&self, _: Option<&[u8]>) -> Result<f64, crate::codec::CodecError> {
+        Ok(0.0)
+    }
+    fn encode(
+        &self,
+        _: &f64,
+        _: &mut Vec<u8>,
+    ) -> Result<crate::codec::Encoded, crate::codec::CodecError> {
+        Err(crate::codec::CodecError::invalid("writable", "at all"))
+    }
+}
+
+#[test]
+fn a_context_knows_the_time_and_the_headers() {
+    let mut bench = Bench::new(|app| {
+        let out = app.output(&text("o"));
+        app.source(&text("t")).process(move |ctx, record| {
+            let time = ctx.timestamp().map(|t| t.0);
+            let header = ctx.headers().get("h").map(<[u8]>::len);
+            ctx.emit(&out, record.key, format!("{time:?} {header:?}"))
+        });
+    });
+    bench.check(0, "k=v", &["o:k=Some(17) Some(1)"]);
+}
+
+#[test]
+fn an_output_too_large_says_what_to_do() {
+    let fault = Fault::Oversize {
+        topic: "o".into(),
+        bytes: 2_000_000,
+        limit: 1_048_588,
+    };
+    assert_eq!(
+        fault.to_string(),
+        "the output for topic o has 2000000 bytes, but its max.message.bytes is 1048588: make it \
+         smaller, or raise the limit (kafka-configs.sh --alter --topic o --add-config \
+         max.message.bytes=..)"
+    );
+}

@@ -1,0 +1,191 @@
+//! What becomes of a record that can't be processed: the policy of its source decides.
+
+use std::sync::Arc;
+
+use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan};
+
+use super::record::{Done, Held};
+use super::task::Task;
+use super::{RecordsOf, Worker, WorkerError};
+use crate::client::{Client, Headers, Message, Records};
+use crate::error_policy::ErrorPolicy;
+use crate::topology::Fault;
+
+/// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
+/// as large as its topic allows should still fit into a topic that allows the same.
+const TEXT: usize = 4 << 10;
+
+impl<C: Client> Worker<C> {
+    /// The record at the head of this input failed behind this source. Nothing of it counts.
+    pub(super) fn refused(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        record: Held,
+        source: usize,
+        fault: Fault,
+    ) -> Done {
+        self.scratch.get_mut().clear();
+        task.chains.discard();
+        let source = task
+            .chains
+            .inputs
+            .get(record.input)
+            .and_then(|all| all.get(source));
+        let (policy, letters) = source.map_or((Arc::default(), None), |source| {
+            (Arc::clone(&source.policy), source.dead_letter)
+        });
+        self.decide(task, record, &policy, letters, fault)
+    }
+
+    fn decide(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        record: Held,
+        policy: &ErrorPolicy,
+        letters: Option<usize>,
+        fault: Fault,
+    ) -> Done {
+        match (policy, letters) {
+            (ErrorPolicy::Retry { backoff, max, then }, _) => {
+                let plan = RetryPlan {
+                    backoff: Backoff {
+                        first: *backoff,
+                        most: *backoff,
+                    },
+                    max: *max,
+                };
+                if self.park(task, record, &plan, &fault) {
+                    Done::Wait
+                } else {
+                    self.decide(task, record, then, letters, fault)
+                }
+            }
+            (ErrorPolicy::Skip, _) => {
+                self.tell(task, record, "skipped", &fault);
+                self.skipped += 1;
+                self.finished(task, record)
+            }
+            (ErrorPolicy::DeadLetter(_), Some(output)) => {
+                self.tell(task, record, "dead letter", &fault);
+                self.write_dead_letter(task, record, output, &fault);
+                match self.oversize(0) {
+                    Some(too_large) => {
+                        self.scratch.get_mut().clear();
+                        Done::failed(error(task, record, too_large))
+                    }
+                    None => {
+                        self.dead_letters += 1;
+                        self.finished(task, record)
+                    }
+                }
+            }
+            _ => Done::failed(error(task, record, fault)),
+        }
+    }
+
+    /// Tries the record again later. What came before it is committed meanwhile, and the worker's
+    /// other tasks go on. False if it was tried often enough.
+    fn park(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        record: Held,
+        plan: &RetryPlan,
+        fault: &Fault,
+    ) -> bool {
+        let Some(input) = task.progress.inputs().get(record.input) else {
+            return false;
+        };
+        let (now, before) = (self.env.now(), task.attempt.as_ref());
+        task.attempt = plan.failed(now, &input.partition, record.offset, before);
+        let Some(attempt) = &task.attempt else {
+            return false;
+        };
+        tracing::debug!(
+            app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+            offset = %record.offset, tries = attempt.tries, error = %fault, "record is tried again"
+        );
+        self.retries += 1;
+        self.deferred_commit = Some(CommitCause::RecordFailed);
+        true
+    }
+
+    /// The record as it was read, with the reason beside it (KIP-1034).
+    fn write_dead_letter(
+        &mut self,
+        task: &Task<RecordsOf<C>>,
+        record: Held,
+        output: usize,
+        fault: &Fault,
+    ) {
+        let message = task.fetched.get(record.input).and_then(Records::first);
+        let input = task.progress.inputs().get(record.input);
+        let (Some(message), Some(input)) = (message, input) else {
+            return;
+        };
+        let text = fault.to_string();
+        let letter = DeadLetter {
+            partition: &input.partition,
+            offset: record.offset,
+            exception: fault.kind(),
+            message: &text,
+            stacktrace: &fault.causes(),
+        };
+        let mut headers: Headers = message.headers();
+        for (name, value) in letter.headers(TEXT) {
+            headers.push(name, Some(&value));
+        }
+        let (key, value) = (message.key(), message.value());
+        self.scratch
+            .get_mut()
+            .write_raw(output, key, value, message.timestamp(), headers);
+    }
+
+    /// The first output from number `from` on that its topic does not take.
+    pub(super) fn oversize(&self, from: usize) -> Option<Fault> {
+        let limits = &self.spec.output_limits;
+        let (output, bytes, limit) = self.scratch.borrow().oversize(from, limits)?;
+        let topic = self.topology.outputs().get(output)?.name.clone();
+        Some(Fault::Oversize {
+            topic,
+            bytes,
+            limit,
+        })
+    }
+
+    /// Says what became of a record: loudly once in a while, so that a topic full of them does not
+    /// fill the log.
+    fn tell(&mut self, task: &Task<RecordsOf<C>>, record: Held, what: &str, fault: &Fault) {
+        const QUIET: std::time::Duration = std::time::Duration::from_secs(10);
+        let Some(input) = task.progress.inputs().get(record.input) else {
+            return;
+        };
+        let now = self.env.now();
+        let loud = self.told.is_none_or(|told| now.since(told) >= QUIET);
+        if loud {
+            self.told = Some(now);
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                offset = %record.offset, error = %fault,
+                "{what} (said at most once in 10 s; every one at level debug)"
+            );
+        } else {
+            tracing::debug!(
+                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                offset = %record.offset, error = %fault, "{what}"
+            );
+        }
+    }
+}
+
+fn error<R: Records>(task: &Task<R>, record: Held, fault: Fault) -> WorkerError {
+    let partition = task.progress.inputs().get(record.input).map_or_else(
+        || eos_protocol::TopicPartition::new("?", task.progress.task.partition),
+        |input| input.partition.clone(),
+    );
+    WorkerError::Record {
+        task: task.progress.task,
+        partition,
+        offset: record.offset,
+        reason: fault.into(),
+    }
+}

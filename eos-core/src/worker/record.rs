@@ -1,0 +1,323 @@
+//! One record: from its partition through the nodes, and what its end means.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use eos_protocol::{
+    Admission, CommitCause, Event, Lag, Load, Offset, Pick, State, Supply, TaskId, Timestamp,
+    may_join,
+};
+
+use super::send::Unsent;
+use super::task::{Readiness, Task};
+use super::{RecordsOf, Worker, WorkerError};
+use crate::client::{Client, ClientError, Message, Records, Source};
+use crate::ctx::{Ctx, Origin};
+use crate::topology::{Chains, Fault, Next, Raw};
+
+/// How many records are fetched from one partition at a time.
+const BATCH: usize = 512;
+
+/// How a record went.
+pub(super) enum Done {
+    /// There was none that may be taken.
+    Nothing,
+    Next,
+    /// The producer's queue is full, or the transaction can't go on.
+    Wait,
+    Failed(Box<WorkerError>),
+}
+
+impl Done {
+    pub(super) fn failed(error: WorkerError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+/// A record that went through its nodes, but its effects wait in the scratch: the transaction that
+/// was open meanwhile is committed first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) task: TaskId,
+    pub(super) input: usize,
+    pub(super) offset: Offset,
+    timestamp: Option<Timestamp>,
+}
+
+impl<C: Client> Worker<C> {
+    /// Processes the next record of a task.
+    pub(super) fn process(&mut self, task: &mut Task<RecordsOf<C>>) -> Done {
+        if task.readiness != Readiness::Ready || self.is_parked(task) {
+            return Done::Nothing;
+        }
+        let input = match self.choose(task) {
+            Ok(Pick::Take(input)) => input,
+            Ok(Pick::Nothing) => return Done::Nothing,
+            Ok(Pick::Wait(wait)) => {
+                self.nap_at_most(wait);
+                return Done::Nothing;
+            }
+            Err(error) => {
+                self.give_up(WorkerError::Client(error));
+                return Done::Nothing;
+            }
+        };
+        let Some(message) = task.fetched.get(input).and_then(Records::first) else {
+            return Done::Nothing;
+        };
+        let (offset, timestamp) = (message.offset(), message.timestamp());
+        match task.progress.admit(input, offset) {
+            Ok(Admission::Process) => {}
+            Ok(Admission::Repeated) => return self.drop_repeated(task, input, offset),
+            Ok(Admission::GoBack(to)) => return self.go_back(task, input, to),
+            Err(error) => return Done::failed(error.into()),
+        }
+        let Some(from) = task.progress.inputs().get(input) else {
+            return Done::Nothing;
+        };
+        let origin = Origin {
+            task: task.progress.task,
+            partition: &from.partition,
+            offset,
+            timestamp,
+            headers: &message.headers(),
+        };
+        let record = Held {
+            task: task.progress.task,
+            input,
+            offset,
+            timestamp,
+        };
+        if self.isolation.is_culprit(&from.partition, offset) {
+            let fault = Fault::Aborts(self.last_error.as_ref().map(ToString::to_string));
+            return self.refused(task, record, 0, fault);
+        }
+        if let Err((source, fault)) = self.run(&mut task.chains, input, origin, message) {
+            return self.refused(task, record, source, fault);
+        }
+        self.finished(task, record)
+    }
+
+    /// The record's effects are in the scratch.
+    pub(super) fn finished(&mut self, task: &mut Task<RecordsOf<C>>, record: Held) -> Done {
+        if self.may_join() {
+            return self.merge(task, record);
+        }
+        self.held = Some(record);
+        self.deferred_commit = Some(CommitCause::Slow);
+        Done::Wait
+    }
+
+    /// Whether a transaction is open: begun now if need be (rule 1), when there is something for it
+    /// to hold.
+    pub(super) fn begun(&mut self) -> bool {
+        if self.machine.state() == State::Idle {
+            self.feed(Event::Touched);
+        }
+        if self.machine.state() != State::Open {
+            return false;
+        }
+        let env = &self.env;
+        self.load.get_or_insert_with(|| Load {
+            since: env.about_now(),
+            records: 0,
+            bytes: 0,
+        });
+        true
+    }
+
+    /// Whether a record that is finished by now may join the open transaction. What came before a
+    /// slow one must not be aborted for it.
+    fn may_join(&self) -> bool {
+        let (timeout, commit) = (self.spec.transaction_timeout, self.spec.limits.commit);
+        let now = self.env.about_now();
+        let load = self.load.as_ref();
+        load.is_none_or(|load| may_join(now, load, timeout, commit))
+    }
+
+    /// The record counts: its effects go into the open transaction, and its offset with them.
+    fn merge(&mut self, task: &mut Task<RecordsOf<C>>, record: Held) -> Done {
+        let Held {
+            input,
+            offset,
+            timestamp,
+            ..
+        } = record;
+        if !self.begun() {
+            self.held = Some(record);
+            return Done::Wait;
+        }
+        task.progress.advance(input, offset, timestamp);
+        task.attempt = None;
+        if let Some(fetched) = task.fetched.get_mut(input) {
+            fetched.drop_first();
+        }
+        self.processed += 1;
+        if let Some(load) = &mut self.load {
+            load.records += 1;
+        }
+        if self.scratch.get_mut().len() > 0 {
+            self.unsent = Some(Unsent::all(task.progress.task.partition));
+            if !self.send_some() {
+                return Done::Wait;
+            }
+        }
+        Done::Next
+    }
+
+    /// Merges the record that waited for its own transaction. Answers whether intake may go on.
+    pub(super) fn merge_held(&mut self) -> bool {
+        let Some(held) = self.held.take() else {
+            return true;
+        };
+        let Some(mut task) = self.tasks.remove(&held.task) else {
+            // Its task is gone, and its effects with it.
+            self.scratch.get_mut().clear();
+            return true;
+        };
+        let done = self.merge(&mut task, held);
+        self.tasks.insert(held.task, task);
+        self.catch_up();
+        matches!(done, Done::Next)
+    }
+
+    /// Whether the task waits for the next try of a record.
+    fn is_parked(&mut self, task: &Task<RecordsOf<C>>) -> bool {
+        let Some(attempt) = &task.attempt else {
+            return false;
+        };
+        let wait = attempt.wait(self.env.now());
+        if !wait.is_zero() {
+            self.nap_at_most(Some(wait));
+        }
+        !wait.is_zero()
+    }
+
+    /// The input that gives the next record. One input costs nothing; several are merged by
+    /// timestamp (KIP-695).
+    fn choose(&mut self, task: &mut Task<RecordsOf<C>>) -> Result<Pick, ClientError> {
+        if task.fetched.len() == 1 {
+            self.fetch(task, 0)?;
+            let here = task.fetched.first().and_then(Records::first).is_some();
+            return Ok(if here { Pick::Take(0) } else { Pick::Nothing });
+        }
+        for input in 0..task.fetched.len() {
+            self.fetch(task, input)?;
+        }
+        let inputs = task.progress.inputs().iter().zip(&task.fetched);
+        let source = &mut self.source;
+        let supplies = inputs.map(|(input, fetched)| match fetched.first() {
+            Some(record) => Supply::Head {
+                timestamp: record.timestamp(),
+            },
+            None => Supply::Empty {
+                lag: Lag::of(input.next, source.end(&input.partition)),
+            },
+        });
+        Ok(task.merge.pick(self.env.about_now(), supplies))
+    }
+
+    /// Fetches records of an input if there are none at hand.
+    fn fetch(&mut self, task: &mut Task<RecordsOf<C>>, input: usize) -> Result<(), ClientError> {
+        match (
+            task.fetched.get_mut(input),
+            task.progress.inputs().get(input),
+        ) {
+            (Some(fetched), Some(input)) if fetched.first().is_none() => {
+                self.source.take(&input.partition, BATCH, fetched)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn drop_repeated(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        input: usize,
+        offset: Offset,
+    ) -> Done {
+        if let Some(input) = task.progress.inputs().get(input) {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                %offset, "delivered once more, dropped"
+            );
+        }
+        if let Some(fetched) = task.fetched.get_mut(input) {
+            fetched.drop_first();
+        }
+        Done::Next
+    }
+
+    /// The first record after a rewind was another one than before it: rewinds once more.
+    fn go_back(&mut self, task: &mut Task<RecordsOf<C>>, input: usize, to: Offset) -> Done {
+        if let Some(input) = task.progress.inputs().get(input) {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                offset = %to, "another record than before the rewind came first, asking again"
+            );
+            self.rewinds.push((input.partition.clone(), to));
+        }
+        task.drop_fetched();
+        task.readiness = Readiness::Rewinding;
+        Done::Next
+    }
+
+    /// Runs the record through every chain that reads this input. Effects stay in the scratch.
+    /// A fault comes with the source that it happened behind, by its place in the input's list.
+    fn run(
+        &self,
+        chains: &mut Chains,
+        input: usize,
+        origin: Origin<'_>,
+        message: &impl Message,
+    ) -> Result<(), (usize, Fault)> {
+        let raw = Raw {
+            key: message.key(),
+            value: message.value(),
+            timestamp: origin.timestamp,
+            headers: origin.headers,
+        };
+        let ctx = Ctx::new(
+            self.topology.token(),
+            self.topology.outputs(),
+            &self.scratch,
+            origin,
+        );
+        let Some(sources) = chains.inputs.get_mut(input) else {
+            return Ok(());
+        };
+        let places = &mut chains.places[..];
+        // A panic in a closure is an error of the record: processors that it could have left half
+        // done are discarded, and the scratch is cleared.
+        let mut at = 0;
+        catch_unwind(AssertUnwindSafe(|| {
+            for (n, source) in sources.iter_mut().enumerate() {
+                at = n;
+                let mut next = Next::all(places, source.first);
+                let before = self.scratch.borrow().len();
+                source.entry.enter(&ctx, &raw, &mut next)?;
+                if let Some(too_large) = self.oversize(before) {
+                    return Err(too_large);
+                }
+            }
+            Ok(())
+        }))
+        .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
+        .map_err(|fault| (at, fault))
+    }
+    /// A record failed and left no trace: what came before it is committed, then the worker stops.
+    pub(super) fn fail_record(&mut self, error: WorkerError) {
+        tracing::error!(app = %self.spec.app, worker = %self.spec.id, %error, "record failed");
+        if self.failure.is_none() {
+            self.failure = Some(error);
+            self.commit(CommitCause::RecordFailed);
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+        .to_owned()
+}

@@ -1,0 +1,196 @@
+//! Records that can't be processed.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::{ErrorPolicy, Record};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Upper case, but for what is `bad`: an app with this policy.
+fn picky(policy: impl Into<ErrorPolicy>) -> impl FnOnce(&mut App) {
+    let policy = policy.into();
+    move |app| {
+        app.source(&Topic::<String, String>::plain("in"))
+            .on_error(policy)
+            .try_map(|v| match &v[..] {
+                "bad" => Err("not good".into()),
+                "panic" => panic!("at the disco"),
+                "large" => Ok("x".repeat(1000)),
+                _ => Ok::<_, Failure>(v.to_uppercase()),
+            })
+            .to(&Topic::plain("out"));
+    }
+}
+
+fn bench(policy: impl Into<ErrorPolicy>, values: &[&str]) -> Bench {
+    let bench = Bench::with(Guarantee::ExactlyOnce, picky(policy));
+    bench.kafka.broker().input.insert(tp(0), Vec::new());
+    bench.feed(0, values);
+    bench.assign(&[0]);
+    bench
+}
+
+#[test]
+fn skipped_records_are_committed_as_if_they_had_been_processed() {
+    let mut bench = bench(
+        ErrorPolicy::skip(),
+        &["a", "bad", "panic", "large", "b", "bad"],
+    );
+    bench.settle();
+    assert_eq!(bench.visible(), ["A", "B"]);
+    assert_eq!(bench.committed(0), Some(6));
+    assert_eq!(bench.worker.counters.read().skipped, 4);
+}
+
+#[test]
+fn a_dead_letter_rides_with_its_offset_and_says_why() {
+    let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a", "bad", "b"]);
+    bench.settle();
+    let visible = bench.kafka.broker().visible.clone();
+    let at = |n: usize| (visible[n].0, visible[n].1.as_str());
+    assert_eq!([at(0).1, at(1).1, at(2).1], ["A", "bad", "B"]);
+    assert_ne!(at(1).0, at(0).0, "another topic");
+    assert_eq!(bench.committed(0), Some(3));
+    let calls = bench.kafka.calls().join(" ");
+    assert!(
+        calls.contains("begin send send send send_offsets flush commit"),
+        "one transaction: {calls}"
+    );
+    let headers = bench.kafka.broker().headers.clone();
+    let header = |name: &str| {
+        let name = format!("__streams.errors.{name}");
+        let found = headers.iter().find(|(n, _)| *n == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    assert_eq!(header("message"), "not good");
+    assert_eq!(header("exception"), "Failure");
+    assert_eq!(
+        (header("topic"), header("partition"), header("offset")),
+        ("in".into(), "0".into(), "1".into())
+    );
+}
+
+#[test]
+fn a_dead_letter_that_does_not_fit_stops_with_the_reason() {
+    let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a"]);
+    bench.worker.spec.output_limits = vec![Some(1000), Some(100)];
+    bench.feed(0, &["bad"]);
+    let error = bench.end().unwrap_err().to_string();
+    assert!(
+        error.contains("record 1 of in-0") && error.contains("topic dlq has"),
+        "{error}"
+    );
+    assert_eq!(bench.committed(0), Some(1), "what came before it");
+}
+
+#[test]
+fn a_retry_parks_the_task_and_nobody_else() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&tries);
+    let mut bench = Bench::with(Guarantee::ExactlyOnce, move |app| {
+        app.source(&Topic::<String, String>::plain("in"))
+            .on_error(ErrorPolicy::retry(SECOND, 3))
+            .try_map(move |v| match &v[..] {
+                "flaky" if count.fetch_add(1, Ordering::Relaxed) < 2 => Err("not yet".into()),
+                _ => Ok::<_, Failure>(v),
+            })
+            .to(&Topic::plain("out"));
+    });
+    bench.feed(0, &["flaky", "after"]);
+    bench.assign(&[0, 1]);
+    for _ in 0..15 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    assert_eq!(tries.load(Ordering::Relaxed), 1, "750 ms later");
+    assert_eq!(
+        (bench.committed(0), bench.committed(1)),
+        (Some(3), Some(3)),
+        "what came before it is committed, and the other task is through"
+    );
+    bench.feed(1, &["meanwhile"]);
+    bench.settle();
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(5), Some(4)));
+    let visible = bench.visible();
+    let position = |value| visible.iter().position(|v| v == value);
+    assert!(position("meanwhile") < position("flaky"), "{visible:?}");
+    assert!(position("flaky") < position("after"));
+    assert_eq!(bench.kafka.broker().visible.len(), 9);
+    assert_eq!(bench.worker.counters.read().aborts, 0);
+}
+
+#[test]
+fn when_the_last_try_failed_the_next_policy_decides() {
+    let policy = ErrorPolicy::retry(SECOND, 2).then(ErrorPolicy::skip());
+    let mut bench = bench(policy, &["bad", "a"]);
+    bench.settle();
+    bench.settle();
+    assert_eq!(bench.visible(), ["A"]);
+    let counts = bench.worker.counters.read();
+    assert_eq!((counts.retries, counts.skipped), (2, 1));
+}
+
+/// Rule 9: two aborts from one record, and halves from there; its policy decides about the culprit.
+#[test]
+fn rule_9_a_record_that_keeps_aborting_its_transaction_is_found_by_halving() {
+    let values: Vec<String> = (0..50).map(|n| format!("v{n}")).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &values);
+    bench.kafka.broker().toxic = Some("V33".into());
+    for _ in 0..30 {
+        bench.settle();
+    }
+    assert_eq!(bench.committed(0), Some(50));
+    let expected: Vec<String> = values
+        .iter()
+        .map(|v| match *v {
+            "v33" => "v33".to_owned(),
+            other => other.to_uppercase(),
+        })
+        .collect();
+    assert_eq!(bench.visible(), expected, "the dead letter as it was read");
+    let counts = bench.worker.counters.read();
+    assert_eq!(counts.dead_letters, 1);
+    assert!((3..20).contains(&counts.aborts), "{counts:?}");
+}
+
+#[test]
+fn rule_9_without_a_policy_the_culprit_is_named() {
+    let mut bench = bench(ErrorPolicy::fail(), &["a", "b", "c"]);
+    bench.kafka.broker().toxic = Some("B".into());
+    let mut end = Ok(());
+    for _ in 0..20 {
+        if end.is_ok() {
+            bench.settle_until_error(&mut end);
+        }
+    }
+    let error = end.unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "record 1 of in-0 could not be processed: every transaction that it is part of"
+        ),
+        "{error}"
+    );
+    assert_eq!(
+        (bench.visible(), bench.committed(0)),
+        (vec!["A".to_owned()], Some(1))
+    );
+}
+
+/// A failed record of one source does not leave what another source of the same topic emitted.
+#[test]
+fn a_record_counts_for_all_its_sources_or_for_none() {
+    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
+        let topic = Topic::<String, String>::plain("in");
+        app.source(&topic).to(&Topic::plain("copy"));
+        app.source(&topic).on_error(ErrorPolicy::skip()).process(
+            |_, record: Record<String, String>| -> Result<(), Failure> { Err(record.value.into()) },
+        );
+    });
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.committed(0), Some(3));
+    assert_eq!(bench.visible(), Vec::<String>::new());
+}

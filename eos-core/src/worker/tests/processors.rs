@@ -1,0 +1,121 @@
+//! When the worker tells processors that their records count, that they don't, and that it is over.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::{Ctx, OnDiscard, Output, Processor, Record};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// Numbers the records that it has seen, and notes what it is told.
+struct Number {
+    out: Output<String, String>,
+    seen: u32,
+    log: Log,
+}
+
+impl Number {
+    fn note(&self, what: &str) {
+        self.log.lock().unwrap().push(what.into());
+    }
+}
+
+impl Processor<String, String> for Number {
+    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
+        self.seen += 1;
+        if record.value == "poison" {
+            return Err("poison".into());
+        }
+        let numbered = format!("{}:{}", self.seen, record.value);
+        ctx.emit(&self.out, record.key, numbered)
+    }
+
+    fn on_discard(&mut self) -> OnDiscard {
+        self.note("discard");
+        OnDiscard::Rebuild
+    }
+
+    fn close(&mut self) {
+        self.note("close");
+    }
+}
+
+/// A worker that owns partition 0 and has committed its first three records.
+fn numbering() -> (Bench, Log) {
+    let log = Log::default();
+    let noted = Arc::clone(&log);
+    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
+        let out = app.output(&Topic::plain("out"));
+        app.source(&Topic::<String, String>::plain("in"))
+            .process_with(move || Number {
+                out,
+                seen: 0,
+                log: Arc::clone(&noted),
+            });
+    });
+    bench.assign(&[0]);
+    bench.settle();
+    (bench, log)
+}
+
+fn noted(log: &Log) -> Vec<String> {
+    log.lock().unwrap().clone()
+}
+
+#[test]
+fn a_processor_is_rebuilt_after_an_abort_and_what_was_aborted_is_seen_as_new() {
+    let (mut bench, log) = numbering();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.settle();
+    assert_eq!(bench.visible()[..3], ["1:p0r0", "2:p0r1", "3:p0r2"]);
+    assert_eq!(bench.visible()[3..], ["1:a", "2:b"]);
+    assert_eq!(noted(&log), ["discard"]);
+}
+
+#[test]
+fn an_abort_does_not_trouble_a_processor_whose_records_are_committed() {
+    let (mut bench, log) = numbering();
+    bench.assign(&[1]);
+    bench.settle();
+    bench.feed(1, &["a"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.settle();
+    assert_eq!(noted(&log), ["discard"], "that of the other task");
+    bench.feed(0, &["b"]);
+    bench.settle();
+    assert_eq!(bench.visible()[6..], ["1:a", "4:b"]);
+}
+
+#[test]
+fn a_processor_hears_of_a_record_that_failed_and_is_not_closed_after_it() {
+    let (mut bench, log) = numbering();
+    bench.feed(0, &["poison"]);
+    bench.end().unwrap_err();
+    drop(bench);
+    assert_eq!(
+        noted(&log),
+        ["discard"],
+        "one that is rebuilt is not closed"
+    );
+}
+
+#[test]
+fn a_processor_is_closed_when_its_partition_goes_and_when_the_worker_stops() {
+    let (mut bench, log) = numbering();
+    bench.revoke(0, false);
+    bench.settle();
+    assert_eq!(noted(&log), ["close"]);
+
+    let (mut bench, log) = numbering();
+    bench.worker.stop(StopMode::Restart);
+    bench.end().unwrap();
+    drop(bench);
+    assert_eq!(noted(&log), ["close"]);
+}

@@ -1,0 +1,88 @@
+//! Tasks that read the same partition of several topics.
+
+use super::*;
+
+fn side(partition: i32) -> TopicPartition {
+    TopicPartition::new("side", tp(partition).partition)
+}
+
+/// One task that reads `in` and `side` in the order of time. The fake's times are its offsets.
+fn bench(input: &[&str], beside: &[&str]) -> Bench {
+    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
+        let side = app.source(&Topic::<String, String>::plain("side"));
+        // The first one declared drives.
+        let main = app.source(&Topic::<String, String>::plain("in"));
+        side.merge_by_time(main).to(&Topic::plain("out"));
+    });
+    bench.worker.spec.input_partitions = BTreeMap::from([("side".into(), 2)]);
+    let log = |values: &[&str]| values.iter().map(|&v| v.to_owned()).collect();
+    bench.kafka.broker().input.insert(tp(0), log(input));
+    bench.kafka.broker().input.insert(side(0), log(beside));
+    bench
+        .kafka
+        .event("app-i-0-consumer", SourceEvent::Assigned(vec![side(0)]));
+    bench
+}
+
+#[test]
+fn a_sibling_comes_with_its_driver_and_goes_with_it() {
+    let mut bench = bench(&["a0", "a1"], &["b0", "b1", "b2"]);
+    bench.settle();
+    assert_eq!(bench.visible(), ["b0", "a0", "b1", "a1", "b2"]);
+    let calls = bench.kafka.calls();
+    assert!(
+        calls.iter().any(|call| call == "assign side-0@0 in-0@0"),
+        "{calls:?}"
+    );
+    let (own, name) = bench.kafka.broker().committed[&tp(0)].clone();
+    let (beside, same) = bench.kafka.broker().committed[&side(0)].clone();
+    assert_eq!((own, beside), (2, 3));
+    assert_eq!(name, same, "rule 2: under one name");
+
+    let event = SourceEvent::Revoked {
+        partitions: vec![side(0)],
+        lost: false,
+    };
+    bench.kafka.event("app-i-0-consumer", event);
+    bench.settle();
+    assert_eq!(bench.kafka.calls(), ["unassign [side-0, in-0]"]);
+}
+
+/// Rule 2: advanced or not, all inputs of a touched task.
+#[test]
+fn a_sibling_without_records_is_committed_too() {
+    let mut bench = bench(&[], &["b0"]);
+    bench.settle();
+    let committed = bench.kafka.broker().committed.clone();
+    assert_eq!((committed[&side(0)].0, committed[&tp(0)].0), (1, 0));
+}
+
+#[test]
+fn kip_695_a_task_waits_for_a_sibling_whose_end_it_has_not_heard_of() {
+    let mut bench = bench(&["a0"], &[]);
+    bench.kafka.broker().silent.insert(side(0));
+    bench.settle();
+    assert_eq!(bench.visible(), Vec::<String>::new());
+    bench.kafka.broker().silent.clear();
+    bench.settle();
+    assert_eq!(bench.visible(), ["a0"]);
+}
+
+#[test]
+fn an_abort_rewinds_all_inputs_of_a_task() {
+    let mut bench = bench(&["a0"], &["b0"]);
+    bench.settle();
+    bench.kafka.answer(
+        CallSite::Commit,
+        [Answer::Fails(abortable(code::INVALID_TXN_STATE))],
+    );
+    {
+        let mut broker = bench.kafka.broker();
+        broker.input.get_mut(&tp(0)).unwrap().push("a1".into());
+        broker.input.get_mut(&side(0)).unwrap().push("b1".into());
+    }
+    bench.settle();
+    assert_eq!(bench.visible(), ["b0", "a0", "b1", "a1"]);
+    let committed = bench.kafka.broker().committed.clone();
+    assert_eq!((committed[&side(0)].0, committed[&tp(0)].0), (2, 2));
+}

@@ -1,0 +1,335 @@
+//! How soon the next commit may come, by what the last ones cost.
+//!
+//! Two things bound it from below. *The worker's time:* while a commit is under way its records
+//! wait, so commits may take a share of the time that the worker has work for. A worker that is
+//! idle half of the time loses nothing to a commit that it would have idled through; without that
+//! distinction the few milliseconds that any commit waits for the broker would keep an idle worker
+//! from committing soon, which is where it matters most. *The broker:* every commit writes an
+//! offset or a marker to each partition that it touched, so commits times partitions have a limit
+//! per second. `commit.interval.ms` bounds it from above, whatever it costs.
+//!
+//! (To commit whenever a poll finds nothing does not work: under a steady stream none does.)
+
+use std::time::Duration;
+
+use crate::commit_policy::{CommitPolicy, Pace};
+
+/// One commit counts for an eighth: the pace follows a change of load within some commits, and a
+/// worker between idle and busy settles between them.
+const WEIGHT: u32 = 8;
+
+/// What one commit took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CommitCost {
+    /// How long its calls kept the worker from taking records, busy or blocked.
+    pub took: Duration,
+    /// How long the worker waited with nothing to do since the commit before this one. Zero if
+    /// that is not known: then all that it took counts.
+    pub idle: Duration,
+    /// How many partitions it touched: those whose offsets it carried, and those it wrote to as
+    /// far as that is known.
+    pub partitions: u32,
+}
+
+/// Finds the time to the next commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitPacer {
+    /// As it was configured.
+    configured: CommitPolicy,
+    /// With the interval to the next commit.
+    current: CommitPolicy,
+    /// What a commit takes from records, smoothed.
+    cost: Duration,
+}
+
+impl CommitPacer {
+    /// Begins with the shortest time that is allowed: nothing is known to cost anything yet.
+    #[must_use]
+    pub fn new(configured: CommitPolicy) -> Self {
+        let mut pacer = Self {
+            configured,
+            current: configured,
+            cost: Duration::ZERO,
+        };
+        pacer.set(0);
+        pacer
+    }
+
+    /// The policy for the open transaction: the configured one, with the interval as it is now.
+    #[must_use]
+    pub fn policy(&self) -> &CommitPolicy {
+        &self.current
+    }
+
+    /// What a commit takes from records, smoothed over the last ones.
+    #[must_use]
+    pub fn cost(&self) -> Duration {
+        self.cost
+    }
+
+    /// A commit is through.
+    pub fn committed(&mut self, commit: CommitCost) {
+        let charged = commit.took.saturating_sub(commit.idle);
+        let charged = charged.min(self.most_charged());
+        self.cost = (self.cost * (WEIGHT - 1) + charged) / WEIGHT;
+        self.set(commit.partitions);
+    }
+
+    /// A commit that hung for seconds says little about the next: beyond what asks for the longest
+    /// interval anyway it does not count, and so is forgotten within about twenty commits.
+    fn most_charged(&self) -> Duration {
+        let interval = self.configured.interval;
+        match self.configured.pace {
+            Pace::Adaptive {
+                percent: percent @ 50..100,
+                ..
+            } => interval.saturating_mul(percent) / (100 - percent),
+            _ => interval,
+        }
+    }
+
+    fn set(&mut self, partitions: u32) {
+        self.current.interval = match self.configured.pace {
+            Pace::Fixed => self.configured.interval,
+            Pace::Adaptive {
+                least,
+                percent,
+                partitions_per_second,
+            } => least
+                .max(affordable(self.cost, percent))
+                .max(tolerable(partitions, partitions_per_second))
+                .min(self.configured.interval),
+        };
+    }
+}
+
+/// After which time a commit of this cost is `percent` of that time and itself together.
+fn affordable(cost: Duration, percent: u32) -> Duration {
+    match percent {
+        0 => Duration::MAX,
+        1..100 => cost.saturating_mul(100 - percent) / percent,
+        _ => Duration::ZERO,
+    }
+}
+
+/// How long so many partitions take at this rate.
+fn tolerable(partitions: u32, per_second: u32) -> Duration {
+    match per_second {
+        0 => Duration::MAX,
+        rate => Duration::from_secs(1).saturating_mul(partitions) / rate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn adaptive() -> CommitPolicy {
+        CommitPolicy {
+            interval: ms(100),
+            pace: Pace::Adaptive {
+                least: ms(10),
+                percent: 10,
+                partitions_per_second: 2000,
+            },
+            ..CommitPolicy::default()
+        }
+    }
+
+    fn cost(took: Duration, idle: Duration, partitions: u32) -> CommitCost {
+        CommitCost {
+            took,
+            idle,
+            partitions,
+        }
+    }
+
+    /// The interval after many commits of this cost.
+    fn settled(policy: CommitPolicy, commit: CommitCost) -> Duration {
+        let mut pacer = CommitPacer::new(policy);
+        for _ in 0..200 {
+            pacer.committed(commit);
+        }
+        pacer.policy().interval
+    }
+
+    #[test]
+    fn the_default_commits_after_ten_to_a_hundred_milliseconds() {
+        assert_eq!(CommitPolicy::default(), adaptive());
+        assert_eq!(
+            CommitPacer::new(CommitPolicy::default()).policy().interval,
+            ms(10)
+        );
+    }
+
+    #[test]
+    fn a_costly_commit_comes_later() {
+        let after = |took| settled(adaptive(), cost(took, Duration::ZERO, 6));
+        assert_eq!(after(ms(1)), ms(10), "nine milliseconds would do");
+        let middle = after(ms(5));
+        assert!(middle > ms(44) && middle <= ms(45), "{middle:?}");
+        assert_eq!(after(ms(20)), ms(100));
+    }
+
+    #[test]
+    fn what_the_worker_would_have_idled_through_costs_nothing() {
+        let after = |idle| settled(adaptive(), cost(ms(5), idle, 6));
+        assert_eq!(after(ms(9)), ms(10));
+        let middle = after(ms(3));
+        assert!(middle > ms(17) && middle <= ms(18), "{middle:?}");
+    }
+
+    #[test]
+    fn the_broker_is_spared_when_many_partitions_are_touched() {
+        let after = |partitions| settled(adaptive(), cost(ms(1), ms(9), partitions));
+        assert_eq!(after(20), ms(10));
+        assert_eq!(after(64), ms(32));
+        assert_eq!(after(1000), ms(100), "the interval is a promise");
+    }
+
+    #[test]
+    fn a_large_share_is_kept_too() {
+        let policy = CommitPolicy {
+            pace: Pace::Adaptive {
+                least: Duration::ZERO,
+                percent: 75,
+                partitions_per_second: 2000,
+            },
+            ..adaptive()
+        };
+        let after = |took| settled(policy, cost(took, Duration::ZERO, 1));
+        let third = after(ms(150));
+        assert!(third > ms(49) && third <= ms(50), "{third:?}");
+        assert!(after(ms(5000)) > ms(99));
+    }
+
+    #[test]
+    fn a_fixed_pace_stays_whatever_it_costs() {
+        let fixed = CommitPolicy {
+            pace: Pace::Fixed,
+            ..adaptive()
+        };
+        let mut pacer = CommitPacer::new(fixed);
+        assert_eq!(pacer.policy(), &fixed);
+        pacer.committed(cost(ms(500), ms(0), 5000));
+        assert_eq!(pacer.policy(), &fixed);
+    }
+
+    #[test]
+    fn a_commit_that_hung_is_soon_forgotten() {
+        let mut pacer = CommitPacer::new(adaptive());
+        pacer.committed(cost(Duration::from_secs(20), Duration::ZERO, 6));
+        assert_eq!(pacer.policy().interval, ms(100));
+        let mut spent = Duration::ZERO;
+        while pacer.policy().interval > ms(10) {
+            spent += pacer.policy().interval;
+            pacer.committed(cost(ms(1), Duration::ZERO, 6));
+        }
+        assert!(spent < Duration::from_secs(2), "{spent:?}");
+    }
+
+    /// A worker that gets work for `percent` of its time, with a commit that takes `took`: how
+    /// long its cycles become, and how much of them is idle.
+    fn worker_under(percent: u32, took: Duration) -> (Duration, Duration) {
+        let mut pacer = CommitPacer::new(adaptive());
+        let (mut interval, mut idle) = (Duration::ZERO, Duration::ZERO);
+        let mut backlog = Duration::ZERO;
+        for _ in 0..1000 {
+            interval = pacer.policy().interval;
+            let work = backlog + interval * percent / 100;
+            idle = interval.saturating_sub(work);
+            backlog = work.saturating_sub(interval) + took * percent / 100;
+            pacer.committed(cost(took, idle, 6));
+        }
+        (interval, idle)
+    }
+
+    #[test]
+    fn the_pace_goes_from_soon_to_seldom_with_the_load() {
+        let at = |percent| worker_under(percent, ms(8)).0;
+        assert_eq!(at(1), ms(10));
+        let half = at(50);
+        assert!(half > ms(15) && half < ms(25), "{half:?}");
+        assert!(at(80) > half, "{:?}", at(80));
+        let full = at(100);
+        assert!(
+            full > ms(71) && full <= ms(72),
+            "nine times the cost: {full:?}"
+        );
+    }
+
+    fn any_policy() -> impl Strategy<Value = CommitPolicy> {
+        (1u64..500, 0u64..500, 0u32..150, 0u32..5000).prop_map(|(most, least, percent, rate)| {
+            CommitPolicy {
+                interval: ms(most),
+                pace: Pace::Adaptive {
+                    least: ms(least),
+                    percent,
+                    partitions_per_second: rate,
+                },
+                ..CommitPolicy::default()
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_interval_is_never_out_of_bounds(
+            policy in any_policy(),
+            commits in prop::collection::vec((0u64..100_000, 0u64..10_000, any::<u32>()), 0..50),
+        ) {
+            let Pace::Adaptive { least, .. } = policy.pace else { unreachable!() };
+            let mut pacer = CommitPacer::new(policy);
+            for (took, idle, partitions) in commits {
+                pacer.committed(cost(Duration::from_micros(took), ms(idle), partitions));
+                let interval = pacer.policy().interval;
+                prop_assert!(interval <= policy.interval);
+                prop_assert!(interval >= least.min(policy.interval));
+            }
+        }
+
+        #[test]
+        fn commits_take_their_share_unless_the_interval_forces_them(
+            policy in any_policy(), took in 0u64..50_000,
+        ) {
+            let Pace::Adaptive { percent, .. } = policy.pace else { unreachable!() };
+            let took = Duration::from_micros(took);
+            let (mut open, mut spent) = (Duration::ZERO, Duration::ZERO);
+            let mut pacer = CommitPacer::new(policy);
+            for n in 0..400 {
+                pacer.committed(cost(took, Duration::ZERO, 0));
+                // The first ones teach it.
+                if n >= 100 {
+                    open += pacer.policy().interval;
+                    spent += took;
+                }
+            }
+            let share = 100.0 * spent.as_secs_f64() / (open + spent).as_secs_f64();
+            // Averages of whole nanoseconds stay a few below.
+            let forced = pacer.policy().interval + Duration::from_micros(1) >= policy.interval;
+            prop_assert!(forced || share <= f64::from(percent) * 1.01, "{share} %");
+        }
+
+        #[test]
+        fn commits_touch_their_number_of_partitions_unless_the_interval_forces_them(
+            policy in any_policy(), touched in prop::collection::vec(0u32..500, 1..50),
+        ) {
+            let Pace::Adaptive { partitions_per_second, .. } = policy.pace else { unreachable!() };
+            let mut pacer = CommitPacer::new(policy);
+            for partitions in touched {
+                pacer.committed(cost(Duration::ZERO, Duration::ZERO, partitions));
+                let interval = pacer.policy().interval;
+                let allowed = f64::from(partitions_per_second) * interval.as_secs_f64();
+                prop_assert!(
+                    interval == policy.interval || f64::from(partitions) <= allowed * 1.001,
+                    "{partitions} in {interval:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a dead letter says about the record in it: the headers of KIP-1034.
+//!
+//! A dead letter is the record as it was: its key and value as bytes, its timestamp, its headers.
+//! These come after them, named and written as Kafka Streams 4.2 does it
+//! (`ExceptionHandlerUtils#buildDeadLetterQueueRecord`), so that the same tools read both: text in
+//! UTF-8, numbers in decimal. A record that was a dead letter before has them twice; readers take
+//! the last ones.
+
+use crate::ids::{Offset, TopicPartition};
+
+/// The header with the kind of error.
+pub const EXCEPTION: &str = "__streams.errors.exception";
+/// The header with the error's message.
+pub const MESSAGE: &str = "__streams.errors.message";
+/// The header with the stack trace: here, the errors that caused it.
+pub const STACKTRACE: &str = "__streams.errors.stacktrace";
+/// The header with the topic that the record came from.
+pub const TOPIC: &str = "__streams.errors.topic";
+/// The header with its partition.
+pub const PARTITION: &str = "__streams.errors.partition";
+/// The header with its offset.
+pub const OFFSET: &str = "__streams.errors.offset";
+
+/// Why a record was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadLetter<'a> {
+    /// Where the record was.
+    pub partition: &'a TopicPartition,
+    /// Which one it was.
+    pub offset: Offset,
+    /// The kind of error: a class in Java, a type or a code here.
+    pub exception: &'a str,
+    /// What it says.
+    pub message: &'a str,
+    /// What caused it.
+    pub stacktrace: &'a str,
+}
+
+impl DeadLetter<'_> {
+    /// The headers: names and values.
+    ///
+    /// Message and stack trace are cut to `text` bytes together, the stack trace first. A record
+    /// that was nearly as large as a topic takes would not fit into the dead letters' otherwise.
+    #[must_use]
+    pub fn headers(&self, text: usize) -> [(&'static str, Vec<u8>); 6] {
+        let message = cut(self.message, text);
+        let left = if message.len() < self.message.len() {
+            0
+        } else {
+            text - message.len()
+        };
+        let stacktrace = cut(self.stacktrace, left);
+        [
+            (EXCEPTION, self.exception.into()),
+            (MESSAGE, message.into()),
+            (STACKTRACE, stacktrace.into()),
+            (TOPIC, self.partition.topic.as_str().into()),
+            (PARTITION, self.partition.partition.to_string().into_bytes()),
+            (OFFSET, self.offset.to_string().into_bytes()),
+        ]
+    }
+}
+
+/// The text's beginning in at most so many bytes, whole characters.
+fn cut(text: &str, most: usize) -> &str {
+    let fits = |end: &usize| *end <= most;
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = ends.take_while(fits).last().unwrap_or(0);
+    text.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Partition;
+
+    fn texts(letter: &DeadLetter<'_>, most: usize) -> Vec<(&'static str, String)> {
+        let headers = letter.headers(most);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        headers
+            .into_iter()
+            .map(|(name, value)| (name, text(value)))
+            .collect()
+    }
+
+    fn expected(message: &str, stacktrace: &str) -> Vec<(&'static str, String)> {
+        vec![
+            ("__streams.errors.exception", "Failure".into()),
+            ("__streams.errors.message", message.into()),
+            ("__streams.errors.stacktrace", stacktrace.into()),
+            ("__streams.errors.topic", "orders".into()),
+            ("__streams.errors.partition", "3".into()),
+            ("__streams.errors.offset", "1234567890123".into()),
+        ]
+    }
+
+    #[test]
+    fn kip_1034_the_headers_are_those_of_kafka_streams() {
+        let partition = TopicPartition::new("orders", Partition::new(3).unwrap());
+        let letter = DeadLetter {
+            partition: &partition,
+            offset: Offset::new(1_234_567_890_123).unwrap(),
+            exception: "Failure",
+            message: "größer",
+            stacktrace: "caused by: …",
+        };
+        assert_eq!(texts(&letter, 1000), expected("größer", "caused by: …"));
+        // Bytes are cut, characters are not: `ö` and `ß` have two, `…` three.
+        assert_eq!(texts(&letter, 8 + 13), expected("größer", "caused by: "));
+        assert_eq!(texts(&letter, 4), expected("grö", ""));
+        assert_eq!(texts(&letter, 3), expected("gr", ""));
+        assert_eq!(texts(&letter, 0), expected("", ""));
+    }
+}

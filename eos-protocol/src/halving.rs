@@ -1,0 +1,376 @@
+//! Finding the record that keeps aborting its transaction (design rule 9).
+//!
+//! Two aborts that begin at the same record raise the suspicion that one of their records is to
+//! blame. Then transactions take half as many records, and half as many again with every abort,
+//! until the culprit is alone:
+//!
+//! ```text
+//! records 1–8, abort   records 1–8, abort: 4 at most   1–4, commit   5–8, abort: 2 at most
+//! 5–6, abort: 1 at most   5, commit   6, abort   6, abort: 6 is the culprit
+//! ```
+//!
+//! A worker's other partitions go on meanwhile, in small transactions of their own. What they
+//! commit says nothing about the suspected records, so everything here is kept by partition.
+//!
+//! Only aborts that a record can have caused belong here: a refused output, a transaction that
+//! outlived its time. What comes from outside (a rebalance, a broker that moves) is no sign of it.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{Offset, TopicPartition};
+
+/// What a transaction took of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The first record.
+    pub first: Offset,
+    /// The offset after the last one.
+    pub next: Offset,
+}
+
+/// The search for records that keep aborting their transactions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Isolation {
+    /// By partition: where the last transaction began that aborted and took of it.
+    begun: BTreeMap<TopicPartition, Begun>,
+    search: Option<Search>,
+    culprits: Vec<(TopicPartition, Offset)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Begun {
+    first: Offset,
+    /// That record was its only one.
+    alone: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Search {
+    /// How many records a transaction takes at most.
+    limit: u64,
+    /// How many the transaction had that raised the suspicion.
+    normal: u64,
+    /// What the last abort took and was not committed since: the culprit is among it.
+    suspected: Vec<(TopicPartition, Offset)>,
+}
+
+impl Isolation {
+    /// A transaction of so many records aborted.
+    ///
+    /// Two transactions begin at the same record if they do so in one partition. They need not in
+    /// all: between two attempts another partition's records may arrive later, and half as many
+    /// records may not reach every partition. Nothing of that partition was committed between them,
+    /// whatever was of others.
+    pub fn aborted(&mut self, taken: &[Taken], records: u64) {
+        let before = |t: &Taken| self.begun.get(&t.partition).filter(|b| b.first == t.first);
+        let again = taken.iter().any(|t| before(t).is_some());
+        let culprit = taken
+            .iter()
+            .find(|t| records == 1 && before(t).is_some_and(|b| b.alone))
+            .map(|t| (t.partition.clone(), t.first));
+        for t in taken {
+            let begun = Begun {
+                first: t.first,
+                alone: records == 1,
+            };
+            self.begun.insert(t.partition.clone(), begun);
+        }
+
+        if self.search.is_some() || again {
+            let search = self.search.take();
+            let (limit, normal) = search.map_or((records, records), |s| (s.limit, s.normal));
+            // With the culprit found, nothing is suspected any more.
+            let suspected = if culprit.is_none() { taken } else { &[] };
+            self.search = Some(Search {
+                limit: (records.min(limit) / 2).max(1),
+                normal,
+                suspected: suspected
+                    .iter()
+                    .map(|t| (t.partition.clone(), t.next))
+                    .collect(),
+            });
+        }
+        if let Some(culprit) = culprit
+            && !self.culprits.contains(&culprit)
+        {
+            self.culprits.push(culprit);
+        }
+    }
+
+    /// A transaction committed. (One that holds a culprit does too, once its policy has seen to
+    /// it.) Costs nothing while nothing is suspected.
+    ///
+    /// Beyond the suspected records the limit doubles with each commit, until it is what it was. At
+    /// once would be quicker by a few commits; but if it was the size that aborted the transaction
+    /// (a hundred records that are too slow together, none of them by itself), two aborts of the
+    /// full size would follow every search.
+    pub fn committed(&mut self, taken: impl IntoIterator<Item = Taken>) {
+        if self.begun.is_empty() && self.search.is_none() {
+            return;
+        }
+        for t in taken {
+            self.begun.remove(&t.partition);
+            self.culprits
+                .retain(|(partition, offset)| *partition != t.partition || *offset >= t.next);
+            if let Some(search) = &mut self.search {
+                search
+                    .suspected
+                    .retain(|(partition, next)| *partition != t.partition || *next > t.next);
+            }
+        }
+        if let Some(search) = &mut self.search
+            && search.suspected.is_empty()
+        {
+            search.limit = search.limit.saturating_mul(2);
+            if search.limit >= search.normal {
+                self.search = None;
+            }
+        }
+    }
+
+    /// The partition is another worker's now.
+    pub fn revoked(&mut self, partition: &TopicPartition) {
+        self.begun.remove(partition);
+        self.culprits.retain(|(p, _)| p != partition);
+        if let Some(search) = &mut self.search {
+            search.suspected.retain(|(p, _)| p != partition);
+        }
+    }
+
+    /// How many records a transaction takes at most. None: as many as ever.
+    #[must_use]
+    pub fn limit(&self) -> Option<u64> {
+        self.search.as_ref().map(|search| search.limit)
+    }
+
+    /// The first culprit that is not committed yet: a record that aborted its transaction twice
+    /// while it was alone in it. Its error policy decides what becomes of it. Twice, since a policy
+    /// may drop it for good: an abort that happens to hit a transaction of one record must not
+    /// condemn it.
+    #[must_use]
+    pub fn culprit(&self) -> Option<&(TopicPartition, Offset)> {
+        self.culprits.first()
+    }
+
+    /// Whether this record is a [`culprit`](Self::culprit): to be asked before it is processed.
+    #[must_use]
+    pub fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
+        let is = |(p, o): &(TopicPartition, Offset)| *o == offset && p == partition;
+        self.culprits.iter().any(is)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Partition;
+    use proptest::prelude::*;
+
+    fn partition(topic: &str) -> TopicPartition {
+        TopicPartition::new(topic, Partition::ZERO)
+    }
+
+    fn offset(n: i64) -> Offset {
+        Offset::new(n).unwrap()
+    }
+
+    fn took(topic: &str, first: i64, next: i64) -> Taken {
+        Taken {
+            partition: partition(topic),
+            first: offset(first),
+            next: offset(next),
+        }
+    }
+
+    /// An isolation that saw these aborts, all of topic `a` from offset 10 on.
+    fn after(aborts: &[i64]) -> Isolation {
+        let mut isolation = Isolation::default();
+        for &records in aborts {
+            isolation.aborted(&[took("a", 10, 10 + records)], records as u64);
+        }
+        isolation
+    }
+
+    #[test]
+    fn rule_9_one_abort_is_no_suspicion_two_from_the_same_record_are() {
+        assert_eq!(after(&[8]).limit(), None);
+        assert_eq!(after(&[8, 8]).limit(), Some(4));
+        assert_eq!(after(&[8, 8, 4]).limit(), Some(2));
+        assert_eq!(after(&[8, 9]).limit(), Some(4));
+    }
+
+    #[test]
+    fn rule_9_aborts_that_begin_elsewhere_are_none() {
+        let mut isolation = after(&[8]);
+        isolation.aborted(&[took("b", 10, 18)], 8);
+        assert_eq!(isolation.limit(), None);
+        isolation.committed([took("a", 10, 11)]);
+        isolation.aborted(&[took("a", 11, 18)], 7);
+        assert_eq!(isolation.limit(), None);
+    }
+
+    #[test]
+    fn rule_9_one_partition_in_common_is_enough() {
+        let mut isolation = Isolation::default();
+        isolation.aborted(&[took("a", 10, 12), took("b", 5, 11)], 8);
+        isolation.aborted(&[took("c", 1, 3), took("b", 5, 9)], 6);
+        assert_eq!(isolation.limit(), Some(3));
+    }
+
+    #[test]
+    fn rule_9_the_culprit_is_alone_in_the_end() {
+        let mut isolation = after(&[8, 8, 4, 2]);
+        assert_eq!(isolation.limit(), Some(1));
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert_eq!(isolation.culprit(), None, "once may be chance");
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert_eq!(isolation.culprit(), Some(&(partition("a"), offset(10))));
+        assert!(isolation.is_culprit(&partition("a"), offset(10)));
+        assert!(!isolation.is_culprit(&partition("a"), offset(11)));
+        assert!(!isolation.is_culprit(&partition("b"), offset(10)));
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        isolation.committed([took("a", 10, 11)]);
+        assert_eq!(isolation.culprit(), None);
+    }
+
+    #[test]
+    fn rule_9_other_partitions_neither_clear_nor_condemn() {
+        let mut isolation = after(&[8, 8, 4, 2]);
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        isolation.committed([took("b", 3, 4)]);
+        isolation.aborted(&[took("c", 7, 8)], 1);
+        assert_eq!(isolation.culprit(), None);
+        assert_eq!(isolation.limit(), Some(1));
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert_eq!(isolation.culprit(), Some(&(partition("a"), offset(10))));
+        isolation.committed([took("b", 4, 5)]);
+        assert!(isolation.is_culprit(&partition("a"), offset(10)));
+    }
+
+    #[test]
+    fn rule_9_once_the_culprit_is_found_nobody_else_is_held_up() {
+        let mut isolation = after(&[4, 4, 2, 1, 1]);
+        assert_eq!(isolation.limit(), Some(1));
+        // Its task may be parked now; others commit.
+        isolation.committed([took("b", 3, 4)]);
+        assert_eq!(isolation.limit(), Some(2));
+        isolation.committed([took("b", 4, 6)]);
+        assert_eq!(isolation.limit(), None);
+    }
+
+    #[test]
+    fn rule_9_the_limit_stays_within_the_suspected_range_and_doubles_beyond_it() {
+        let mut isolation = after(&[16, 16, 8, 4]);
+        assert_eq!(isolation.limit(), Some(2));
+        isolation.committed([took("a", 10, 12)]);
+        assert_eq!(isolation.limit(), Some(2), "12 and 13 are still suspected");
+        isolation.committed([took("b", 0, 2)]);
+        assert_eq!(isolation.limit(), Some(2), "b does not tell");
+        isolation.committed([took("a", 12, 14)]);
+        assert_eq!(isolation.limit(), Some(4));
+        isolation.committed([took("a", 14, 15)]);
+        assert_eq!(isolation.limit(), Some(8));
+        isolation.committed([took("a", 15, 23)]);
+        assert_eq!(isolation, Isolation::default());
+    }
+
+    #[test]
+    fn rule_9_an_abort_on_the_way_back_halves_at_once() {
+        let mut isolation = after(&[16, 16, 8]);
+        isolation.committed([took("a", 10, 14)]);
+        isolation.committed([took("a", 14, 18)]);
+        assert_eq!(isolation.limit(), Some(8));
+        isolation.aborted(&[took("a", 18, 26)], 8);
+        assert_eq!(isolation.limit(), Some(4));
+    }
+
+    #[test]
+    fn rule_9_a_revoked_partition_is_not_waited_for() {
+        let mut isolation = after(&[4, 4, 2, 1, 1]);
+        isolation.revoked(&partition("a"));
+        assert_eq!(isolation.culprit(), None);
+        let mut isolation = after(&[4, 4]);
+        isolation.revoked(&partition("a"));
+        isolation.committed([took("b", 0, 2)]);
+        assert_eq!(isolation, Isolation::default());
+    }
+
+    /// A worker whose partitions take turns, each transaction being filled from one after the
+    /// other. One that holds a poisonous record aborts; the policy skips a culprit. Answers the
+    /// culprits, and how many transactions aborted and committed.
+    fn run(
+        partitions: usize,
+        records: i64,
+        batch: u64,
+        poison: &[(usize, i64)],
+    ) -> (Vec<(usize, i64)>, u32, u32) {
+        let names: Vec<String> = (0..partitions).map(|n| n.to_string()).collect();
+        let mut isolation = Isolation::default();
+        let mut next = vec![0; partitions];
+        let (mut found, mut aborts, mut commits, mut turn) = (Vec::new(), 0, 0, 0);
+        while next.iter().any(|&n| n < records) {
+            let mut room = isolation.limit().unwrap_or(batch).min(batch) as i64;
+            let (mut taken, mut count, mut bad) = (Vec::new(), 0, false);
+            for n in 0..partitions {
+                let p = (turn + n) % partitions;
+                let end = records.min(next[p] + room);
+                if end > next[p] {
+                    room -= end - next[p];
+                    count += (end - next[p]) as u64;
+                    taken.push(took(&names[p], next[p], end));
+                    bad |= poison.iter().any(|&(q, o)| {
+                        let there = q == p && (next[p]..end).contains(&o);
+                        there && !isolation.is_culprit(&partition(&names[p]), offset(o))
+                    });
+                }
+            }
+            turn += 1;
+            if bad {
+                aborts += 1;
+                isolation.aborted(&taken, count);
+                continue;
+            }
+            commits += 1;
+            for t in &taken {
+                let p: usize = t.partition.topic.as_str().parse().unwrap();
+                for o in next[p]..t.next.get() {
+                    if isolation.is_culprit(&t.partition, offset(o)) {
+                        found.push((p, o));
+                    }
+                }
+                next[p] = t.next.get();
+            }
+            isolation.committed(taken);
+        }
+        found.sort_unstable();
+        (found, aborts, commits)
+    }
+
+    #[test]
+    fn rule_9_a_search_takes_as_many_aborts_as_the_batch_has_halves() {
+        // Two to suspect, one per half, one more alone.
+        let (found, aborts, commits) = run(1, 100_000, 65_536, &[(0, 0)]);
+        assert_eq!((found, aborts), (vec![(0, 0)], 19));
+        assert!(commits < 40, "{commits}");
+    }
+
+    proptest! {
+        #[test]
+        fn rule_9_the_poisonous_records_are_found_and_no_others(
+            partitions in 1usize..6,
+            batch in 1u64..200,
+            mut poison in prop::collection::vec((0usize..6, 0i64..300), 0..5),
+        ) {
+            poison.retain(|&(p, _)| p < partitions);
+            poison.sort_unstable();
+            poison.dedup();
+            let (found, aborts, _) = run(partitions, 300, batch, &poison);
+            prop_assert_eq!(&found, &poison);
+            // It ends, and without replaying the worker's work for ever.
+            let most = poison.len() as u32 * (batch.ilog2() + 4) * 2;
+            prop_assert!(aborts <= most, "{} aborts", aborts);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! When a record that failed is tried again.
+//!
+//! Nobody sleeps on it: what came before the record is committed, its task is parked until the next
+//! try, and the worker's other tasks go on.
+
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::ids::{Offset, TopicPartition};
+use crate::time::Now;
+
+/// How often a record is tried again, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPlan {
+    /// The waits between tries.
+    pub backoff: Backoff,
+    /// How many times it is tried again. Zero: not at all.
+    pub max: u32,
+}
+
+/// A record that failed and will be tried again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Where the record is.
+    pub partition: TopicPartition,
+    /// Which one it is.
+    pub offset: Offset,
+    /// How often it has failed.
+    pub tries: u32,
+    /// When its next try comes; its task is parked until then.
+    pub next: Now,
+}
+
+impl RetryPlan {
+    /// The record has failed. Answers when it is tried again; none if it has been tried often
+    /// enough, and the policy after this one decides.
+    ///
+    /// `before` is what this answered last for the task. If it was for this record the count goes
+    /// on, even if the transaction before it was aborted meanwhile and its records came once more.
+    #[must_use]
+    pub fn failed(
+        &self,
+        now: Now,
+        partition: &TopicPartition,
+        offset: Offset,
+        before: Option<&Attempt>,
+    ) -> Option<Attempt> {
+        let before = before.filter(|b| b.offset == offset && b.partition == *partition);
+        let failed_before = before.map_or(0, |b| b.tries);
+        (failed_before < self.max).then(|| {
+            let tries = failed_before + 1;
+            Attempt {
+                partition: partition.clone(),
+                offset,
+                tries,
+                next: now.after(self.backoff.before(tries)),
+            }
+        })
+    }
+}
+
+impl Attempt {
+    /// How long the task stays parked; zero once the next try is due.
+    #[must_use]
+    pub fn wait(&self, now: Now) -> Duration {
+        self.next.since(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Partition;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn tp(topic: &str) -> TopicPartition {
+        TopicPartition::new(topic, Partition::ZERO)
+    }
+
+    fn offset(n: i64) -> Offset {
+        Offset::new(n).unwrap()
+    }
+
+    fn plan(max: u32) -> RetryPlan {
+        let backoff = Backoff {
+            first: ms(100),
+            most: ms(300),
+        };
+        RetryPlan { backoff, max }
+    }
+
+    #[test]
+    fn a_record_is_tried_as_often_as_planned_and_ever_later() {
+        let mut now = Now(ms(5000));
+        let mut attempt: Option<Attempt> = None;
+        let mut waits = Vec::new();
+        while let Some(next) = plan(4).failed(now, &tp("a"), offset(7), attempt.as_ref()) {
+            waits.push(next.wait(now));
+            assert_eq!(next.tries as usize, waits.len());
+            now = now.after(next.wait(now));
+            assert_eq!(next.wait(now), Duration::ZERO);
+            attempt = Some(next);
+        }
+        assert_eq!(waits, [ms(100), ms(200), ms(300), ms(300)]);
+        assert_eq!(
+            plan(0).failed(now, &tp("a"), offset(7), None),
+            None,
+            "no retries are no retries"
+        );
+    }
+
+    #[test]
+    fn each_record_has_tries_of_its_own() {
+        let now = Now::default();
+        let used_up = plan(2)
+            .failed(now, &tp("a"), offset(7), None)
+            .and_then(|first| plan(2).failed(now, &tp("a"), offset(7), Some(&first)));
+        assert_eq!(used_up.as_ref().map(|a| a.tries), Some(2));
+        let failed = |topic, o| plan(2).failed(now, &tp(topic), offset(o), used_up.as_ref());
+        assert_eq!(failed("a", 7), None);
+        assert_eq!(failed("a", 8).map(|a| a.tries), Some(1));
+        assert_eq!(failed("b", 7).map(|a| a.tries), Some(1));
+    }
+}

@@ -1,0 +1,95 @@
+//! The topics of a stage have equally many partitions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::ids::{StageId, TopicName};
+use crate::stages::Stage;
+
+/// The topics of a stage don't have equally many partitions.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "stage {stage} reads topics that don't have equally many partitions: {counts}. A task takes \
+     the same partition number of each, so records of one key would not meet. Give every one of \
+     them {most} partitions: an empty topic with kafka-topics.sh --alter --topic <topic> \
+     --partitions {most}; one that holds records by copying it into a new topic, since its keys \
+     move to other partitions"
+)]
+pub struct UnequalWidths {
+    /// The stage.
+    pub stage: StageId,
+    /// Its topics and how many partitions each has.
+    pub counts: Counts,
+    /// The largest number among them: a topic can grow, not shrink.
+    pub most: u32,
+}
+
+/// Topics and how many partitions each has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts(pub Vec<(TopicName, u32)>);
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (topic, count)) in self.0.iter().enumerate() {
+            let comma = if n == 0 { "" } else { ", " };
+            write!(f, "{comma}{topic} has {count}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the topics of a stage have equally many partitions: at the start, and again when
+/// the metadata changed. `counts` are the partitions by topic; a topic that is not among them is
+/// not there, which is somebody else's error.
+///
+/// # Errors
+/// [`UnequalWidths`] if two of them differ.
+pub fn check_widths(stage: &Stage, counts: &BTreeMap<TopicName, u32>) -> Result<(), UnequalWidths> {
+    let of_stage = stage.topics.iter();
+    let found: Vec<(TopicName, u32)> = of_stage
+        .filter_map(|topic| Some((topic.clone(), *counts.get(topic)?)))
+        .collect();
+    let most = found.iter().map(|&(_, count)| count).max();
+    match most {
+        Some(most) if found.iter().any(|&(_, count)| count != most) => Err(UnequalWidths {
+            stage: stage.id,
+            counts: Counts(found),
+            most,
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stages::stages;
+
+    fn check(counts: &[(&str, u32)]) -> Result<(), UnequalWidths> {
+        let topics: Vec<TopicName> = ["orders", "customers", "refunds"].map(Into::into).into();
+        let stage = &stages(&topics, &[(0, 1), (1, 2)])[0];
+        let counts = counts.iter().map(|&(topic, n)| (topic.into(), n)).collect();
+        check_widths(stage, &counts)
+    }
+
+    #[test]
+    fn equal_counts_pass_and_other_stages_don_t_matter() {
+        let equal = [("orders", 6), ("customers", 6), ("refunds", 6)];
+        assert_eq!(check(&[&equal[..], &[("payments", 3)]].concat()), Ok(()));
+        assert_eq!(check(&equal[..2]), Ok(()), "one is not there");
+        assert_eq!(check(&[]), Ok(()));
+    }
+
+    #[test]
+    fn unequal_counts_are_named_with_the_way_out() {
+        let error = check(&[("orders", 6), ("customers", 12), ("refunds", 6)]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "stage 0 reads topics that don't have equally many partitions: orders has 6, \
+             customers has 12, refunds has 6. A task takes the same partition number of each, so \
+             records of one key would not meet. Give every one of them 12 partitions: an empty \
+             topic with kafka-topics.sh --alter --topic <topic> --partitions 12; one that holds \
+             records by copying it into a new topic, since its keys move to other partitions"
+        );
+    }
+}
