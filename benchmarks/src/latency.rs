@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use xtask::wire::Producer;
 
 use crate::bench::{Bench, Play, now_ms};
-use crate::check;
 use crate::options::Options;
 use crate::records::{Input, PARTITIONS, is_kept, kept, number};
 use crate::running::Running;
@@ -61,7 +60,7 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
     } else {
         None
     };
-    let mut bench = Bench::open()?;
+    let mut bench = Bench::open(PARTITIONS)?;
     let mut outcomes = Vec::new();
     if let Some(&first) = sides.first() {
         eprintln!("{}: warms the broker, does not count", first.name());
@@ -117,7 +116,7 @@ fn one(
     })?;
     running.stop()?;
     bench.ensure_finished(&play)?;
-    check::read(&mut bench.client, &play.task.output, Work::Map, records)?.complete(records)?;
+    bench.check(&play)?.complete(records)?;
     bench.clear(&play)?;
     bench.client.delete_topic(&input)?;
 
@@ -162,7 +161,14 @@ fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Durati
         while seq < schedule.records && schedule.due(seq) <= now {
             input.set(seq);
             let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
-            producer.send(&play.task.input, input.partition(), key, value, &[], time)?;
+            producer.send(
+                &play.task.input,
+                input.partition(PARTITIONS),
+                key,
+                value,
+                &[],
+                time,
+            )?;
             seq += 1;
         }
         producer.flush()?;

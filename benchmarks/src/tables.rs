@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::latency;
 use crate::memory;
 use crate::options::Options;
+use crate::siblings;
 use crate::throughput::{Outcome, Results};
 
 /// A row per side, then the ratios by round.
@@ -88,6 +89,21 @@ pub(crate) fn memory(outcome: &memory::Outcome) -> String {
         thousands(outcome.waiting as f64),
         outcome.seconds,
         thousands(outcome.passed as f64),
+        figure(outcome.peak_mib, 0)
+    )
+}
+
+/// One row.
+pub(crate) fn siblings(outcome: &siblings::Outcome) -> String {
+    format!(
+        "| partitions | records | records/s | late records through after ms | of the full topic left then | peak MiB |\n\
+         |---|---|---|---|---|---|\n\
+         | {} | {} | {} | {} | {} % | {} |\n",
+        siblings::PARTITIONS,
+        thousands(outcome.records as f64),
+        thousands(outcome.records_per_second),
+        figure(outcome.late_ms, 0),
+        figure(outcome.left * 100.0, 0),
         figure(outcome.peak_mib, 0)
     )
 }

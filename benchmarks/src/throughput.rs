@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Play};
-use crate::check;
 use crate::options::Options;
 use crate::proc;
+use crate::records::PARTITIONS;
 use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{Ratio, median, rounded};
@@ -53,7 +53,7 @@ pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Resul
     } else {
         None
     };
-    let mut bench = Bench::open()?;
+    let mut bench = Bench::open(PARTITIONS)?;
     let input = bench.filled("in", records)?;
     let mut outcomes = Vec::new();
     for round in 0..=options.rounds.unwrap_or(3) {
@@ -95,9 +95,7 @@ fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) ->
     let peak_mib = running.peak_mib().unwrap_or(f64::NAN);
     running.stop()?;
     bench.ensure_finished(play)?;
-    let task = &play.task;
-    check::read(&mut bench.client, &task.output, task.work, task.records)?
-        .complete(task.records)?;
+    bench.check(play)?.complete(play.task.records)?;
 
     let records = (end.records - start.records) as f64;
     let per_record = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / records;
