@@ -12,8 +12,9 @@ use xtask::wire::protocol::messages::{GroupId, OffsetFetchRequest, TopicName};
 use xtask::wire::protocol::protocol::StrBytes;
 use xtask::wire::{Client, Node, Producer};
 
+use crate::check::{self, Check};
 use crate::proc;
-use crate::records::{Input, PARTITIONS};
+use crate::records::Input;
 use crate::running::Running;
 use crate::side::{Side, Task};
 use crate::streams::Streams;
@@ -26,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Bench {
     pub(crate) bootstrap: String,
     pub(crate) client: Client,
+    /// Of every topic.
+    pub(crate) partitions: i32,
     /// Distinguishes this run's topics and groups from those of others on the same broker.
     run: String,
     dir: TempDir,
@@ -43,7 +46,7 @@ pub(crate) struct Play {
 
 impl Bench {
     /// Starts a broker that compiles as one in production does, or uses `KAFKA_BOOTSTRAP_SERVERS`.
-    pub(crate) fn open() -> Result<Self> {
+    pub(crate) fn open(partitions: i32) -> Result<Self> {
         let mut cluster = None;
         let bootstrap = match external() {
             Some(bootstrap) => bootstrap,
@@ -59,6 +62,7 @@ impl Bench {
         Ok(Self {
             bootstrap,
             client,
+            partitions,
             run: format!("bench-{}", std::process::id()),
             dir: tempfile::tempdir().context("create a temporary directory")?,
             cluster,
@@ -77,7 +81,7 @@ impl Bench {
     /// A topic of this run.
     pub(crate) fn topic(&mut self, name: &str) -> Result<String> {
         let topic = format!("{}-{name}", self.run);
-        self.client.create_topic(&topic, PARTITIONS, 1, &[])?;
+        self.client.create_topic(&topic, self.partitions, 1, &[])?;
         Ok(topic)
     }
 
@@ -90,7 +94,14 @@ impl Bench {
         for seq in 0..records {
             input.set(seq);
             let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
-            producer.send(&topic, input.partition(), key, value, &[], time)?;
+            producer.send(
+                &topic,
+                input.partition(self.partitions),
+                key,
+                value,
+                &[],
+                time,
+            )?;
         }
         producer.flush()?;
         Ok(topic)
@@ -116,12 +127,13 @@ impl Bench {
             records,
             commit_interval,
             pause: Duration::ZERO,
+            sibling: None,
             state: self.dir.path().join(name),
         };
         let mut topics = vec![task.output.clone()];
         if side == Side::Streams {
             let warm = Streams::warm_up_output(&task);
-            self.client.create_topic(&warm, PARTITIONS, 1, &[])?;
+            self.client.create_topic(&warm, self.partitions, 1, &[])?;
             topics.push(warm);
         }
         Ok(Play { task, side, topics })
@@ -151,7 +163,7 @@ impl Bench {
         let text = |text: &str| StrBytes::from_string(text.to_owned());
         let topics = OffsetFetchRequestTopics::default()
             .with_name(TopicName(text(topic)))
-            .with_partition_indexes((0..PARTITIONS).collect());
+            .with_partition_indexes((0..self.partitions).collect());
         let groups = OffsetFetchRequestGroup::default()
             .with_group_id(GroupId(text(group)))
             .with_topics(Some(vec![topics]));
@@ -161,6 +173,12 @@ impl Bench {
         let partitions = topics.flat_map(|topic| &topic.partitions);
         let offsets = partitions.filter_map(|p| u64::try_from(p.committed_offset).ok());
         Some(offsets.sum())
+    }
+
+    /// Reads a play's whole output, expecting no more than its records.
+    pub(crate) fn check(&mut self, play: &Play) -> Result<Check> {
+        let check = Check::new(play.task.work, self.partitions, play.task.records);
+        check::read(&mut self.client, &play.task.output, check)
     }
 
     /// Waits until all offsets of a group are decided, and checks that they are at the end.

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use xtask::wire::Producer;
 
 use crate::bench::{Bench, Play, now_ms};
-use crate::check;
 use crate::options::Options;
 use crate::records::{Input, PARTITIONS, is_kept, kept, number};
 use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{percentile, rounded};
 use crate::streams::Streams;
+use crate::throughput::turn;
 use crate::work::Work;
 
 /// How long the last records may take.
@@ -60,10 +60,20 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
     } else {
         None
     };
-    let mut bench = Bench::open()?;
+    let mut bench = Bench::open(PARTITIONS)?;
     let mut outcomes = Vec::new();
+    if let Some(&first) = sides.first() {
+        eprintln!("{}: warms the broker, does not count", first.name());
+        let short = Options {
+            seconds: options.seconds.min(10),
+            ..options.clone()
+        };
+        one(&mut bench, first, 0, &short, streams.as_ref())
+            .with_context(|| format!("{}, warming the broker", first.name()))?;
+    }
     for round in 1..=options.rounds.unwrap_or(1) {
-        for &side in sides {
+        for side in turn(sides, round - 1) {
+            eprintln!("{}: round {round}", side.name());
             let outcome = one(&mut bench, side, round, options, streams.as_ref())
                 .with_context(|| format!("{}, round {round}", side.name()))?;
             println!("{}", outcome.json(options));
@@ -106,7 +116,7 @@ fn one(
     })?;
     running.stop()?;
     bench.ensure_finished(&play)?;
-    check::read(&mut bench.client, &play.task.output, Work::Map, records)?.complete(records)?;
+    bench.check(&play)?.complete(records)?;
     bench.clear(&play)?;
     bench.client.delete_topic(&input)?;
 
@@ -151,7 +161,14 @@ fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Durati
         while seq < schedule.records && schedule.due(seq) <= now {
             input.set(seq);
             let (key, value) = (Some(&input.key[..]), Some(&input.value[..]));
-            producer.send(&play.task.input, input.partition(), key, value, &[], time)?;
+            producer.send(
+                &play.task.input,
+                input.partition(PARTITIONS),
+                key,
+                value,
+                &[],
+                time,
+            )?;
             seq += 1;
         }
         producer.flush()?;

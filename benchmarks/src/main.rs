@@ -1,7 +1,7 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | latency | memory    one benchmark each
+//! main ─► throughput | latency | memory | siblings    one benchmark each
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
@@ -21,6 +21,7 @@ mod page;
 mod proc;
 mod records;
 mod running;
+mod siblings;
 mod side;
 mod stats;
 mod streams;
@@ -100,6 +101,10 @@ fn measure(options: &Options) -> Result<()> {
     if wanted(What::Memory) {
         let outcome = memory::run(options)?;
         page::show(What::Memory, &tables::memory(&outcome), options)?;
+    }
+    if wanted(What::Siblings) {
+        let outcome = siblings::run(options)?;
+        page::show(What::Siblings, &tables::siblings(&outcome), options)?;
     }
     Ok(())
 }

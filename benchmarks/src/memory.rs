@@ -7,7 +7,6 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::check;
 use crate::options::Options;
 use crate::records::{Input, PARTITIONS, is_kept};
 use crate::side::Side;
@@ -29,7 +28,7 @@ pub(crate) struct Outcome {
 /// Works for a while behind a slow closure.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let waiting = options.records.unwrap_or(2_000_000);
-    let mut bench = Bench::open()?;
+    let mut bench = Bench::open(PARTITIONS)?;
     let input = bench.filled("in", waiting)?;
     let interval = options.interval();
     let mut play = bench.play(Side::Eos, "memory", &input, Work::Map, waiting, interval)?;
@@ -48,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         .into_iter()
         .map(|c| c.map_or(0, |(offset, _)| offset.unsigned_abs()))
         .collect();
-    let check = check::read(&mut bench.client, &play.task.output, Work::Map, waiting)?;
+    let check = bench.check(&play)?;
     check.so_far()?;
     let expected = kept_below(&offsets, waiting);
     ensure!(
@@ -77,7 +76,7 @@ fn kept_below(offsets: &[u64], records: u64) -> u64 {
     let (mut input, mut kept) = (Input::default(), 0);
     for seq in 0..records {
         input.set(seq);
-        let partition = input.partition().unsigned_abs() as usize;
+        let partition = input.partition(PARTITIONS).unsigned_abs() as usize;
         let (Some(next), Some(end)) = (next.get_mut(partition), offsets.get(partition)) else {
             continue;
         };

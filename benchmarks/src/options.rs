@@ -16,6 +16,8 @@ pub(crate) enum What {
     Latency,
     /// Peak resident memory behind a slow closure
     Memory,
+    /// 64 partitions of two topics that are merged by time, one full and one empty
+    Siblings,
     /// Bytes in, bytes out, beside the bare loop
     PassThrough,
     /// All of them, one after the other
@@ -29,7 +31,8 @@ pub(crate) struct Options {
     /// What is measured
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
-    /// How many records [default: throughput 10,000,000; pass-through 6,000,000; memory 2,000,000]
+    /// How many records [default: throughput 10,000,000; pass-through and siblings 6,000,000;
+    /// memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1]. One more warms the broker

@@ -105,7 +105,8 @@ fn machine() -> Option<String> {
     Some(format!(
         "{cores} cores ({model}), {:.0} GiB, Linux {}, the broker on the same machine",
         kib / f64::from(1 << 20),
-        kernel.trim()
+        // Not what a vendor adds.
+        kernel.trim().split('-').next()?
     ))
 }
 

@@ -6,7 +6,7 @@ use eos_protocol::partition_for;
 
 use crate::work::Work;
 
-/// Partitions of every topic.
+/// Partitions of every topic, except where many of them are what is measured.
 pub(crate) const PARTITIONS: i32 = 6;
 
 /// Bytes of an input value.
@@ -40,8 +40,8 @@ impl Input {
     }
 
     /// Where Java's partitioner, eos and librdkafka's `murmur2_random` put it.
-    pub(crate) fn partition(&self) -> i32 {
-        partition_for(&self.key, PARTITIONS.unsigned_abs()).get()
+    pub(crate) fn partition(&self, partitions: i32) -> i32 {
+        partition_for(&self.key, partitions.unsigned_abs()).get()
     }
 
     /// Turns the input's value into what the work must have made of it; false if it is dropped.

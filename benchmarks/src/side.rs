@@ -79,6 +79,9 @@ pub(crate) struct Task {
     /// What each record costs beside the work, asleep.
     #[arg(long, value_parser = micros, value_name = "US", default_value = "0")]
     pub(crate) pause: Duration,
+    /// A second topic, merged with the first by time. eos alone has it.
+    #[arg(long)]
+    pub(crate) sibling: Option<String>,
     /// Where a side keeps what it must keep.
     #[arg(long)]
     pub(crate) state: PathBuf,
@@ -116,6 +119,9 @@ impl Task {
             ("--pause", &pause),
         ] {
             command.args([name, value]);
+        }
+        if let Some(sibling) = &self.sibling {
+            command.args(["--sibling", sibling]);
         }
         command.arg("--state").arg(&self.state);
         Ok(command)

@@ -5,14 +5,15 @@ use std::fmt::Write;
 use crate::latency;
 use crate::memory;
 use crate::options::Options;
+use crate::siblings;
 use crate::throughput::{Outcome, Results};
 
 /// A row per side, then the ratios by round.
 pub(crate) fn throughput(results: &Results, options: &Options) -> String {
     let mut text = format!(
         "{} records, commits every {} ms.\n\n\
-         | side | records/s, median | by round | CPU µs/record | broker CPU µs/record | peak MiB |\n\
-         |---|---|---|---|---|---|\n",
+         | side | records/s, median | by round | CPU µs/record | broker CPU µs/record | peak MiB | others' CPU, % of a core |\n\
+         |---|---|---|---|---|---|---|\n",
         thousands(results.records as f64),
         options.interval_ms
     );
@@ -20,16 +21,18 @@ pub(crate) fn throughput(results: &Results, options: &Options) -> String {
         let rounds = results.of(side).into_iter();
         let rounds: Vec<_> = rounds.map(|o| thousands(o.records_per_second)).collect();
         let broker: fn(&Outcome) -> f64 = |o| o.broker_cpu_us.unwrap_or(f64::NAN);
+        let foreign: fn(&Outcome) -> f64 = |o| o.foreign_percent.unwrap_or(f64::NAN);
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             side.name(),
             thousands(results.median(side, |o| o.records_per_second)),
             rounds.join(" · "),
             figure(results.median(side, |o| o.cpu_us), 2),
             figure(results.median(side, broker), 2),
             figure(results.median(side, |o| o.peak_mib), 0),
+            figure(results.median(side, foreign), 0),
         );
     }
     let ratios = results.ratios();
@@ -86,6 +89,21 @@ pub(crate) fn memory(outcome: &memory::Outcome) -> String {
         thousands(outcome.waiting as f64),
         outcome.seconds,
         thousands(outcome.passed as f64),
+        figure(outcome.peak_mib, 0)
+    )
+}
+
+/// One row.
+pub(crate) fn siblings(outcome: &siblings::Outcome) -> String {
+    format!(
+        "| partitions | records | records/s | late records through after ms | of the full topic left then | peak MiB |\n\
+         |---|---|---|---|---|---|\n\
+         | {} | {} | {} | {} | {} % | {} |\n",
+        siblings::PARTITIONS,
+        thousands(outcome.records as f64),
+        thousands(outcome.records_per_second),
+        figure(outcome.late_ms, 0),
+        figure(outcome.left * 100.0, 0),
         figure(outcome.peak_mib, 0)
     )
 }

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Play};
-use crate::check;
 use crate::options::Options;
+use crate::proc;
+use crate::records::PARTITIONS;
 use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{Ratio, median, rounded};
@@ -29,6 +30,9 @@ pub(crate) struct Outcome {
     pub(crate) cpu_us: f64,
     pub(crate) broker_cpu_us: Option<f64>,
     pub(crate) peak_mib: f64,
+    /// What others than side, broker and this program used meanwhile, of one core. Above a few percent
+    /// the figures are noise. None where the broker's share is not known.
+    pub(crate) foreign_percent: Option<f64>,
 }
 
 /// All runs of a benchmark.
@@ -49,7 +53,7 @@ pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Resul
     } else {
         None
     };
-    let mut bench = Bench::open()?;
+    let mut bench = Bench::open(PARTITIONS)?;
     let input = bench.filled("in", records)?;
     let mut outcomes = Vec::new();
     for round in 0..=options.rounds.unwrap_or(3) {
@@ -59,6 +63,10 @@ pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Resul
                 continue;
             }
             let name = format!("{}-{round}", side.name());
+            match round {
+                0 => eprintln!("{}: warms the broker, does not count", side.name()),
+                _ => eprintln!("{}: round {round}", side.name()),
+            }
             let interval = options.interval();
             let play = bench.play(side, &name, &input, work, records, interval)?;
             let outcome = one(&mut bench, &play, streams.as_ref(), round)
@@ -74,7 +82,7 @@ pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Resul
 }
 
 /// Each round begins with another side, so that a machine that slows down favours nobody.
-fn turn(sides: &[Side], round: u32) -> Vec<Side> {
+pub(crate) fn turn(sides: &[Side], round: u32) -> Vec<Side> {
     let mut sides = sides.to_vec();
     let by = round as usize % sides.len().max(1);
     sides.rotate_left(by);
@@ -87,9 +95,7 @@ fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) ->
     let peak_mib = running.peak_mib().unwrap_or(f64::NAN);
     running.stop()?;
     bench.ensure_finished(play)?;
-    let task = &play.task;
-    check::read(&mut bench.client, &task.output, task.work, task.records)?
-        .complete(task.records)?;
+    bench.check(play)?.complete(play.task.records)?;
 
     let records = (end.records - start.records) as f64;
     let per_record = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / records;
@@ -103,6 +109,7 @@ fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) ->
             .zip(end.broker)
             .map(|(start, end)| per_record(start, end)),
         peak_mib,
+        foreign_percent: start.foreign_until(&end),
     })
 }
 
@@ -112,6 +119,19 @@ struct Moment {
     time: Instant,
     cpu: Duration,
     broker: Option<Duration>,
+    /// Of this program.
+    own: Duration,
+    /// Of the whole machine.
+    busy: Duration,
+}
+
+impl Moment {
+    fn foreign_until(&self, end: &Self) -> Option<f64> {
+        let known = |moment: &Self| Some(moment.cpu + moment.broker? + moment.own);
+        let known = known(end)?.saturating_sub(known(self)?);
+        let foreign = (end.busy - self.busy).saturating_sub(known);
+        Some(foreign.as_secs_f64() * 100.0 / (end.time - self.time).as_secs_f64())
+    }
 }
 
 /// Two moments between which most of the work was done: the first commits after a tenth and after
@@ -140,6 +160,8 @@ fn watch(bench: &mut Bench, play: &Play, running: &mut Running) -> Result<(Momen
             time: Instant::now(),
             cpu,
             broker: bench.broker_cpu()?,
+            own: proc::cpu(std::process::id())?,
+            busy: proc::busy()?,
         };
         last = Some(moment);
         if start.is_none() && done * 10 >= total {
@@ -165,6 +187,7 @@ impl Outcome {
             "cpu_us_per_record": rounded(self.cpu_us),
             "broker_cpu_us_per_record": self.broker_cpu_us.map(rounded),
             "peak_mib": rounded(self.peak_mib),
+            "foreign_cpu_percent": self.foreign_percent.map(rounded),
             "verified": true,
         })
     }

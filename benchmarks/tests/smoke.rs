@@ -36,6 +36,12 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
     let said = bench(kafka.bootstrap(), "memory --records 20000 --seconds 8")?;
     let figures = result(&said, "eos")?;
     ensure!(figures["peak_mib"].as_f64() > Some(1.0), "{figures}");
+    let said = bench(kafka.bootstrap(), "siblings --records 100000")?;
+    let figures = result(&said, "eos")?;
+    ensure!(
+        figures["records_per_second"].as_f64() > Some(0.0),
+        "{figures}"
+    );
     Ok(())
 }
 

@@ -49,6 +49,8 @@ pub struct ProducerSpec {
     pub request_timeout: Duration,
     /// The topics it writes to; [`Outgoing::topic`](super::Outgoing::topic) is an index into them.
     pub topics: Vec<TopicName>,
+    /// The largest batch that each of these takes (`max.message.bytes`), if it is known.
+    pub batch_limits: Vec<Option<usize>>,
 }
 
 impl ProducerSpec {

@@ -118,6 +118,15 @@ impl KafkaConfig {
         all.set("queue.buffering.max.messages", 0);
         // What arrived is freed where it is acknowledged; only failures are told.
         all.set("delivery.report.only.error", true);
+        let limits = || spec.batch_limits.iter().copied().flatten();
+        // A batch of several records must fit into any of the topics …
+        if let Some(least) = limits().min() {
+            all.at_most("batch.size", least);
+        }
+        // … and a single one into its own, which the runtime has checked before it sends it.
+        if let Some(most) = limits().max() {
+            all.set("message.max.bytes", most.clamp(1000, 1_000_000_000));
+        }
         all.set("socket.timeout.ms", spec.request_timeout.as_millis());
         if let Some(id) = &spec.transactional_id {
             all.set("transactional.id", id.as_str());
@@ -148,6 +157,15 @@ impl Settings {
 
     fn set(&mut self, key: &str, value: impl ToString) {
         self.0.push((key.to_owned(), value.to_string()));
+    }
+
+    /// Lowers a number, if it is more.
+    fn at_most(&mut self, key: &str, limit: usize) {
+        let set = self.0.iter().rev().find(|(name, _)| name == key);
+        let now = set.and_then(|(_, value)| value.parse::<usize>().ok());
+        if now.is_none_or(|now| now > limit) {
+            self.set(key, limit);
+        }
     }
 
     fn add(&mut self, settings: &[Setting]) {
@@ -230,6 +248,7 @@ mod tests {
             transaction_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(2),
             topics: Vec::new(),
+            batch_limits: Vec::new(),
         };
         let all = config().for_producer(&spec);
         assert_eq!(last(&all, "enable.idempotence"), Some("true"));
@@ -243,6 +262,21 @@ mod tests {
             last(&config().for_producer(&spec), "transactional.id"),
             Some("t")
         );
+    }
+
+    #[test]
+    fn batches_fit_into_the_strictest_topic_and_records_into_their_own() {
+        let spec = ProducerSpec {
+            client_id: "pricing-0".into(),
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(2),
+            topics: Vec::new(),
+            batch_limits: vec![Some(20_000), None, Some(5_000_000)],
+        };
+        let all = config().for_producer(&spec);
+        assert_eq!(last(&all, "batch.size"), Some("20000"));
+        assert_eq!(last(&all, "message.max.bytes"), Some("5000000"));
     }
 
     #[test]

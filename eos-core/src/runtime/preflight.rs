@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use eos_protocol::{CallSite, Guarantee, TopicName, code};
+use eos_protocol::{CallSite, Guarantee, TopicName, UnequalWidths, check_widths, code};
 
 use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, Verification};
 use crate::config::{Protocol, Settings};
@@ -98,6 +98,9 @@ pub enum PreflightError {
         /// `bootstrap.servers`.
         bootstrap: String,
     },
+    /// The topics that a task reads together don't match.
+    #[error("{0}")]
+    Widths(#[from] UnequalWidths),
     /// The brokers don't verify transactions.
     #[error(
         "the brokers don't verify the transactions of older clients \
@@ -121,6 +124,8 @@ pub(crate) struct Partitions {
     pub(crate) inputs: BTreeMap<TopicName, u32>,
     /// By the topology's outputs.
     pub(crate) outputs: Vec<u32>,
+    /// By the topology's outputs: `max.message.bytes`, if it is known.
+    pub(crate) limits: Vec<Option<usize>>,
 }
 
 /// Asks the cluster, within a deadline, and checks what it says.
@@ -239,12 +244,22 @@ fn fit(
         let found = facts.partitions.iter().find(|(name, _)| name == topic);
         found.and_then(|(_, count)| *count).unwrap_or(1)
     };
+    let limit = |topic: &TopicName| {
+        let mut limits = facts.max_message_bytes.iter();
+        let (_, limit) = limits.find(|(name, _)| name == topic)?;
+        limit.and_then(|bytes| usize::try_from(bytes).ok())
+    };
+    let stages = topology.stages().iter();
+    let inputs: BTreeMap<TopicName, u32> = stages
+        .flat_map(|stage| &stage.topics)
+        .map(|topic| (topic.clone(), count(topic)))
+        .collect();
+    for stage in topology.stages() {
+        check_widths(stage, &inputs)?;
+    }
     Ok(Partitions {
-        inputs: topology
-            .stages()
-            .iter()
-            .map(|s| (s.driving_topic().clone(), count(s.driving_topic())))
-            .collect(),
+        inputs,
+        limits: topology.outputs().iter().map(|o| limit(&o.name)).collect(),
         outputs: topology.outputs().iter().map(|o| count(&o.name)).collect(),
     })
 }

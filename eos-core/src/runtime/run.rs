@@ -150,7 +150,7 @@ fn worker_spec(
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
         output_partitions: partitions.outputs.clone(),
-        output_limits: Vec::new(),
+        output_limits: partitions.limits.clone(),
         input_partitions: partitions.inputs.clone(),
     }
 }

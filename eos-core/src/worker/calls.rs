@@ -297,6 +297,7 @@ impl<C: Client> Worker<C> {
             transaction_timeout: self.spec.transaction_timeout,
             request_timeout: self.spec.limits.commit / 2,
             topics: self.topology.output_names(),
+            batch_limits: self.spec.output_limits.clone(),
         });
         match built {
             Ok(producer) => {

@@ -47,7 +47,7 @@ pub struct WorkerSpec {
     /// The largest record batch that each output topic takes (`max.message.bytes`), if that is
     /// known.
     pub output_limits: Vec<Option<usize>>,
-    /// How many partitions each driving topic has.
+    /// How many partitions each input topic has.
     pub input_partitions: BTreeMap<TopicName, u32>,
 }
 

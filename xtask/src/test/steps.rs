@@ -9,7 +9,7 @@ pub(crate) struct Step {
 }
 
 /// The packages whose tests start brokers.
-const REAL_KAFKA: [&str; 2] = ["integration-tests", "xtask"];
+const REAL_KAFKA: [&str; 3] = ["eos-benchmarks", "integration-tests", "xtask"];
 
 /// All steps, or one if the caller says which packages or targets to test.
 pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
@@ -17,7 +17,11 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
         return vec![step("chosen", "", arguments)];
     }
     let targets = "--lib --bins --tests --examples";
-    let [first, second] = REAL_KAFKA;
+    let kafka = |flag: &str| {
+        REAL_KAFKA
+            .map(|package| format!("{flag} {package}"))
+            .join(" ")
+    };
     vec![
         step(
             "protocol",
@@ -27,8 +31,8 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
         step(
             "crates",
             &format!(
-                "--workspace --exclude eos-protocol --exclude {first} --exclude {second} \
-                 --features eos-core/prometheus {targets}"
+                "--workspace --exclude eos-protocol {} --features eos-core/prometheus {targets}",
+                kafka("--exclude")
             ),
             arguments,
         ),
@@ -41,7 +45,7 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
         step("docs", "--workspace --doc", arguments),
         step(
             "real Kafka",
-            &format!("--package {first} --package {second} {targets}"),
+            &format!("{} {targets}", kafka("--package")),
             arguments,
         ),
     ]

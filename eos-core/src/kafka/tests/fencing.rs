@@ -221,6 +221,7 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
         transaction_timeout: Duration::from_secs(20),
         request_timeout: Duration::from_secs(1),
         topics: vec!["out".into()],
+        batch_limits: Vec::new(),
     };
     let mut producer = client.producer(&spec).unwrap();
     ready(|slice| producer.init(slice)).unwrap();

@@ -121,6 +121,7 @@ impl Fixture {
             transaction_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(2),
             topics: topics.iter().map(|&topic| topic.clone()).collect(),
+            batch_limits: Vec::new(),
         }
     }
 }
