@@ -31,6 +31,11 @@ fn name(settings: &Settings) -> Result<(), SettingsError> {
 
 /// The group's patience.
 fn group(settings: &Settings) -> Result<(), SettingsError> {
+    less(
+        ("commit.interval.ms", settings.policy.interval),
+        ("max.poll.interval.ms", settings.max_poll_interval),
+        "a worker commits more often than it may be away",
+    )?;
     let revoke = settings.revoke_deadline();
     less(
         (

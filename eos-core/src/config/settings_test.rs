@@ -222,6 +222,14 @@ fn what_does_not_fit_together_is_told_with_both_values() {
         ),
         (
             vec![
+                ("commit.interval.ms", "30000"),
+                ("max.poll.interval.ms", "30000"),
+                ("transaction.timeout.ms", "60000"),
+            ],
+            "commit.interval.ms = 30000 must be less than max.poll.interval.ms = 30000: ",
+        ),
+        (
+            vec![
                 ("heartbeat.interval.ms", "2001"),
                 ("session.timeout.ms", "6000"),
             ],
