@@ -154,6 +154,8 @@ pub struct Worker<C: Client> {
     retries: u64,
     /// When a record that was left out was last told of loudly.
     told: Option<Now>,
+    /// The clock as of the last record.
+    looked: Now,
     /// When idle tasks were last looked for.
     looked_for_idle: Now,
     /// The task that is served first in the next step.
@@ -231,6 +233,7 @@ impl<C: Client> Worker<C> {
             dead_letters: 0,
             retries: 0,
             told: None,
+            looked: Now::default(),
             looked_for_idle: Now::default(),
             turn: 0,
             joined: false,
