@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::support::{Fixture, classic, close, event, settle, take_over};
+use super::support::{Fixture, classic, close, event, settle, take_over, until};
 use crate::client::{Client, GroupMetadata, GroupProtocol, Source, SourceEvent};
 
 #[test]
@@ -80,6 +80,12 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     // It still is a member: the last transaction can commit.
     assert!(a.member().unwrap().generation_id() >= 0);
     a.unassign(&partitions).unwrap();
+    // A static member that begins to close before it has sent its LeaveGroup never sends it; the
+    // worker waits for the same sign.
+    until("LeaveGroup", || {
+        let forgotten = a.member().unwrap().member_id().is_empty();
+        forgotten.then_some(())
+    });
     close(a);
     let inherited = take_over(&mut b);
     assert_eq!(inherited, of_a);
