@@ -8,6 +8,7 @@ pub mod data;
 pub mod fleet;
 pub mod judge;
 pub mod kill;
-pub mod partitioner;
 pub mod process;
 pub mod wait;
+
+pub use xtask::wire::partitioner;
