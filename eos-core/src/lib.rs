@@ -19,12 +19,28 @@
 //! }
 //! ```
 //!
+//! A program like this may run any number of times, on one host or many: the consumer group shares
+//! the partitions among all of them, and each may die at any moment.
+//!
 //! # Exactly-once
 //! What a record causes (records in any number of output topics) and the fact that it was consumed
 //! are written in one Kafka transaction. Whoever reads the outputs with
 //! `isolation.level=read_committed` sees each input's effects once, however often processes,
 //! machines and brokers die. The guarantee ends where Kafka does: a closure that calls a web
-//! service may call it again after a crash.
+//! service may call it again after a crash. [`exactly_once`] goes through each case.
+//!
+//! # Where to go on
+//! - [`guide`]: concepts, operators and what they are called in Kafka Streams, error policies,
+//!   processors, stopping, tests
+//! - [`Stream`]: one method per shape; [`Ctx`]: several outputs; [`Processor`]: structs
+//! - [`ErrorPolicy`]: what becomes of records that can't be processed
+//! - [`App::set`]: Kafka's properties; `docs/configuration.md` lists them
+//! - [`metrics`]: what an app has done and how it stands
+//!
+//! # Features
+//! `kafka` (default) is the adapter on librdkafka; without it closures can be tested where there is
+//! no C compiler. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
+//! Kerberos. `prometheus` serves the metrics.
 
 pub mod client;
 pub mod codec;
@@ -69,6 +85,14 @@ pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use worker::{StopMode, WorkerError};
+
+#[cfg(all(doc, feature = "kafka"))]
+#[doc = include_str!("../../docs/guide.md")]
+pub mod guide {}
+
+#[cfg(all(doc, feature = "kafka"))]
+#[doc = include_str!("../../docs/exactly-once.md")]
+pub mod exactly_once {}
 
 /// The code of the page on metrics, as a test.
 #[cfg(all(doctest, feature = "kafka", feature = "prometheus"))]

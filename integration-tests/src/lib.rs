@@ -8,6 +8,8 @@ pub mod data;
 pub mod fleet;
 pub mod judge;
 pub mod kill;
-pub mod partitioner;
 pub mod process;
+pub mod user;
 pub mod wait;
+
+pub use xtask::wire::partitioner;

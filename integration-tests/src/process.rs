@@ -1,7 +1,7 @@
 //! Programs under test: building them, running them, never leaving one behind.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
@@ -31,14 +31,36 @@ pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<Pa
         Program::Example(name) => ("--example", name),
     };
     let mut command = Command::new(cargo());
-    command
-        .args(["build", "--message-format=json-render-diagnostics"])
-        .args(["-p", package, flag, name])
-        .args(options);
+    command.arg("build").args(["-p", package, flag, name]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
-    let output = command.output().context("run cargo: is it on the PATH?")?;
+    built(command.args(options), package, name)
+}
+
+/// Builds the binary `name` of a crate outside of this workspace, from its `Cargo.toml`.
+///
+/// What it stands on is compiled as it is here, where it may be compiled already.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_manifest(manifest: &Path, name: &str) -> Result<PathBuf> {
+    let mut command = Command::new(cargo());
+    command.arg("build").arg("--manifest-path").arg(manifest);
+    for setting in ["opt-level=3", "debug=false"] {
+        let setting = format!("profile.dev.package.\"*\".{setting}");
+        command.args(["--config", &setting]);
+    }
+    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
+        command.arg("--target-dir");
+        command.arg(xtask::workspace_root().join("target"));
+    }
+    built(&mut command, &manifest.display().to_string(), name)
+}
+
+fn built(cargo: &mut Command, package: &str, name: &str) -> Result<PathBuf> {
+    cargo.arg("--message-format=json-render-diagnostics");
+    let output = cargo.output().context("run cargo: is it on the PATH?")?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("{name} of {package} does not build:\n{errors}");

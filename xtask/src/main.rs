@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::kafka::{Keys, NewTopic};
+use xtask::wire::Isolation;
 use xtask::{bench, demo, kafka, setup, test};
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
@@ -52,11 +54,38 @@ enum Kafka {
         /// In containers, by docker-compose.yml
         #[arg(long, conflicts_with = "port")]
         docker: bool,
+        /// Without the topics and records of an earlier one, which are removed
+        #[arg(long)]
+        fresh: bool,
     },
     /// Stops it and removes its data
     Down,
     /// Says what runs where, and whether it is ready
     Status,
+    /// Creates topics unless they exist
+    Topic {
+        /// A name, or name:partitions
+        /// [default: 6 partitions]
+        #[arg(required = true, value_name = "NAME[:PARTITIONS]")]
+        topics: Vec<NewTopic>,
+    },
+    /// Sends each line of standard input as a record: `key:value`; nothing is Kafka's null
+    Produce {
+        /// The topic
+        topic: String,
+        /// Lines are values only
+        #[arg(long)]
+        no_keys: bool,
+    },
+    /// Prints what a topic holds: `partition@offset key:value`, and its headers
+    Read {
+        /// The topic
+        topic: String,
+        /// Also what is in open and aborted transactions, as readers without
+        /// isolation.level=read_committed see it
+        #[arg(long)]
+        uncommitted: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -84,6 +113,7 @@ fn run_kafka(command: Kafka) -> Result<()> {
             nodes,
             port,
             docker,
+            fresh,
         } => {
             let nodes = nodes.map(|nodes| if nodes == "3" { 3 } else { 1 });
             if !docker && kafka::external().is_none() {
@@ -93,11 +123,31 @@ fn run_kafka(command: Kafka) -> Result<()> {
                 nodes,
                 port,
                 docker,
+                fresh,
             })?;
             println!("{}={bootstrap}", kafka::BOOTSTRAP_VAR);
         }
         Kafka::Down => println!("{}", kafka::down()?),
         Kafka::Status => println!("{}", kafka::status()?),
+        Kafka::Topic { topics } => println!("{}", kafka::create_topics(&topics)?),
+        Kafka::Produce { topic, no_keys } => {
+            let keys = if no_keys {
+                Keys::None
+            } else {
+                Keys::BeforeColon
+            };
+            let sent = kafka::produce(&topic, std::io::stdin().lock(), keys)?;
+            println!("{sent} records are in {topic}");
+        }
+        Kafka::Read { topic, uncommitted } => {
+            let isolation = if uncommitted {
+                Isolation::ReadUncommitted
+            } else {
+                Isolation::ReadCommitted
+            };
+            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+            kafka::read(&topic, isolation, &mut out)?;
+        }
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
-//! `cargo xtask kafka up | down | status`, as one uses it.
+//! `cargo xtask kafka up | down | status | topic | produce | read`, as one uses it.
 #![allow(
     clippy::unwrap_used,
     reason = "the lint spares test functions, not what they share"
 )]
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use xtask::kafka;
 
@@ -40,6 +41,24 @@ impl User {
             .args(arguments.split(' '))
             .env("EOS_CACHE_DIR", self.cache.path());
         xtask.env_remove(kafka::BOOTSTRAP_VAR).output().unwrap()
+    }
+
+    /// A command with this on its standard input.
+    fn told(&self, arguments: &str, input: &str) -> Output {
+        let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        xtask
+            .args(arguments.split(' '))
+            .env("EOS_CACHE_DIR", self.cache.path())
+            .env_remove(kafka::BOOTSTRAP_VAR)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = xtask.spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        // One that has ended already does not read.
+        let _ = pipe.write_all(input.as_bytes());
+        drop(pipe);
+        child.wait_with_output().unwrap()
     }
 
     /// What a command that succeeds prints.
@@ -101,8 +120,23 @@ fn a_cluster_stays_until_it_is_sent_away_and_survives_the_death_of_its_processes
     kill(&user.data().join("node-1/pid"));
     let status = user.says("kafka status");
     assert!(status.contains("ended"), "{status}");
-    assert_eq!(user.says("kafka up"), line, "the same ports");
+    let told = user.run("kafka up");
+    assert_eq!(
+        String::from_utf8_lossy(&told.stdout).trim(),
+        line,
+        "the same ports"
+    );
     assert_eq!(topics(bootstrap), ["kept"], "the same data");
+    let told = String::from_utf8_lossy(&told.stderr);
+    let expected = "was started again: it still has the topics kept";
+    assert!(told.contains(expected), "{told}");
+    assert!(told.contains("kafka up --fresh"), "{told}");
+
+    user.says("kafka up --fresh");
+    assert!(
+        user.says("kafka topic kept").ends_with("created"),
+        "it was empty"
+    );
 
     assert!(user.says("kafka down").contains("data removed"));
     assert!(!user.data().exists());
@@ -140,6 +174,64 @@ fn a_taken_port_is_named() {
     let expected = format!("port {port} is taken");
     assert!(complaint.contains(&expected), "{complaint}");
     assert!(user.says("kafka status").starts_with("No local Kafka"));
+}
+
+#[test]
+fn topics_and_records_are_made_and_read_by_hand() {
+    let Some(user) = User::new() else {
+        return;
+    };
+    let complaint = user.complains("kafka read orders");
+    assert!(
+        complaint.contains("start one with `cargo xtask kafka up`"),
+        "{complaint}"
+    );
+    user.says("kafka up");
+
+    let said = user.says("kafka topic orders:1 prices");
+    assert_eq!(
+        said,
+        "orders: 1 partitions, created\nprices: 6 partitions, created"
+    );
+    let said = user.says("kafka topic orders:1");
+    assert_eq!(said, "orders: 1 partitions, was there");
+    let complaint = user.complains("kafka topic orders:2");
+    assert!(
+        complaint.contains("it exists with 1 partitions, not 2"),
+        "{complaint}"
+    );
+    let complaint = user.complains("kafka produce oders");
+    assert!(
+        complaint.contains("`cargo xtask kafka topic oders`"),
+        "{complaint}"
+    );
+
+    let said = user.told("kafka produce orders", "a:{\"n\":1}\n:2\nb:\n\n");
+    assert_eq!(
+        String::from_utf8_lossy(&said.stdout),
+        "3 records are in orders\n"
+    );
+    let said = user.told("kafka produce orders --no-keys", "{\"n\":3}\n");
+    assert!(said.status.success());
+    let said = user.told("kafka produce orders", "c:4\nno colon\nd:5\n");
+    let complaint = String::from_utf8_lossy(&said.stderr);
+    let expected = "1 records before it are sent: line 2: \"no colon\" has no colon";
+    assert!(
+        !said.status.success() && complaint.contains(expected),
+        "{complaint}"
+    );
+    assert_eq!(
+        user.says("kafka read orders"),
+        "0@0 a:{\"n\":1}\n0@1 null:2\n0@2 b:null\n0@3 null:{\"n\":3}\n0@4 c:4"
+    );
+
+    // The partition is Java's: murmur2("21") is -973932308.
+    user.told("kafka produce prices", "21:1\n");
+    let partition = (-973_932_308i32 & 0x7fff_ffff) % 6;
+    assert_eq!(
+        user.says("kafka read prices"),
+        format!("{partition}@0 21:1")
+    );
 }
 
 /// Kills the process that a pid file names, and waits until it is dead.

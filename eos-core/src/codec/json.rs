@@ -1,5 +1,8 @@
 //! JSON, by `serde`.
 
+use std::error::Error as StdError;
+use std::fmt;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,7 +19,7 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
         match bytes {
             Some(bytes) => serde_json::from_slice(bytes)
-                .map_err(|e| CodecError::invalid("JSON of this type", e)),
+                .map_err(|e| CodecError::invalid("JSON of this type", Told(e))),
             None => null::read().ok_or(CodecError::Null { expected: "JSON" }),
         }
     }
@@ -24,13 +27,36 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
         let start = into.len();
         serde_json::to_writer(&mut *into, value)
-            .map_err(|e| CodecError::invalid("writable as JSON", e))?;
+            .map_err(|e| CodecError::invalid("writable as JSON", Told(e)))?;
         // Not every `null` is a tombstone: a NaN is written as one, and must delete nothing.
         if into.get(start..) == Some(b"null") && null::is(value) {
             into.truncate(start);
             return Ok(Encoded::Null);
         }
         Ok(Encoded::Bytes)
+    }
+}
+
+/// What `serde_json` says, for people who think of records: its keys are no record's.
+#[derive(Debug)]
+struct Told(serde_json::Error);
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        match text.strip_prefix("key must be a string") {
+            Some(place) => write!(
+                f,
+                "the names in a JSON object must be strings in quotes{place}"
+            ),
+            None => f.write_str(&text),
+        }
+    }
+}
+
+impl StdError for Told {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
     }
 }
 
@@ -51,6 +77,22 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .contains("null where JSON")
+        );
+    }
+
+    #[test]
+    fn names_in_json_are_not_mistaken_for_the_records_key() {
+        let error = Codec::<serde_json::Value>::decode(&Json, Some(b"{pen:1}")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "not JSON of this type: the names in a JSON object must be strings in quotes at line 1 \
+             column 2"
+        );
+        let pairs = std::collections::BTreeMap::from([((1, 2), 3)]);
+        let error = Json.encode(&pairs, &mut Vec::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "not writable as JSON: the names in a JSON object must be strings in quotes"
         );
     }
 

@@ -31,6 +31,10 @@ pub(crate) struct Programs {
 
 /// Builds them all at once. What cargo prints is shown if it takes its time or fails.
 pub(crate) fn programs(stop: &Stop) -> Result<Programs> {
+    eprintln!(
+        "Building the pipeline, its generator and its judge; the first time this compiles librdkafka \
+         and takes a few minutes ..."
+    );
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(paths::workspace_root())

@@ -1,14 +1,19 @@
 //! `cargo xtask kafka up | down | status`: one cluster per user that stays until it is sent away.
 
-use anyhow::{Result, bail};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
 
 use super::detached::Detached;
 use super::place::{Place, State};
 use super::{Cluster, ClusterOptions, VERSION, docker, external, ports, provide, ready, scratch};
 use crate::paths;
+use crate::wire::Client;
 
 /// Where everybody expects Kafka.
 const USUAL_PORT: u16 = 9092;
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What `up` is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +24,8 @@ pub struct Up {
     pub port: Option<u16>,
     /// In containers, by `docker-compose.yml`.
     pub docker: bool,
+    /// Without what an earlier one holds: its data is removed first.
+    pub fresh: bool,
 }
 
 /// Brings a cluster up, or finds it up, and answers its addresses.
@@ -35,7 +42,13 @@ pub fn up(wanted: &Up) -> Result<String> {
     }
     let place = Place::find()?;
     let _one_at_a_time = paths::lock(&place.lock)?;
-    let state = match place.load()? {
+    let mut earlier = place.load()?;
+    if wanted.fresh
+        && let Some(state) = earlier.take()
+    {
+        remove(&state, &place)?;
+    }
+    let state = match earlier {
         Some(state) => again(state, wanted, &place)?,
         None => first(wanted, &place)?,
     };
@@ -92,14 +105,34 @@ fn again(state: State, wanted: &Up, place: &Place) -> Result<State> {
     }
     match state {
         State::Jvms(mut detached) => {
-            if detached.revive()? {
+            let revived = detached.revive()?;
+            if revived {
                 place.save(&State::Jvms(detached.clone()))?;
             }
             detached.wait_ready()?;
+            tell_what_is_there(&detached.bootstrap(), revived)?;
             Ok(State::Jvms(detached))
         }
         State::Containers { nodes } => docker::up(nodes).map(|()| state),
     }
+}
+
+/// Old topics and offsets would be a riddle to whoever expects an empty Kafka.
+fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
+    let topics = Client::connect(bootstrap, PATIENCE)?.metadata(None)?.topics;
+    let names = topics.into_keys().filter(|name| !name.starts_with("__"));
+    let names: Vec<_> = names.collect();
+    let how = if revived {
+        "Kafka had ended and was started again"
+    } else {
+        "Kafka was up already"
+    };
+    let what = match &names[..] {
+        [] => "it has no topics".to_owned(),
+        names => format!("it still has the topics {}", names.join(", ")),
+    };
+    eprintln!("{how}: {what}. `cargo xtask kafka up --fresh` begins without them.");
+    Ok(())
 }
 
 fn difference(state: &State, wanted: &Up) -> Option<String> {
@@ -129,15 +162,33 @@ pub fn down() -> Result<String> {
     let Some(state) = place.load()? else {
         return Ok("No local Kafka is up.".into());
     };
-    match &state {
-        State::Jvms(detached) => detached.destroy()?,
-        State::Containers { .. } => docker::down()?,
-    }
-    place.forget()?;
+    remove(&state, &place)?;
     let nodes = state.nodes();
     Ok(format!(
         "Kafka is down: {nodes} node(s) stopped, data removed."
     ))
+}
+
+fn remove(state: &State, place: &Place) -> Result<()> {
+    match state {
+        State::Jvms(detached) => detached.destroy()?,
+        State::Containers { .. } => docker::down()?,
+    }
+    place.forget()
+}
+
+/// Where the cluster is that the user works with: the one named, or the one that `up` started.
+pub(super) fn address() -> Result<String> {
+    if let Some(theirs) = external() {
+        return Ok(theirs);
+    }
+    let state = Place::find()?.load()?;
+    state.map(|state| state.bootstrap()).with_context(|| {
+        format!(
+            "no local Kafka is up: start one with `cargo xtask kafka up`, or name yours in {}",
+            provide::BOOTSTRAP_VAR
+        )
+    })
 }
 
 /// What is up: nodes, processes, ports, and whether they are ready. For people.

@@ -6,12 +6,14 @@
 //!          └── node   one JVM  ◄── spawner: a thread whose end is the JVMs' end
 //!                └── cluster   start, ready, kill, freeze, stop; removed when dropped
 //!                      ├── provide   what tests and the demo ask for
-//!                      └── local     `cargo xtask kafka up | down | status`
+//!                      ├── local     `cargo xtask kafka up | down | status`
+//!                      └── by_hand   `cargo xtask kafka topic | produce | read`
 //! ```
 //!
 //! What it deliberately leaves out: TLS, SASL, separate controllers, and other Kafka versions.
 
 mod archive;
+mod by_hand;
 mod cluster;
 mod compose;
 mod detached;
@@ -24,6 +26,7 @@ mod ids;
 mod install;
 mod java;
 mod layout;
+mod line;
 mod local;
 mod node;
 mod options;
@@ -43,11 +46,13 @@ mod yaml;
 pub(crate) use install::{is_downloaded, prepare};
 pub(crate) use java::{Java, OLDEST as OLDEST_JAVA};
 
+pub use by_hand::{NewTopic, create_topics, produce, read};
 pub use cluster::Cluster;
 pub use detached::Detached;
 pub use docker::usable as docker_usable;
 pub use error::StartError;
 pub use java::Compiler;
+pub use line::Keys;
 pub use local::{Up, down, status, up};
 pub use options::ClusterOptions;
 pub use prove::prove_compose;

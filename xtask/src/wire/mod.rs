@@ -25,6 +25,7 @@ mod failure;
 mod fetch;
 mod groups;
 mod offsets;
+pub mod partitioner;
 mod producer;
 mod routing;
 mod tally;

@@ -1,0 +1,108 @@
+//! Two topics as one stream in order of time, and a memory between records:
+//! `cargo run -p eos-examples --bin 04-two-topics`
+//!
+//! Reads `departures` and `arrivals`, both cities under their region, and writes for each arrival
+//! how far it is from where somebody last left in that region to `trips`.
+//!
+//! ```sh
+//! cargo xtask kafka topic departures arrivals trips
+//! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic departures --records 20000
+//! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic arrivals --records 20000 --first-seq 5000
+//! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic departures --records 20000 --first-seq 40000
+//! cargo run -p eos-examples --bin 04-two-topics
+//! cargo xtask kafka read trips
+//! ```
+//!
+//! The third command sends departures that are later than all arrivals: no trip may know of them.
+//!
+//! `merge_by_time` makes the two topics siblings: they need equally many partitions, one task reads
+//! the same partition of both, and the older record comes first. While one topic has nothing, the
+//! task goes on with the other: `EOS_MAX_TASK_IDLE_MS=1000` lets it wait a second for a late producer.
+//!
+//! The memory is a `HashMap` in the processor, and that is all it is. Each trip is written exactly
+//! once, but what it says rests on what the processor has seen: after a restart, when the task moves,
+//! and after an aborted transaction it begins empty, and an arrival whose departure came before that
+//! is a trip from nowhere (`"from":null`). What has to survive belongs into a store (still to come).
+
+use std::collections::HashMap;
+
+use eos_core::{App, Ctx, Failure, OnDiscard, Output, Processor, Record, Topic};
+use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use serde::{Deserialize, Serialize};
+
+/// What both topics become, so that they can be one stream.
+enum Event {
+    Left(City),
+    Arrived(City),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Trip {
+    from: Option<String>,
+    to: String,
+    km: Option<u32>,
+}
+
+/// Remembers, for each region of its task, where somebody left last.
+struct Trips {
+    out: Output<String, Trip>,
+    left: HashMap<String, City>,
+}
+
+impl Processor<String, Event> for Trips {
+    fn process(&mut self, ctx: &Ctx<'_>, event: Record<String, Event>) -> Result<(), Failure> {
+        match event.value {
+            Event::Left(city) => {
+                self.left.insert(event.key, city);
+                Ok(())
+            }
+            Event::Arrived(city) => {
+                let from = self.left.get(&event.key);
+                let trip = Trip {
+                    from: from.map(|from| from.name.clone()),
+                    km: from.map(|from| distance_km(from, &city)),
+                    to: city.name,
+                };
+                ctx.emit(&self.out, event.key, trip)
+            }
+        }
+    }
+
+    /// The last records come again. Kept, the memory would hold departures from after an arrival
+    /// that comes again; rebuilt, it knows less, but nothing from the future. This is the default;
+    /// it stands here to be seen.
+    fn on_discard(&mut self) -> OnDiscard {
+        OnDiscard::Rebuild
+    }
+}
+
+/// Along a great circle.
+fn distance_km(a: &City, b: &City) -> u32 {
+    let (lat_a, lat_b) = (a.lat.to_radians(), b.lat.to_radians());
+    let half = |from: f64, to: f64| ((to - from) / 2.0).sin().powi(2);
+    let (across, along) = (
+        half(lat_a, lat_b),
+        half(a.lon.to_radians(), b.lon.to_radians()),
+    );
+    let h = across + lat_a.cos() * lat_b.cos() * along;
+    (2.0 * 6371.0 * h.sqrt().min(1.0).asin()).round() as u32
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    log_to_stderr();
+    let mut app = App::new("two-topics-v1");
+    let out = app.output(&Topic::json("trips"));
+    let departures = app.source(&Topic::<String, City>::json("departures"));
+    let arrivals = app.source(&Topic::<String, City>::json("arrivals"));
+
+    departures
+        .map(Event::Left)
+        .merge_by_time(arrivals.map(Event::Arrived))
+        .process_with(move || Trips {
+            out,
+            left: HashMap::new(),
+        });
+    app.run(&bootstrap_servers()).await?;
+    Ok(())
+}

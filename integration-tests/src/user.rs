@@ -1,0 +1,283 @@
+//! Somebody who follows written instructions: runs their commands as they stand there.
+//!
+//! With a cache, a state directory and a Kafka of their own, so that a Kafka which is already up on
+//! this machine is left alone; and with a directory beside the repository, for crates of their own.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+use xtask::os::Signal;
+use xtask::wire::{Client, Isolation};
+
+use crate::process::{ChildGuard, Program, build, build_manifest};
+use crate::wait::wait_until;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where instructions say that Kafka is.
+const USUAL: &str = "localhost:9092";
+
+/// A program that runs until Ctrl-C, and what it reads: once that is committed, it has done its work.
+#[derive(Debug, Clone, Copy)]
+pub struct Pipeline<'a> {
+    /// Its binary.
+    pub bin: &'a str,
+    /// Its consumer group.
+    pub app: &'a str,
+    /// Its inputs that are not written in transactions.
+    pub inputs: &'a [&'a str],
+    /// Those that are: what it writes itself, and reads after the others.
+    pub own_outputs: &'a [&'a str],
+}
+
+/// Who follows instructions.
+#[derive(Debug)]
+pub struct User<'a> {
+    root: PathBuf,
+    home: TempDir,
+    xtask: PathBuf,
+    pipelines: &'a [Pipeline<'a>],
+    bootstrap: RefCell<Option<String>>,
+}
+
+impl Pipeline<'_> {
+    /// Whether it has joined its group and committed all that is there.
+    fn is_done(&self, client: &mut Client) -> Result<bool> {
+        // One that has not joined may not hear Ctrl-C yet.
+        if client.group_members(self.app)?.members.is_empty() {
+            return Ok(false);
+        }
+        let inputs = self.inputs.iter().map(|input| (input, 0));
+        // The marker of the last transaction is an offset that nobody commits.
+        let own = self.own_outputs.iter().map(|own| (own, 1));
+        for (topic, rest) in inputs.chain(own) {
+            let ends = client.end_offsets(topic, Isolation::ReadCommitted)?;
+            let committed = client.committed(self.app, topic)?;
+            let behind =
+                |(end, at): (i64, Option<(i64, String)>)| at.is_none_or(|(at, _)| at + rest < end);
+            if ends.into_iter().zip(committed).any(behind) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The lines of all blocks of a kind in a Markdown text, block by block.
+#[must_use]
+pub fn blocks(markdown: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    let after = markdown.split(&fence).skip(1);
+    after
+        .filter_map(|rest| rest.split("```").next())
+        .map(str::to_owned)
+        .collect()
+}
+
+impl<'a> User<'a> {
+    /// Somebody new, who has nothing but the repository and what was downloaded before.
+    ///
+    /// # Errors
+    /// When `xtask` does not build or there is no room.
+    pub fn new(pipelines: &'a [Pipeline<'a>]) -> Result<Self> {
+        let root = xtask::workspace_root().to_owned();
+        let home = tempfile::tempdir()?;
+        let cache = xtask::cache_dir()?;
+        for entry in fs::read_dir(&cache)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("kafka-") {
+                std::os::unix::fs::symlink(entry.path(), home.path().join(entry.file_name()))?;
+            }
+        }
+        std::os::unix::fs::symlink(&root, home.path().join("eos"))?;
+        let xtask = build("xtask", Program::Bin("xtask"), &[])?;
+        Ok(Self {
+            root,
+            home,
+            xtask,
+            pipelines,
+            bootstrap: RefCell::default(),
+        })
+    }
+
+    /// A file beside the repository, where instructions run in it say `../name`.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Runs one line. Answers what it printed.
+    ///
+    /// # Errors
+    /// When it fails, or nobody taught this type how to run it.
+    pub fn run(&self, line: &str) -> Result<String> {
+        self.run_with(&[], line)
+    }
+
+    /// As [`User::run`], with these variables in the environment.
+    ///
+    /// # Errors
+    /// As [`User::run`].
+    pub fn run_with(&self, environment: &[(&str, &str)], line: &str) -> Result<String> {
+        let ran = self.try_line(line, environment);
+        ran.with_context(|| format!("`{line}`"))
+    }
+
+    fn try_line(&self, line: &str, environment: &[(&str, &str)]) -> Result<String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            // It is what runs this test; one of its tests stands for all.
+            ["cargo", "xtask", "test"] => self.shell("cargo xtask test -p eos-protocol rule_"),
+            ["cargo", "run", "-p", package, "--bin", bin, ref rest @ ..] => {
+                let program = build(package, Program::Bin(bin), &[])?;
+                self.program(&program, bin, rest, environment)
+            }
+            ["cargo", "new", path] => self.new_crate(self.own(path)?),
+            ["cargo", "run", "--manifest-path", path] => {
+                let manifest = self.own(path)?;
+                let bin = manifest.parent().and_then(Path::file_name);
+                let bin = bin.context("no crate")?.to_string_lossy().into_owned();
+                let program = build_manifest(&manifest, &bin)?;
+                self.program(&program, &bin, &[], environment)
+            }
+            _ if line.contains("cargo xtask ") => self.shell(line),
+            _ => bail!("this test does not know how to run it: teach it"),
+        }
+    }
+
+    fn own(&self, path: &str) -> Result<PathBuf> {
+        let name = path.strip_prefix("../");
+        Ok(self.beside(name.context("crates of one's own are beside the repository")?))
+    }
+
+    fn new_crate(&self, path: PathBuf) -> Result<String> {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["new", "--quiet", "--vcs", "none"]).arg(&path);
+        let printed = output(&mut cargo)?;
+        // The versions that are there already: a test needs no newer ones.
+        fs::copy(self.root.join("Cargo.lock"), path.join("Cargo.lock"))?;
+        Ok(printed)
+    }
+
+    fn shell(&self, line: &str) -> Result<String> {
+        let line = line.replace("cargo xtask", "\"$XTASK\"");
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &line]).env("XTASK", &self.xtask);
+        self.be(&mut sh);
+        output(&mut sh)
+    }
+
+    fn program(
+        &self,
+        program: &Path,
+        bin: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<String> {
+        let mut command = Command::new(program);
+        let kafka = self.bootstrap()?;
+        for argument in arguments.iter().skip_while(|a| **a == "--") {
+            command.arg(if *argument == USUAL {
+                &kafka
+            } else {
+                *argument
+            });
+        }
+        self.be(&mut command);
+        command.envs(environment.iter().copied());
+        match self.pipelines.iter().find(|p| p.bin == bin) {
+            Some(pipeline) => self.pipeline(pipeline, command),
+            None => output(&mut command),
+        }
+    }
+
+    /// Runs it until all its input is committed, then Ctrl-C.
+    fn pipeline(&self, pipeline: &Pipeline<'_>, mut command: Command) -> Result<String> {
+        let kafka = self.bootstrap()?;
+        let log = self.beside(&format!("{}.log", pipeline.bin));
+        let file = File::create(&log)?;
+        command.stdout(file.try_clone()?).stderr(file);
+        command.env("NO_COLOR", "1");
+        // Whatever the program says: an address in the environment comes first.
+        command.env("KAFKA_BOOTSTRAP_SERVERS", &kafka);
+        command.env("EOS_BOOTSTRAP_SERVERS", &kafka);
+        let mut child = ChildGuard::spawn(command)?;
+        let mut client = Client::connect(&kafka, PATIENCE)?;
+        let what = format!("{} has committed its input", pipeline.app);
+        let done = wait_until(PATIENCE, &what, || {
+            ensure!(child.is_running()?, "it ended by itself");
+            pipeline.is_done(&mut client)
+        });
+        let said = || fs::read_to_string(&log).unwrap_or_default();
+        done.with_context(said)?;
+        child.signal(Signal::Interrupt)?;
+        let status = child.wait(PATIENCE)?;
+        ensure!(
+            status.success(),
+            "Ctrl-C ended it with {status}: {}",
+            said()
+        );
+        Ok(said())
+    }
+
+    /// Where `kafka up` really put it: another port if the usual one is taken.
+    ///
+    /// # Errors
+    /// When no Kafka is up.
+    pub fn bootstrap(&self) -> Result<String> {
+        if let Some(known) = &*self.bootstrap.borrow() {
+            return Ok(known.clone());
+        }
+        let status = self.shell("cargo xtask kafka status")?;
+        let line = status
+            .lines()
+            .find_map(|l| l.strip_prefix("KAFKA_BOOTSTRAP_SERVERS="));
+        let found = line.with_context(|| format!("Kafka is not up: {status}"))?;
+        *self.bootstrap.borrow_mut() = Some(found.trim().to_owned());
+        Ok(found.trim().to_owned())
+    }
+
+    fn be(&self, command: &mut Command) {
+        command
+            .current_dir(&self.root)
+            .env("EOS_CACHE_DIR", self.home.path())
+            .env("EOS_STATE_DIR", self.beside("state"))
+            .env_remove("KAFKA_BOOTSTRAP_SERVERS");
+    }
+}
+
+impl Drop for User<'_> {
+    fn drop(&mut self) {
+        // Also where a command failed in between.
+        let _down = self.shell("cargo xtask kafka down");
+    }
+}
+
+/// Everything that a command that has to succeed printed: standard output, then errors.
+fn output(command: &mut Command) -> Result<String> {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output()?;
+    let text = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+    ensure!(status.success(), "{status}\n{text}");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_found_by_their_kind() {
+        let text = "a\n```sh\none\ntwo\n```\nb\n```rust\nfn\n```\n```sh\nthree\n```\n";
+        assert_eq!(blocks(text, "sh"), ["one\ntwo\n", "three\n"]);
+        assert_eq!(blocks(text, "toml"), [""; 0]);
+    }
+}
