@@ -88,8 +88,8 @@ impl KafkaConfig {
         all.set("isolation.level", "read_committed");
         all.set("enable.auto.commit", false);
         all.set("enable.auto.offset.store", false);
-        // Where a partition ends, for a reader of committed records: see `tail`.
-        all.set("enable.partition.eof", true);
+        // On, it would cost a record at a rebalance: see `tail`.
+        all.set("enable.partition.eof", false);
         // An offset that is not there is a question for the runtime, never a silent reset.
         all.set("auto.offset.reset", "error");
         all.set("allow.auto.create.topics", false);

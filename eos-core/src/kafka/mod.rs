@@ -18,6 +18,7 @@ mod config;
 mod facts;
 mod ffi;
 mod log;
+mod probe;
 mod producer;
 mod queries;
 mod source;

@@ -16,16 +16,14 @@ use super::config::KafkaConfig;
 use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
+use super::probe::Probe;
 use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
-use super::tail::Tail;
+use super::tail::{End, Tail};
 use super::wake::Wake;
 use crate::client::{
     ClientError, CommittedOffset, Message, OffsetBounds, OffsetToCommit, Result, Source,
     SourceEvent, SourceSpec,
 };
-
-/// librdkafka's `_PARTITION_EOF`.
-const LOCAL_PARTITION_EOF: i32 = -191;
 
 /// How long a close that nobody waits for any more may still take.
 const ABANDONED_CLOSE: Duration = Duration::from_secs(6);
@@ -58,6 +56,7 @@ struct Open {
 struct Assigned {
     queue: Queue,
     tail: Tail,
+    probe: Probe,
 }
 
 impl KafkaSource {
@@ -194,10 +193,9 @@ impl Source for KafkaSource {
             let text = format!("{from} is not assigned");
             return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
         };
-        let Assigned { queue, tail } = assigned;
+        let Assigned { queue, tail, .. } = assigned;
         let events = &mut self.events;
-        queue.take(max, into, |code, offset, text| match code {
-            LOCAL_PARTITION_EOF => tail.ended(offset),
+        queue.take(max, into, |code, text| match code {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange(from.clone()));
             }
@@ -259,12 +257,22 @@ impl Source for KafkaSource {
     }
 
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
-        let open = self.open.as_ref()?;
-        let Assigned { queue, tail } = open.partitions.get(of)?;
+        let open = self.open.as_mut()?;
+        let Assigned { queue, tail, probe } = open.partitions.get_mut(of)?;
+        if let Some((stable, high)) = probe.answer() {
+            tail.told(stable, high);
+        }
         // Before the rest is asked for: what comes meanwhile makes it an end of a moment ago.
         let waiting = queue.len() > 0;
         let known = open.client.known(of).ok()?;
-        Offset::new(tail.end(known, waiting)?).ok()
+        let end = tail.end(known, waiting);
+        if matches!(end, End::Unclear(_) | End::Unknown) {
+            probe.ask(&open.client, of, known.high, &self.wake);
+        }
+        match end {
+            End::Here(end) | End::Ahead(end) | End::Unclear(end) => Offset::new(end).ok(),
+            End::Unknown => None,
+        }
     }
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
@@ -284,6 +292,7 @@ impl Source for KafkaSource {
             let assigned = Assigned {
                 queue: queue.waking(&wake),
                 tail: Tail::at(offset.get(), known),
+                probe: Probe::default(),
             };
             queues.push((partition.clone(), assigned));
         }
@@ -330,6 +339,7 @@ impl Source for KafkaSource {
                         let known = open.client.known(partition).map_err(|e| e.at(call))?;
                         if let Some(assigned) = open.partitions.get_mut(partition) {
                             assigned.tail = Tail::at(offset.get(), known);
+                            assigned.probe = Probe::default();
                         }
                     }
                     Poll::Ready(Ok(()))

@@ -1,24 +1,27 @@
 //! How much of a partition is left to read, from what was heard anyway.
 //!
-//! librdkafka tells three things, and none of them is the last stable offset. The *high watermark*
-//! of the last fetch (`rd_kafka_get_watermark_offsets`) counts what open transactions wrote, also
-//! for a reader of committed records. The *position* (`rd_kafka_position`) advances over the markers
-//! of transactions, which are never handed out. An *end of partition* (`enable.partition.eof`)
-//! stands at the last stable offset, but comes with the next fetch only, up to
-//! `fetch.wait.max.ms` later. A position at the high watermark settles it at once; where an open
-//! transaction keeps the two apart, the end of the partition does.
+//! librdkafka tells two things, and neither is the last stable offset. The *high watermark* of the
+//! last fetch (`rd_kafka_get_watermark_offsets`) counts what open transactions wrote, also for a
+//! reader of committed records. The *position* (`rd_kafka_position`) advances over the markers of
+//! transactions, which are never handed out. A position at the high watermark settles it at once.
+//! Where an open transaction keeps the two apart, the broker is asked for the last stable offset
+//! beside everything else, and its answer holds until the watermark moves.
+//!
+//! `enable.partition.eof` would tell it for nothing, but must stay off: the batch call of librdkafka
+//! 2.12.1 takes an end of partition for a record and advances its position past it (#4844), and the
+//! fetcher that goes on there after a rebalance leaves out a record.
 
 /// What a partition's reader has seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tail {
     /// After the last record taken, or where reading began.
     next: i64,
-    /// The last stable offset, if nothing was taken since it was reached.
-    eof: Option<i64>,
-    /// Whether anything came since reading began.
+    /// Whether a record came since reading began.
     heard: bool,
     /// The high watermark of before: that of an earlier ownership, maybe.
     high_before: i64,
+    /// The last stable offset as a broker told it, and the high watermark when it was asked.
+    told: Option<(i64, i64)>,
 }
 
 /// What librdkafka knows of a partition at a moment; below zero: not known.
@@ -28,14 +31,27 @@ pub(super) struct Known {
     pub(super) position: i64,
 }
 
+/// Where a partition ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Everything that a reader of committed records can have was taken.
+    Here(i64),
+    /// Something is there that was not taken yet.
+    Ahead(i64),
+    /// The log goes on, maybe with nothing but what open transactions wrote.
+    Unclear(i64),
+    /// Nothing was heard yet.
+    Unknown,
+}
+
 impl Tail {
     /// Reading begins at this offset.
     pub(super) fn at(next: i64, known: Known) -> Self {
         Self {
             next,
-            eof: None,
             heard: false,
             high_before: known.high,
+            told: None,
         }
     }
 
@@ -43,33 +59,29 @@ impl Tail {
     pub(super) fn took(&mut self, offset: i64) {
         self.heard = true;
         self.next = offset + 1;
-        self.eof = self.eof.filter(|&eof| eof >= self.next);
     }
 
-    /// The partition ends here, for now.
-    pub(super) fn ended(&mut self, at: i64) {
-        self.heard = true;
-        self.eof = Some(at);
+    /// A broker says where the last stable offset is; `high` is the watermark of when it was asked.
+    pub(super) fn told(&mut self, stable: i64, high: i64) {
+        self.told = Some((stable, high));
     }
 
     /// See [`Source::end`](crate::client::Source::end). `waiting`: something came and was not taken
     /// yet.
-    pub(super) fn end(&self, known: Known, waiting: bool) -> Option<i64> {
-        if known.high < 0 || !(self.heard || known.high != self.high_before) {
-            return None;
+    pub(super) fn end(&self, known: Known, waiting: bool) -> End {
+        let position = known.position.max(self.next);
+        let at_least = |end: i64| end.max(self.next + 1);
+        if waiting {
+            return End::Ahead(at_least(known.high));
         }
-        // The batch call of librdkafka 2.12.1 takes an end of partition for a record and advances
-        // the position past it (librdkafka #4844).
-        let position = match self.eof {
-            Some(eof) if known.position <= eof + 1 => eof,
-            _ => known.position.max(self.next),
-        };
-        let done = !waiting && (self.eof == Some(position) || position >= known.high);
-        Some(if done {
-            self.next
-        } else {
-            known.high.max(self.next + 1)
-        })
+        let fresh = known.high >= 0 && (self.heard || known.high != self.high_before);
+        match self.told {
+            _ if fresh && position >= known.high => End::Here(self.next),
+            Some((stable, _)) if position < stable => End::Ahead(at_least(stable)),
+            Some((_, high)) if high == known.high => End::Here(self.next),
+            _ if fresh => End::Unclear(at_least(known.high)),
+            _ => End::Unknown,
+        }
     }
 }
 
@@ -86,47 +98,44 @@ mod tests {
     #[test]
     fn nothing_is_known_before_anything_was_heard() {
         let tail = Tail::at(5, known(NEVER, NEVER));
-        assert_eq!(tail.end(known(NEVER, NEVER), false), None);
-        assert_eq!(tail.end(known(9, NEVER), false), Some(9));
+        assert_eq!(tail.end(known(NEVER, NEVER), false), End::Unknown);
+        assert_eq!(tail.end(known(9, NEVER), false), End::Unclear(9));
         // What was heard when the partition was ours before says nothing of now.
         let mut tail = Tail::at(9, known(7, NEVER));
-        assert_eq!(tail.end(known(7, NEVER), false), None);
-        tail.ended(9);
-        assert_eq!(tail.end(known(9, 10), false), Some(9));
+        assert_eq!(tail.end(known(7, NEVER), false), End::Unknown);
+        tail.told(9, 7);
+        assert_eq!(tail.end(known(7, NEVER), false), End::Here(9));
+        tail.told(12, 7);
+        assert_eq!(tail.end(known(7, NEVER), false), End::Ahead(12));
     }
 
     #[test]
     fn the_end_is_settled_as_soon_as_the_last_record_is_taken() {
         let mut tail = Tail::at(0, known(NEVER, NEVER));
         tail.took(0);
-        assert_eq!(tail.end(known(2, 1), false), Some(2));
+        assert_eq!(tail.end(known(2, 1), false), End::Unclear(2));
         tail.took(1);
-        assert_eq!(tail.end(known(2, 2), false), Some(2));
-        assert_eq!(tail.end(known(2, 2), true), Some(3), "something waits");
+        assert_eq!(tail.end(known(2, 2), false), End::Here(2));
+        assert_eq!(tail.end(known(2, 2), true), End::Ahead(3));
     }
 
     #[test]
     fn a_marker_at_the_end_is_nothing_to_wait_for() {
         let mut tail = Tail::at(0, known(NEVER, NEVER));
         tail.took(0);
-        assert_eq!(tail.end(known(2, 1), false), Some(2), "it may be a record");
-        assert_eq!(
-            tail.end(known(2, 2), false),
-            Some(1),
-            "the position passed it"
-        );
+        assert_eq!(tail.end(known(2, 1), false), End::Unclear(2), "a record?");
+        assert_eq!(tail.end(known(2, 2), false), End::Here(1), "passed");
     }
 
     #[test]
     fn records_of_an_open_transaction_are_nothing_to_wait_for_until_they_are_committed() {
         let mut tail = Tail::at(0, known(NEVER, NEVER));
         tail.took(0);
-        assert_eq!(tail.end(known(5, 1), false), Some(5));
-        tail.ended(1);
-        for position in [1, 2] {
-            assert_eq!(tail.end(known(5, position), false), Some(1), "{position}");
-        }
+        assert_eq!(tail.end(known(5, 1), false), End::Unclear(5));
+        tail.told(1, 5);
+        assert_eq!(tail.end(known(5, 1), false), End::Here(1));
+        assert_eq!(tail.end(known(6, 1), false), End::Unclear(6), "the marker?");
         tail.took(1);
-        assert_eq!(tail.end(known(6, 2), false), Some(6));
+        assert_eq!(tail.end(known(6, 2), false), End::Unclear(6));
     }
 }

@@ -33,7 +33,7 @@ pub(super) const OWNED: &[Property] = &[
     refused("offset.store.path", Clients::Consumer, OFFSETS),
     refused("offset.store.sync.interval.ms", Clients::Consumer, OFFSETS),
     refused("isolation.level", Clients::Consumer, "uncommitted records may never have happened"),
-    refused("enable.partition.eof", Clients::Consumer, "the runtime needs to be told where a partition ends"),
+    refused("enable.partition.eof", Clients::Consumer, "with it librdkafka 2.12.1 leaves out a record when a rebalance comes at the end of a partition (librdkafka #4844)"),
     refused("allow.auto.create.topics", Clients::All, "a topic that a broker makes up has a number of partitions that nobody chose; create topics before the start"),
     refused("enable.idempotence", Clients::Producer, TRANSACTIONS),
     refused("enable.gapless.guarantee", Clients::Producer, TRANSACTIONS),

@@ -24,7 +24,7 @@ pub(crate) struct KafkaRecords {
 impl KafkaRecords {
     /// Replaces the batch. `fill` writes messages of this client, which become ours, from the
     /// beginning of the room that it is given, and answers how many. Those that are errors are
-    /// handed to `error` with their code, offset and text.
+    /// handed to `error` with their code and text.
     ///
     /// # Safety
     /// `fill` does as said.
@@ -33,7 +33,7 @@ impl KafkaRecords {
         client: &Arc<Client>,
         room: usize,
         fill: impl FnOnce(*mut *mut sys::rd_kafka_message_t) -> usize,
-        mut error: impl FnMut(i32, i64, String),
+        mut error: impl FnMut(i32, String),
     ) {
         self.clear();
         self.messages.reserve(room);
@@ -47,15 +47,10 @@ impl KafkaRecords {
             // SAFETY: a live message.
             let code = unsafe { codes::of_message(message.0.as_ptr()) };
             if code != codes::NO_ERROR {
-                // SAFETY: as above; the text is copied. (The whole message is not borrowed: the
-                // enum of its code may not know it.)
-                let (offset, text) = unsafe {
-                    (
-                        (&raw const (*message.0.as_ptr()).offset).read(),
-                        copy_text(sys::rd_kafka_message_errstr(message.0.as_ptr())),
-                    )
-                };
-                error(code, offset, text);
+                // SAFETY: as above; the text is copied.
+                error(code, unsafe {
+                    copy_text(sys::rd_kafka_message_errstr(message.0.as_ptr()))
+                });
             }
             code == codes::NO_ERROR
         });
