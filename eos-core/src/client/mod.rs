@@ -102,10 +102,10 @@ pub trait Source {
     /// records and records of open transactions are nothing to wait for.
     fn end(&mut self, of: &TopicPartition) -> Option<Offset>;
 
-    /// The high watermark of an assigned partition, as last heard of: what lies between
-    /// [`Source::end`] and it is held back by somebody's open transaction. `None` before anything
-    /// was heard; what was heard before a rewind may still be answered. Asks nobody.
-    fn high(&mut self, of: &TopicPartition) -> Option<Offset>;
+    /// How many offsets an assigned partition's last stable offset is behind its high watermark:
+    /// what is written, but held back by somebody's open transaction. `None` while that is not known
+    /// without asking a broker: before everything stable was taken, above all.
+    fn held_back(&mut self, of: &TopicPartition) -> Option<u64>;
 
     /// Answers an assignment: these partitions, from these offsets, in addition to what is
     /// assigned already.

@@ -210,10 +210,10 @@ impl Source for KafkaSource {
         Ok(())
     }
 
-    fn high(&mut self, of: &TopicPartition) -> Option<Offset> {
+    fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
         let open = self.open.as_ref()?;
-        open.partitions.contains_key(of).then_some(())?;
-        Offset::new(open.client.known(of).ok()?.high).ok()
+        let assigned = open.partitions.get(of)?;
+        assigned.tail.held_back(open.client.known(of).ok()?)
     }
 
     fn committed(

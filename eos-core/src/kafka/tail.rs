@@ -83,6 +83,17 @@ impl Tail {
             _ => End::Unknown,
         }
     }
+
+    /// See [`Source::held_back`](crate::client::Source::held_back): the last stable offset shows
+    /// itself only where reading stops at it.
+    pub(super) fn held_back(&self, known: Known) -> Option<u64> {
+        let stable = match self.eof {
+            Some(eof) => eof,
+            None if self.heard && known.position >= known.high => known.high,
+            None => return None,
+        };
+        (known.high >= 0).then(|| u64::try_from(known.high - stable).unwrap_or(0))
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +128,21 @@ mod tests {
         tail.took(1);
         assert_eq!(tail.end(known(2, 2), false), End::Here(2));
         assert_eq!(tail.end(known(2, 2), true), End::Ahead(3));
+    }
+
+    #[test]
+    fn what_is_held_back_is_known_once_reading_stops_at_it() {
+        let mut tail = Tail::at(0, known(NEVER, NEVER));
+        assert_eq!(tail.held_back(known(NEVER, NEVER)), None);
+        tail.took(0);
+        assert_eq!(tail.held_back(known(5, 1)), None, "some may be stable");
+        assert_eq!(tail.held_back(known(2, 2)), Some(0), "a marker, passed");
+        tail.ended(1);
+        for (high, held_back) in [(5, 4), (9, 8), (1, 0), (0, 0)] {
+            assert_eq!(tail.held_back(known(high, 2)), Some(held_back), "{high}");
+        }
+        tail.took(1);
+        assert_eq!(tail.held_back(known(9, 2)), None);
     }
 
     #[test]

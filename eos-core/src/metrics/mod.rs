@@ -231,14 +231,15 @@ pub struct InputMetrics {
     pub partition: TopicPartition,
     /// The offset of the next record to process. What lies before it may not be committed yet.
     pub next: Offset,
-    /// How many offsets `next` is behind the last stable offset: what is there to be read. `None`
-    /// while nothing has been heard of the end.
+    /// How many offsets are left to process. `None` while nothing has been heard of the end.
     ///
-    /// Offsets, not records: transaction markers and what compaction removed count. A partition
-    /// that is written in transactions rests at 1, the marker of the last one.
+    /// 0 once everything that may be read was processed. Until then it counts up to the high
+    /// watermark, and in offsets, not records: transaction markers, what compaction removed and
+    /// what open transactions hold back are among them.
     pub lag: Option<u64>,
     /// How many offsets the last stable offset is behind the high watermark: what is written, but
-    /// held back by somebody's open transaction. `None` while nothing has been heard of the end.
+    /// held back by somebody's open transaction. `None` while there is more to read before it: it
+    /// shows where reading stops.
     ///
     /// It is normal that this moves. If it only grows, a producer hangs: `kafka-transactions.sh
     /// find-hanging` names it.
@@ -246,18 +247,17 @@ pub struct InputMetrics {
 }
 
 impl InputMetrics {
-    /// `end` is the last stable offset as last heard of, `high` the high watermark.
     pub(crate) fn new(
         partition: TopicPartition,
         next: Offset,
         end: Option<Offset>,
-        high: Option<Offset>,
+        held_back: Option<u64>,
     ) -> Self {
         Self {
             partition,
             next,
             lag: end.map(|end| distance(next, end)),
-            lso_distance: end.zip(high).map(|(end, high)| distance(end, high)),
+            lso_distance: held_back,
         }
     }
 }
@@ -281,19 +281,15 @@ mod tests {
         Offset::new(n).unwrap()
     }
 
-    fn input(next: i64, end: Option<i64>, high: Option<i64>) -> (Option<u64>, Option<u64>) {
-        let partition = TopicPartition::new("in", eos_protocol::Partition::ZERO);
-        let input = InputMetrics::new(partition, offset(next), end.map(offset), high.map(offset));
-        (input.lag, input.lso_distance)
-    }
-
     #[test]
     fn what_nobody_has_told_us_is_unknown_and_not_zero() {
-        assert_eq!(input(3, None, None), (None, None));
-        assert_eq!(input(3, None, Some(9)), (None, None), "from before a seek");
-        assert_eq!(input(3, Some(9), None), (Some(6), None));
-        assert_eq!(input(3, Some(9), Some(11)), (Some(6), Some(2)));
-        assert_eq!(input(3, Some(2), Some(1)), (Some(0), Some(0)), "old news");
+        let lag = |next, end: Option<i64>| {
+            let partition = TopicPartition::new("in", eos_protocol::Partition::ZERO);
+            InputMetrics::new(partition, offset(next), end.map(offset), None).lag
+        };
+        assert_eq!(lag(3, None), None);
+        assert_eq!(lag(3, Some(9)), Some(6));
+        assert_eq!(lag(3, Some(2)), Some(0), "old news");
     }
 
     #[test]

@@ -64,7 +64,7 @@ const INPUTS: [Gauge; 3] = [
     ),
     (
         "eos_input_lag_offsets",
-        "Offsets between the next record and the last stable offset.",
+        "Offsets left to process, up to the high watermark; 0 once nothing more may be read.",
         |i| i.lag,
     ),
     (

@@ -122,14 +122,11 @@ fn metrics() -> Metrics {
         watch.heard(Event::Drained, ms(102));
         busy.committed(CommitCause::Revoke, &watch.stop(ms(end)));
     }
-    let input = |n, end, high| {
+    let input = |n, end, held_back| {
         let partition = TopicPartition::new("in", Partition::new(n).unwrap());
-        InputMetrics::new(partition, offset(5), end, high)
+        InputMetrics::new(partition, offset(5), end, held_back)
     };
-    let inputs = vec![
-        input(0, Some(offset(8)), Some(offset(10))),
-        input(1, None, None),
-    ];
+    let inputs = vec![input(0, Some(offset(8)), Some(2)), input(1, None, None)];
     busy.tasks(
         Generation::new(4).ok(),
         vec![TaskMetrics::new(TaskId::default(), inputs)],
@@ -200,7 +197,11 @@ fn the_buckets_of_a_commit_add_up() {
 #[test]
 fn the_documentation_knows_every_name() {
     let page = include_str!("../../../docs/metrics.md");
-    for name in Scraped::of(&metrics().to_prometheus()).kinds.keys() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let families = scraped.kinds.keys().map(String::as_str);
+    let causes = CommitCause::ALL.map(CommitCause::name);
+    let phases = Phase::ALL.map(Phase::name);
+    for name in families.chain(causes).chain(phases) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not there");
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Broker {
     /// Partitions whose end the client has not heard of.
     pub(super) silent: BTreeSet<TopicPartition>,
     /// How many records somebody's open transaction holds back at the end.
-    pub(super) held_back: BTreeMap<TopicPartition, i64>,
+    pub(super) held_back: BTreeMap<TopicPartition, u64>,
     pub(super) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(super) calls: Vec<String>,
     /// The next answers to a call, instead of success.
@@ -302,10 +302,9 @@ impl Source for FakeSource {
         (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
     }
 
-    fn high(&mut self, of: &TopicPartition) -> Option<Offset> {
-        let end = self.end(of)?;
-        let held_back = self.fake.broker().held_back.get(of).copied().unwrap_or(0);
-        Offset::new(end.get() + held_back).ok()
+    fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
+        self.end(of)?;
+        Some(self.fake.broker().held_back.get(of).copied().unwrap_or(0))
     }
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {

@@ -24,8 +24,8 @@ impl<C: Client> Worker<C> {
         for (id, task) in &self.tasks {
             let inputs = task.progress.inputs().iter().map(|input| {
                 let partition = &input.partition;
-                let (end, high) = (source.end(partition), source.high(partition));
-                InputMetrics::new(partition.clone(), input.next, end, high)
+                let (end, held_back) = (source.end(partition), source.held_back(partition));
+                InputMetrics::new(partition.clone(), input.next, end, held_back)
             });
             tasks.push(TaskMetrics::new(*id, inputs.collect()));
         }

@@ -3,8 +3,8 @@
 mod ends;
 mod facts;
 mod fencing;
+mod held_back;
 mod membership;
 mod rebalance;
 mod support;
 mod transaction;
-mod watermark;

@@ -1,10 +1,15 @@
-//! How far a partition goes, beyond what may be read.
+//! What is in a partition beyond what may be read.
 
-use super::support::{Fixture, close, offset, partition, ready, send, take, take_over, until};
+use eos_protocol::TopicPartition;
+
+use super::support::{
+    Fixture, SLICE, close, offset, partition, ready, send, take, take_over, taken, until,
+};
 use crate::client::{Producer, Source};
+use crate::kafka::KafkaSource;
 
 #[test]
-fn the_high_watermark_counts_what_an_open_transaction_holds_back() {
+fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     let Some(mut fixture) = Fixture::new("watermark") else {
         return;
     };
@@ -20,22 +25,25 @@ fn the_high_watermark_counts_what_an_open_transaction_holds_back() {
     let mut source = fixture.source();
     let (p0, p1) = (partition(&topic, 0), partition(&topic, 1));
     source.subscribe(std::slice::from_ref(&topic)).unwrap();
-    assert_eq!(source.high(&p0), None, "not assigned yet");
+    assert_eq!(source.held_back(&p0), None, "not assigned yet");
     take_over(&mut source);
     take(&mut source, &p0, 5);
-    let heard = |source: &mut _, of: &_, at| {
-        until("high watermark", || {
-            (Source::high(source, of) == Some(offset(at))).then_some(())
+    let heard = |source: &mut KafkaSource, of: &TopicPartition, count| {
+        until("last stable offset", || {
+            // The end of a partition is heard where records are taken.
+            assert!(taken(source, of, 1).is_empty());
+            source.wait(SLICE);
+            (source.held_back(of) == Some(count)).then_some(())
         });
     };
-    heard(&mut source, &p0, 7);
+    heard(&mut source, &p0, 2);
     heard(&mut source, &p1, 0);
     let bounds = ready(|slice| source.bounds(std::slice::from_ref(&p0), slice)).unwrap();
     assert_eq!(bounds[0].end, offset(5), "nothing of it may be read");
 
     ready(|slice| producer.abort(slice)).unwrap();
-    heard(&mut source, &p0, 8);
+    heard(&mut source, &p0, 0);
     source.unassign(&[p0.clone(), p1]).unwrap();
-    assert_eq!(source.high(&p0), None, "another one's now");
+    assert_eq!(source.held_back(&p0), None, "another one's now");
     close(source);
 }
