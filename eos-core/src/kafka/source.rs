@@ -14,7 +14,7 @@ use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 
 use super::config::KafkaConfig;
 use super::ffi::{
-    Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
+    Client, Entry, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
 use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
 use super::tail::Tail;
@@ -26,6 +26,9 @@ use crate::client::{
 
 /// librdkafka's `_PARTITION_EOF`.
 const LOCAL_PARTITION_EOF: i32 = -191;
+
+/// How long to wait for a seek whose outcome changes nothing: see [`Open::stand_at_ends`].
+const SEEK: Duration = Duration::from_millis(100);
 
 /// How long a close that nobody waits for any more may still take.
 const ABANDONED_CLOSE: Duration = Duration::from_secs(6);
@@ -103,6 +106,34 @@ impl Open {
             if let Some(event) = self.translate(&event) {
                 return Some(event);
             }
+        }
+    }
+
+    /// The batch call of librdkafka 2.12.1 takes an end of partition for a record and counts it as
+    /// taken (librdkafka #4844). A rebalance pauses all partitions, those that stay too, and lets
+    /// each go on behind what was taken last: the next record would be skipped, or be out of range
+    /// as long as it is not there. So partitions at their end go back to it, before the answer lets
+    /// them go on; `but` for those that go away.
+    fn stand_at_ends(&self, but: &[TopicPartition]) -> std::result::Result<(), Failure> {
+        let stay = self.partitions.iter().filter(|(p, _)| !but.contains(p));
+        let ends = stay.filter_map(|(partition, assigned)| {
+            let end = Offset::new(assigned.tail.reached()?).ok()?;
+            Some((partition.clone(), end))
+        });
+        let ends: Vec<_> = ends.collect();
+        if ends.is_empty() {
+            return Ok(());
+        }
+        // A fetcher that does not run goes on nowhere.
+        let bad = |entry: &Entry| entry.code != 0 && entry.code != code::LOCAL_STATE;
+        match self.client.seek(&with_offsets(&ends)?, SEEK) {
+            // It stands in line before the answer.
+            Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => Ok(()),
+            Err(failure) => Err(failure),
+            Ok(outcome) => match outcome.into_iter().find(bad) {
+                Some(entry) => Err(Failure::of(entry.code)),
+                None => Ok(()),
+            },
         }
     }
 
@@ -287,6 +318,7 @@ impl Source for KafkaSource {
             };
             queues.push((partition.clone(), assigned));
         }
+        open.stand_at_ends(&[]).map_err(|e| e.at(call))?;
         open.client
             .incremental_assign(&list)
             .map_err(|e| e.at(call))?;
@@ -304,6 +336,7 @@ impl Source for KafkaSource {
             .iter()
             .filter(|p| open.partitions.contains_key(p));
         let list = PartitionList::of(assigned).map_err(|e| e.at(call))?;
+        open.stand_at_ends(partitions).map_err(|e| e.at(call))?;
         for partition in partitions {
             open.partitions.remove(partition);
         }

@@ -52,6 +52,11 @@ impl Tail {
         self.eof = Some(at);
     }
 
+    /// The end that was reached, if nothing was taken since.
+    pub(super) fn reached(&self) -> Option<i64> {
+        self.eof
+    }
+
     /// See [`Source::end`](crate::client::Source::end). `waiting`: something came and was not taken
     /// yet.
     pub(super) fn end(&self, known: Known, waiting: bool) -> Option<i64> {
