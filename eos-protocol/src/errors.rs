@@ -341,11 +341,17 @@ pub const TABLE: &[Row] = &[
         codes: &[code::UNKNOWN_PRODUCER_ID, code::INVALID_PRODUCER_ID_MAPPING],
         class: Abortable,
     },
-    // The client refuses the record itself, before it is part of the transaction.
+    // The client refuses an output for its size. Others of the same record may be under way already;
+    // halving finds the record, and its policy decides (rule 9).
+    Row {
+        calls: Calls::Only(CallSite::Send),
+        codes: &[code::MESSAGE_TOO_LARGE],
+        class: Abortable,
+    },
+    // There is no such place to send to.
     Row {
         calls: Calls::Only(CallSite::Send),
         codes: &[
-            code::MESSAGE_TOO_LARGE,
             code::LOCAL_UNKNOWN_PARTITION,
             code::LOCAL_UNKNOWN_TOPIC,
             code::UNKNOWN_TOPIC_OR_PARTITION,
@@ -556,8 +562,9 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_the_client_refuses_is_fatal_and_a_full_queue_is_not() {
-        check(&[CallSite::Send], &[10, -190, -188, 3], Fatal);
+    fn a_missing_place_to_send_to_is_fatal_a_record_that_is_too_large_and_a_full_queue_are_not() {
+        check(&[CallSite::Send], &[-190, -188, 3], Fatal);
+        check(&[CallSite::Send], &[10], Abortable);
         check(&[CallSite::Send], &[-184], Retriable);
         // The broker's refusal comes later, with a flag, and concerns the whole transaction.
         let fault = Fault {

@@ -83,13 +83,22 @@ impl Fleet {
     /// # Errors
     /// When it had ended by itself before.
     pub fn kill_and_restart(&mut self, index: usize) -> Result<()> {
+        self.kill(index)?;
+        self.start()
+    }
+
+    /// Kills a process outright.
+    ///
+    /// # Errors
+    /// When it had ended by itself before.
+    pub fn kill(&mut self, index: usize) -> Result<()> {
         self.check()?;
         let mut member = self.members.remove(index);
         let status = member.child.kill()?;
         if status.code().is_some() {
             bail!(self.ended(member.nth, &status.to_string()));
         }
-        self.start()
+        Ok(())
     }
 
     /// Waits until a process ends by itself; its exit code and the whole of its log.
@@ -183,6 +192,20 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+
+    /// How many lines of all logs are such.
+    ///
+    /// # Errors
+    /// When a log can't be read.
+    pub fn count_lines(&self, is_such: impl Fn(&str) -> bool) -> Result<usize> {
+        let mut count = 0;
+        for nth in 0..self.started {
+            let text = fs::read(self.log(nth))?;
+            let text = String::from_utf8_lossy(&text);
+            count += text.lines().filter(|line| is_such(line)).count();
+        }
+        Ok(count)
     }
 
     /// The last lines of every log, the latest process first.

@@ -1,4 +1,5 @@
 //! The kill test: programs die again and again under load, and the judge says what came of it.
+//! In a churn they come and go without end instead.
 //!
 //! ```text
 //! generator ──► cities ──► processes of the app ──► outputs ──► judge
@@ -12,11 +13,13 @@
 mod load;
 mod outcome;
 mod plan;
+mod run;
 mod scenario;
 mod watch;
 
 pub use load::Load;
-pub use outcome::{Fault, Judged, Kill, Outcome};
-pub use plan::{Random, Step, Strike, plan};
-pub use scenario::{Programs, Promise, Scenario, run};
+pub use outcome::{Fault, Judged, Kill, Outcome, Rebalances};
+pub use plan::{Parting, Random, Step, Strike};
+pub use run::run;
+pub use scenario::{Course, Members, Programs, Promise, Scenario};
 pub use watch::{Sample, Watch};

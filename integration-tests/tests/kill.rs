@@ -53,7 +53,7 @@ fn exactly_once(nodes: u8) -> Result<()> {
 
 fn outcome(nodes: u8, promise: Promise) -> Result<Option<Outcome>> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let scenario = Scenario::from_environment(nodes, promise)?;
+    let scenario = Scenario::kills(nodes, promise)?;
     let Some(cluster) = own_for_tests(&ClusterOptions::default().nodes(nodes))? else {
         return Ok(None);
     };

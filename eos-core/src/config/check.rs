@@ -11,6 +11,7 @@ use super::settings::{Properties, Protocol, Settings};
 pub(super) fn check(settings: &Settings) -> Result<(), SettingsError> {
     name(settings)?;
     settings.accepted()?;
+    state_dir(settings)?;
     group(settings)?;
     transactions(settings)?;
     sizes(&settings.properties)?;
@@ -29,13 +30,30 @@ fn name(settings: &Settings) -> Result<(), SettingsError> {
     Ok(())
 }
 
+fn state_dir(settings: &Settings) -> Result<(), SettingsError> {
+    match &settings.state_dir {
+        Some(path) if !path.is_absolute() => {
+            let path = path.clone();
+            Err(SettingsError::RelativeStateDir { path })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The group's patience.
 fn group(settings: &Settings) -> Result<(), SettingsError> {
-    let revoke = settings.revoke_deadline();
     less(
+        ("commit.interval.ms", settings.policy.interval),
+        ("max.poll.interval.ms", settings.max_poll_interval),
+        "a worker commits more often than it may be away",
+    )?;
+    // Not more than half of it: what the worker did before counts, too. (How long committed offsets
+    // take to become stable does not: assignments are answered before.)
+    at_most(
         (
-            "the deadline of a rebalance (a commit and an abort, made of transaction.timeout.ms)",
-            revoke,
+            "twice the deadline of a rebalance (a commit and an abort, made of \
+             transaction.timeout.ms)",
+            settings.revoke_deadline() * 2,
         ),
         ("max.poll.interval.ms", settings.max_poll_interval),
         "a worker that commits before it gives partitions away would be thrown out meanwhile",

@@ -43,6 +43,8 @@ impl Environment {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
             .filter(|(name, _)| name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()))
             .collect();
+        // Nor is a variable that is set to nothing: that is how deployments unset one.
+        variables.retain(|(_, value)| !value.is_empty());
         // The environment has no order; errors and logs should.
         variables.sort();
         for (variable, value) in variables {
@@ -126,6 +128,7 @@ mod tests {
             ("EOS_COMIT_INTERVAL_MS", "5"),
             ("EOS_CONFIG_FILE", "/etc/eos.properties"),
             ("EOS_FULL", "1"),
+            ("EOS_LINGER_MS", ""),
             ("EOS_SERVICE_HOST", "10.0.0.1"),
             ("KAFKA_LINGER_MS", "5"),
         ])

@@ -41,6 +41,16 @@ pub enum SettingsError {
         /// What was given.
         text: String,
     },
+    /// A state directory that depends on where the program is started.
+    #[error(
+        "state.dir = {}: it must begin at the root. It keeps the identity of this process, and \
+         started elsewhere it would be another",
+        path.display()
+    )]
+    RelativeStateDir {
+        /// The path.
+        path: PathBuf,
+    },
     /// There is no such property.
     #[error(
         "{key} ({origin}) is no property{}",

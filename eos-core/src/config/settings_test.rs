@@ -198,6 +198,21 @@ fn a_name_becomes_a_path_and_an_id_so_it_must_be_plain() {
 }
 
 #[test]
+fn the_state_directory_is_the_same_wherever_the_program_is_started() {
+    assert!(
+        error(&[("state.dir", "state")])
+            .starts_with("state.dir = state: it must begin at the root")
+    );
+    let mut settings = Settings::new("a");
+    settings.set("state.dir", "/before");
+    settings.set_state_dir("/after".into());
+    assert_eq!(
+        settings.resolve([]).unwrap().state_dir,
+        Some("/after".into())
+    );
+}
+
+#[test]
 fn the_app_is_named_by_the_program() {
     assert!(resolved(&[("application.id", "pricing-v1")], None, &[]).is_ok());
     let error = error(&[("application.id", "pricing-v2")]);
@@ -222,6 +237,14 @@ fn what_does_not_fit_together_is_told_with_both_values() {
         ),
         (
             vec![
+                ("commit.interval.ms", "30000"),
+                ("max.poll.interval.ms", "30000"),
+                ("transaction.timeout.ms", "60000"),
+            ],
+            "commit.interval.ms = 30000 must be less than max.poll.interval.ms = 30000: ",
+        ),
+        (
+            vec![
                 ("heartbeat.interval.ms", "2001"),
                 ("session.timeout.ms", "6000"),
             ],
@@ -236,8 +259,8 @@ fn what_does_not_fit_together_is_told_with_both_values() {
                 ("max.poll.interval.ms", "20000"),
                 ("session.timeout.ms", "10000"),
             ],
-            "the deadline of a rebalance (a commit and an abort, made of transaction.timeout.ms) = \
-             20000 must be less than max.poll.interval.ms = 20000: ",
+            "twice the deadline of a rebalance (a commit and an abort, made of \
+             transaction.timeout.ms) = 40000 must not be more than max.poll.interval.ms = 20000: ",
         ),
         (
             vec![("linger.ms", "30001")],

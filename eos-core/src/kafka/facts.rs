@@ -225,7 +225,7 @@ impl Inquiry {
     }
 
     fn explain(&self, failure: Failure, bootstrap: &str, waited: Duration) -> ClientError {
-        let mut error = failure.at(CallSite::Facts);
+        let mut error = self.client.clean(failure).at(CallSite::Facts);
         if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
             let last = self.client.last_complaint();
             let last = last

@@ -124,7 +124,7 @@ impl Open {
             EventKind::Error => event
                 .check()
                 .err()
-                .map(|e| SourceEvent::Failed(e.at(CallSite::Poll))),
+                .map(|e| SourceEvent::Failed(self.client.clean(e).at(CallSite::Poll))),
             _ => None,
         }
     }

@@ -177,6 +177,7 @@ mod tests {
 
     fn ask(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

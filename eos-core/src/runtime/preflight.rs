@@ -69,7 +69,7 @@ pub enum PreflightError {
     },
     /// A time-out that the brokers don't allow.
     #[error(
-        "{ours} = {ours_ms} must not be {} {theirs} = {theirs_ms} of the brokers: they would \
+        "{ours} = {ours_ms} must not be {} the brokers' {theirs} = {theirs_ms}: they would \
          refuse it. Change either",
         if ours_ms > theirs_ms { "more than" } else { "less than" }
     )]
@@ -336,11 +336,11 @@ mod tests {
         assert_eq!(check(&[]), Ok(()));
         let error = check(&[("transaction.timeout.ms", 900_001)]).unwrap_err();
         assert!(error.starts_with(
-            "transaction.timeout.ms = 900001 must not be more than transaction.max.timeout.ms = 900000"
+            "transaction.timeout.ms = 900001 must not be more than the brokers' transaction.max.timeout.ms = 900000"
         ), "{error}");
         let error = check(&[("session.timeout.ms", 5999)]).unwrap_err();
         assert!(error.starts_with(
-            "session.timeout.ms = 5999 must not be less than group.min.session.timeout.ms = 6000"
+            "session.timeout.ms = 5999 must not be less than the brokers' group.min.session.timeout.ms = 6000"
         ), "{error}");
         let long = [
             ("session.timeout.ms", 1_800_001),

@@ -17,6 +17,9 @@ use crate::client::{
 };
 use crate::metrics::{Count, Stopwatch, in_ms};
 
+/// How long to wait before a call that failed is made again.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The calls that are under way: asked for by the machine, and not done yet.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
@@ -31,6 +34,8 @@ pub(super) struct Calls {
     read_outcome: bool,
     /// The offsets of the sealed transaction.
     offsets: Vec<OffsetToCommit>,
+    /// A call failed that is made again: not at once, for it may fail at once.
+    pub(super) pause_until: Option<Now>,
     /// The machine has given up.
     over: bool,
 }
@@ -79,7 +84,9 @@ impl<C: Client> Worker<C> {
 
     fn failed(&mut self, error: ClientError) {
         let (call, class) = (error.call, error.class());
-        if class != ErrorClass::Retriable {
+        if class == ErrorClass::Retriable {
+            self.calls.pause_until = Some(self.env.now().after(PAUSE));
+        } else {
             tracing::warn!(
                 app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
                 ?class, %error, "a call of the transaction failed"
@@ -178,6 +185,12 @@ impl<C: Client> Worker<C> {
         self.unsent = None;
         self.held = None;
         let records = self.load.take().map_or(0, |load| load.records);
+        if let Some(WorkerError::Record {
+            prefix_committed, ..
+        }) = &mut self.failure
+        {
+            *prefix_committed = false;
+        }
         if !std::mem::take(&mut self.blameless) {
             let tasks = self.tasks.values();
             let taken: Vec<Taken> = tasks.flat_map(|task| task.progress.taken()).collect();
@@ -210,6 +223,14 @@ impl<C: Client> Worker<C> {
         if !self.calls.busy() {
             self.look_for_unanswered();
             return Ok(false);
+        }
+        if let Some(until) = self.calls.pause_until {
+            let now = self.env.now();
+            if now < until {
+                self.nap_at_most(Some(until.since(now)));
+                return Ok(false);
+            }
+            self.calls.pause_until = None;
         }
         if self.calls.seal && self.send_rest() {
             self.calls.seal = false;

@@ -14,8 +14,13 @@ use crate::topology::Fault;
 pub enum WorkerError {
     /// A record could not be processed.
     #[error(
-        "task {task}: record {offset} of {partition} could not be processed: {reason}. Everything \
-         before it is committed; a restart begins with this record"
+        "task {task}: record {offset} of {partition} could not be processed: {reason}. {}",
+        if *prefix_committed {
+            "Everything before it is committed; a restart begins with this record"
+        } else {
+            "What came before it since the last commit could not be committed; a restart does it \
+             again, and then comes to this record"
+        }
     )]
     Record {
         /// The task.
@@ -26,6 +31,8 @@ pub enum WorkerError {
         offset: Offset,
         /// Why.
         reason: RecordFault,
+        /// Whether everything before it is committed.
+        prefix_committed: bool,
     },
     /// A task must not start where its offsets say.
     #[error("{0}")]
@@ -81,10 +88,10 @@ pub enum WorkerError {
         /// The last answer.
         last: Option<ClientError>,
     },
-    /// The same records abort every transaction.
+    /// Every transaction is aborted.
     #[error(
-        "{times} transactions in a row were aborted, each beginning at the same records{}. Nothing \
-         of them is visible",
+        "{times} transactions in a row were aborted, and no single record is to blame{}. Nothing of \
+         them is visible; a restart goes on at the last commit",
         last.as_ref().map_or(String::new(), |e| format!(" (last: {e})"))
     )]
     RepeatedAborts {
@@ -134,8 +141,16 @@ impl From<Fault> for RecordFault {
 #[non_exhaustive]
 pub enum TwoOwners {
     /// The producer was fenced again and again.
-    #[error("fenced {0} times within a minute")]
-    Producer(u32),
+    #[error(
+        "fenced {times} times within a minute{}",
+        last.as_ref().map_or(String::new(), |e| format!(", last: {e}"))
+    )]
+    Producer {
+        /// How often.
+        times: u32,
+        /// The last answer.
+        last: Option<ClientError>,
+    },
     /// The group fenced the member.
     #[error("{0}")]
     Member(ClientError),
@@ -143,9 +158,38 @@ pub enum TwoOwners {
 
 /// What to do about an error whose own text does not say it.
 fn advice(error: &ClientError) -> &'static str {
+    use eos_protocol::code;
     match error.fault.code {
-        eos_protocol::code::INVALID_TRANSACTION_TIMEOUT => {
-            ". Lower `transaction_timeout(..)`, or raise transaction.max.timeout.ms of the brokers"
+        code::INVALID_TRANSACTION_TIMEOUT => {
+            ". Lower `transaction.timeout.ms`, or raise transaction.max.timeout.ms of the brokers"
+        }
+        code::TOPIC_AUTHORIZATION_FAILED => {
+            ". Give this app the right to read its input topics and to write its output topics \
+             (kafka-acls.sh --add --operation Read|Write --topic ..)"
+        }
+        code::GROUP_AUTHORIZATION_FAILED => {
+            ". Give this app the right to use its consumer group, which is named like the app \
+             (kafka-acls.sh --add --operation Read --group ..)"
+        }
+        code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => {
+            ". Give this app the right to its transactional ids, which begin with the app's name \
+             (kafka-acls.sh --add --operation Write --operation Describe --transactional-id .. \
+             --resource-pattern-type prefixed)"
+        }
+        code::CLUSTER_AUTHORIZATION_FAILED => {
+            ". Give this app the right to write idempotently (kafka-acls.sh --add --operation \
+             IdempotentWrite --cluster)"
+        }
+        code::UNKNOWN_TOPIC_OR_PARTITION
+        | code::LOCAL_UNKNOWN_TOPIC
+        | code::LOCAL_UNKNOWN_PARTITION => {
+            ". A topic was deleted, or made anew with fewer partitions: restart this app once it is \
+             what it should be"
+        }
+        code::UNSUPPORTED_VERSION => ". The brokers are too old: Kafka 3.6 or newer is needed",
+        code::OFFSET_METADATA_TOO_LARGE => ". Raise offset.metadata.max.bytes of the brokers",
+        code::LOCAL_AUTHENTICATION => {
+            ". Check `security.protocol`, `sasl.mechanism` and the credentials"
         }
         _ => "",
     }
@@ -168,9 +212,9 @@ pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError
     match (reason, last) {
         (StopReason::InitTimedOut, last) => WorkerError::InitTimedOut { id, last },
         (StopReason::RepeatedAborts { times }, last) => WorkerError::RepeatedAborts { times, last },
-        (StopReason::FencedAgain { times }, _) => WorkerError::TwoOwners {
+        (StopReason::FencedAgain { times }, last) => WorkerError::TwoOwners {
             id,
-            source: TwoOwners::Producer(times),
+            source: TwoOwners::Producer { times, last },
         },
         (StopReason::Dirty, _) => WorkerError::Dirty,
         (StopReason::Error { .. }, Some(last)) => from_client(&id, last),

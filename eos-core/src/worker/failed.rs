@@ -187,5 +187,6 @@ fn error<R: Records>(task: &Task<R>, record: Held, fault: Fault) -> WorkerError 
         partition,
         offset: record.offset,
         reason: fault.into(),
+        prefix_committed: true,
     }
 }

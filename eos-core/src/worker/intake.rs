@@ -19,6 +19,7 @@ impl<C: Client> Worker<C> {
             return false;
         }
         let begun = self.env.about_now();
+        self.looked = begun;
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         let mut any = false;
         for n in 0..ids.len() {
@@ -37,8 +38,8 @@ impl<C: Client> Worker<C> {
                     Done::Failed(error) => failure = Some(*error),
                 }
                 any = true;
-                // Looked at after each record: any of them may be slow.
-                let now = self.env.about_now();
+                // The clock was looked at after the record: any of them may be slow.
+                let now = self.looked;
                 more &= self.due(now).is_none() && now.since(begun) < STRETCH;
             }
             self.tasks.insert(id, task);

@@ -34,11 +34,12 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, CommitPacer, Deadline, ErrorClass, Event, Isolation, Load, Now, Offset, State,
-    TaskId, TopicPartition, Transaction,
+    CallSite, CommitCause, CommitPacer, Deadline, ErrorClass, Event, Isolation, Load, Now, Offset,
+    State, TaskId, TopicPartition, Transaction, code,
 };
 
 use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
@@ -115,7 +116,8 @@ pub struct Worker<C: Client> {
     resolving: Option<Resolving>,
     /// Seeks that are not confirmed yet.
     rewinds: Vec<(TopicPartition, Offset)>,
-    out_of_range: Option<TopicPartition>,
+    /// A partition whose next offset is not in the log, and by when the log's bounds are known.
+    out_of_range: Option<(TopicPartition, Deadline)>,
 
     scratch: RefCell<Scratch>,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
@@ -152,6 +154,8 @@ pub struct Worker<C: Client> {
     retries: u64,
     /// When a record that was left out was last told of loudly.
     told: Option<Now>,
+    /// The clock as of the last record.
+    looked: Now,
     /// When idle tasks were last looked for.
     looked_for_idle: Now,
     /// The task that is served first in the next step.
@@ -229,6 +233,7 @@ impl<C: Client> Worker<C> {
             dead_letters: 0,
             retries: 0,
             told: None,
+            looked: Now::default(),
             looked_for_idle: Now::default(),
             turn: 0,
             joined: false,
@@ -246,6 +251,7 @@ impl<C: Client> Worker<C> {
     /// [`WorkerError`] if the worker can't go on. It is over then; dropping it leaves whatever is
     /// open to the next start with the same identity.
     pub fn step(&mut self) -> Result<Step, WorkerError> {
+        self.ask_again = None;
         self.hear()?;
         self.catch_up();
         self.feed(Event::Tick);
@@ -255,7 +261,6 @@ impl<C: Client> Worker<C> {
         self.recommit();
         busy |= self.drive()?;
         self.check()?;
-        self.ask_again = None;
         busy |= self.intake();
         self.count();
         self.describe();
@@ -304,7 +309,8 @@ impl<C: Client> Worker<C> {
                 }
                 SourceEvent::OutOfRange(partition) => {
                     if self.tasks.values().any(|t| t.reads(&partition)) {
-                        self.out_of_range.get_or_insert(partition);
+                        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
+                        self.out_of_range.get_or_insert((partition, deadline));
                     }
                 }
                 SourceEvent::Failed(error) => match error.class() {
@@ -332,7 +338,7 @@ impl<C: Client> Worker<C> {
 
     /// Says where the log begins and ends that lacks the offset we asked for.
     fn explain_out_of_range(&mut self) -> Result<(), WorkerError> {
-        let Some(partition) = self.out_of_range.clone() else {
+        let Some((partition, deadline)) = self.out_of_range.clone() else {
             return Ok(());
         };
         let wanted = self.tasks.values().flat_map(|t| t.progress.inputs());
@@ -345,11 +351,20 @@ impl<C: Client> Worker<C> {
             self.out_of_range = None;
             return Ok(());
         };
+        let late = deadline.passed(self.env.now());
         match self.source.bounds(std::slice::from_ref(&partition), SLICE) {
-            std::task::Poll::Pending => Ok(()),
-            std::task::Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => Ok(()),
-            std::task::Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
-            std::task::Poll::Ready(Ok(bounds)) => {
+            Poll::Pending if late => Err(WorkerError::Client(ClientError::new(
+                CallSite::Bounds,
+                code::LOCAL_TIMED_OUT,
+                format!(
+                    "offset {wanted} of {partition} is not in the log, and no broker said where the \
+                     log begins and ends"
+                ),
+            ))),
+            Poll::Pending => Ok(()),
+            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !late => Ok(()),
+            Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
+            Poll::Ready(Ok(bounds)) => {
                 self.out_of_range = None;
                 let (first, end) = bounds
                     .first()
@@ -409,8 +424,8 @@ impl<C: Client> Worker<C> {
                 Ok(false)
             }
             Stopping::Closing => match self.source.close(SLICE) {
-                std::task::Poll::Pending => Ok(false),
-                std::task::Poll::Ready(closed) => {
+                Poll::Pending => Ok(false),
+                Poll::Ready(closed) => {
                     if let Err(error) = closed {
                         tracing::warn!(worker = %self.spec.id, %error, "closing the consumer");
                     }
@@ -436,7 +451,18 @@ impl<C: Client> Worker<C> {
             let member = source.member();
             member.is_ok_and(|member| member.member_id().is_empty())
         };
-        !self.spec.static_member || forgotten(&mut self.source) || deadline.passed(self.env.now())
+        if !self.spec.static_member || forgotten(&mut self.source) {
+            return true;
+        }
+        let late = deadline.passed(self.env.now());
+        if late {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id,
+                "the group did not hear in time that this worker leaves: its partitions move after \
+                 the session time-out"
+            );
+        }
+        late
     }
 
     fn quiet(&self) -> bool {

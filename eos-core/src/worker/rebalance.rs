@@ -169,8 +169,8 @@ impl<C: Client> Worker<C> {
                 last: self.last_error.take(),
             });
         }
-        // One query for committed offsets at a time: what is in doubt comes first.
-        if self.machine.state() != State::InDoubt {
+        // One query of a kind at a time: what is in doubt, or gone, comes first.
+        if self.machine.state() != State::InDoubt && self.out_of_range.is_none() {
             if resolving.starts.is_empty() {
                 resolving.starts = self.read_starts(&resolving.partitions)?;
                 let found = |p: &TopicPartition| resolving.starts.iter().any(|f| f.driving == *p);
@@ -185,7 +185,7 @@ impl<C: Client> Worker<C> {
         }
         self.resolving = Some(resolving);
         // Waiting for others is no reason to spin.
-        Ok(self.tasks.is_empty())
+        Ok(false)
     }
 
     /// Where tasks start, by their committed offsets: those whose offsets are all stable by now. A

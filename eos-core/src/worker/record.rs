@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use eos_protocol::{
-    Admission, CommitCause, Event, Lag, Load, Offset, Pick, State, Supply, TaskId, Timestamp,
+    Admission, CommitCause, Event, Lag, Load, Now, Offset, Pick, State, Supply, TaskId, Timestamp,
     may_join,
 };
 
@@ -128,9 +128,10 @@ impl<C: Client> Worker<C> {
 
     /// Whether a record that is finished by now may join the open transaction. What came before a
     /// slow one must not be aborted for it.
-    fn may_join(&self) -> bool {
+    fn may_join(&mut self) -> bool {
         let (timeout, commit) = (self.spec.transaction_timeout, self.spec.limits.commit);
         let now = self.env.about_now();
+        self.looked = now;
         let load = self.load.as_ref();
         load.is_none_or(|load| may_join(now, load, timeout, commit))
     }
@@ -201,20 +202,43 @@ impl<C: Client> Worker<C> {
             let here = task.fetched.first().and_then(Records::first).is_some();
             return Ok(if here { Pick::Take(0) } else { Pick::Nothing });
         }
+        let now = self.env.about_now();
         for input in 0..task.fetched.len() {
-            self.fetch(task, input)?;
+            let supply = self.supply(task, input, now)?;
+            if let Some(slot) = task.supplies.get_mut(input) {
+                *slot = (now, supply);
+            }
         }
-        let inputs = task.progress.inputs().iter().zip(&task.fetched);
-        let source = &mut self.source;
-        let supplies = inputs.map(|(input, fetched)| match fetched.first() {
-            Some(record) => Supply::Head {
-                timestamp: record.timestamp(),
-            },
-            None => Supply::Empty {
-                lag: Lag::of(input.next, source.end(&input.partition)),
-            },
-        });
-        Ok(task.merge.pick(self.env.about_now(), supplies))
+        let supplies = task.supplies.iter().map(|(_, supply)| *supply);
+        Ok(task.merge.pick(now, supplies))
+    }
+
+    /// What an input has. One that was dry at this tick of the clock is not asked again: to ask for
+    /// each record of the others would cost more than the records.
+    fn supply(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        input: usize,
+        now: Now,
+    ) -> Result<Supply, ClientError> {
+        const DRY: Supply = Supply::Empty { lag: Lag::Zero };
+        if task.supplies.get(input) == Some(&(now, DRY)) {
+            return Ok(DRY);
+        }
+        self.fetch(task, input)?;
+        let head = task.fetched.get(input).and_then(Records::first);
+        if let Some(record) = head {
+            let timestamp = record.timestamp();
+            return Ok(Supply::Head { timestamp });
+        }
+        let lag = task
+            .progress
+            .inputs()
+            .get(input)
+            .map_or(Lag::Unknown, |input| {
+                Lag::of(input.next, self.source.end(&input.partition))
+            });
+        Ok(Supply::Empty { lag })
     }
 
     /// Fetches records of an input if there are none at hand.

@@ -1,6 +1,8 @@
 //! One task of a worker: its progress, its nodes, and the records it has at hand.
 
-use eos_protocol::{Attempt, MaxIdle, Merge, Now, TaskProgress, TopicPartition, recommit_due};
+use eos_protocol::{
+    Attempt, Lag, MaxIdle, Merge, Now, Supply, TaskProgress, TopicPartition, recommit_due,
+};
 
 use crate::client::Records;
 use crate::topology::Chains;
@@ -31,6 +33,8 @@ pub(super) struct Task<R> {
     pub(super) attempt: Option<Attempt>,
     /// Which input gives the next record.
     pub(super) merge: Merge,
+    /// By input: what it had when that was last asked.
+    pub(super) supplies: Vec<(Now, Supply)>,
     /// By input: fetched records.
     pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
@@ -54,6 +58,7 @@ impl<R: Records> Task<R> {
         };
         Self {
             merge: Merge::new(max_idle, progress.inputs().len()),
+            supplies: vec![(now, Supply::Empty { lag: Lag::Unknown }); progress.inputs().len()],
             started: now,
             committed_at: None,
             again: false,
@@ -108,6 +113,9 @@ impl<R: Records> Task<R> {
     pub(super) fn drop_fetched(&mut self) {
         for records in &mut self.fetched {
             records.clear();
+        }
+        for (_, supply) in &mut self.supplies {
+            *supply = Supply::Empty { lag: Lag::Unknown };
         }
     }
 }

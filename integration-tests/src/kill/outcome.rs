@@ -29,6 +29,22 @@ pub struct Fault {
     pub joined: usize,
     /// Processes that left.
     pub left: usize,
+    /// Processes that ended by SIGTERM for good.
+    pub retired: usize,
+    /// Processes that were killed for good.
+    pub vanished: usize,
+    /// The longest time from a signal to the end of a process for good.
+    pub slowest_parting: Duration,
+}
+
+/// Partitions that moved, as the processes logged it: each counts the times that a worker got some,
+/// or gave some back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rebalances {
+    /// Workers that were given partitions.
+    pub assigned: usize,
+    /// Workers that had partitions taken away.
+    pub revoked: usize,
 }
 
 /// The judge's answer.
@@ -56,6 +72,8 @@ pub struct Outcome {
     pub kills: Vec<Kill>,
     /// Everything else.
     pub faults: Fault,
+    /// What came of them.
+    pub rebalances: Rebalances,
     /// Processes started in all.
     pub started: usize,
     /// From the first record to the last fault or record.
@@ -73,12 +91,17 @@ impl fmt::Display for Outcome {
             rolled,
             joined,
             left,
+            retired,
+            vanished,
+            slowest_parting,
         } = self.faults;
+        let Rebalances { assigned, revoked } = self.rebalances;
         writeln!(
             f,
             "{} records in {:.1?}, caught up after {:.1?}; {} kills while records flowed, \
-             {killed_in_start} in start-up, {rolled} rolling restarts, {joined} joined, {left} left; \
-             {} processes started",
+             {killed_in_start} in start-up, {rolled} rolling restarts, {joined} joined, {left} left, \
+             {retired} retired, {vanished} vanished (slowest {slowest_parting:.1?}); \
+             {} processes started; partitions assigned {assigned} times, revoked {revoked} times",
             self.records,
             self.flowed,
             self.caught_up,

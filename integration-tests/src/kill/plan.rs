@@ -48,6 +48,19 @@ pub enum Strike {
     Join,
     /// SIGINT to the process that joined: it leaves for good.
     Leave,
+    /// Any process ends, and none is started for it.
+    Part(Parting),
+}
+
+/// How a process ends for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// SIGINT: it leaves its group.
+    Leave,
+    /// SIGTERM: a static member keeps its place in the group for whoever takes its slot next.
+    Retire,
+    /// SIGKILL.
+    Vanish,
 }
 
 /// A fault and its time after the first record.
@@ -61,7 +74,7 @@ pub struct Step {
 
 /// `kills` over the whole of `span`, the first early and the last late, and about one of each
 /// other fault for every five kills in between.
-pub fn plan(kills: usize, span: Duration, random: &mut Random) -> Vec<Step> {
+pub(super) fn kills(kills: usize, span: Duration, random: &mut Random) -> Vec<Step> {
     let at = |share: f64| span.mul_f64(share);
     let window = 1.0 / kills.max(1) as f64;
     let mut steps = Vec::new();
@@ -101,6 +114,28 @@ pub fn plan(kills: usize, span: Duration, random: &mut Random) -> Vec<Step> {
     steps
 }
 
+/// Somebody joins, then somebody parts, and so on in turn, from the first `every` to the end of
+/// `span`. Of five partings three are by leave, one by SIGTERM and one by SIGKILL.
+pub(super) fn churn(every: Duration, span: Duration, random: &mut Random) -> Vec<Step> {
+    use Parting::{Leave, Retire, Vanish};
+    const WAYS: [Parting; 5] = [Leave, Vanish, Leave, Retire, Leave];
+    // A seed begins anywhere in the turn.
+    let first = random.index(WAYS.len());
+    let mut steps = Vec::new();
+    for nth in 0_u32.. {
+        let at = every * (nth + 1);
+        if at + every > span {
+            break;
+        }
+        let strike = match nth % 2 {
+            0 => Strike::Join,
+            _ => Strike::Part(WAYS[(first + nth as usize / 2) % WAYS.len()]),
+        };
+        steps.push(Step { at, strike });
+    }
+    steps
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +143,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
         let span = Duration::from_secs(40);
-        let of = |seed| plan(25, span, &mut Random::new(seed));
+        let of = |seed| kills(25, span, &mut Random::new(seed));
         assert_eq!(of(7), of(7));
         assert_ne!(of(7), of(8));
     }
@@ -117,17 +152,36 @@ mod tests {
     fn kills_cover_the_span_and_who_joins_leaves() {
         for seed in 0..200 {
             let span = Duration::from_secs(40);
-            let steps = plan(25, span, &mut Random::new(seed));
-            let kills: Vec<_> = steps.iter().filter(|s| s.strike == Strike::Kill).collect();
-            assert_eq!(kills.len(), 25);
-            assert!(kills[0].at <= span.mul_f64(0.02), "{kills:?}");
-            assert!(kills[24].at >= span.mul_f64(0.97), "{kills:?}");
+            let steps = kills(25, span, &mut Random::new(seed));
+            let killed: Vec<_> = steps.iter().filter(|s| s.strike == Strike::Kill).collect();
+            assert_eq!(killed.len(), 25);
+            assert!(killed[0].at <= span.mul_f64(0.02), "{killed:?}");
+            assert!(killed[24].at >= span.mul_f64(0.97), "{killed:?}");
             let visits = steps.iter().filter_map(|s| match s.strike {
                 Strike::Join => Some(true),
                 Strike::Leave => Some(false),
                 _ => None,
             });
             assert!(visits.eq([true, false].repeat(5)));
+        }
+    }
+
+    #[test]
+    fn churn_joins_and_parts_in_turn_and_in_every_way() {
+        for seed in 0..20 {
+            let (every, span) = (Duration::from_secs(3), Duration::from_secs(36));
+            let steps = churn(every, span, &mut Random::new(seed));
+            assert_eq!(steps.len(), 11);
+            assert!(steps.iter().step_by(2).all(|s| s.strike == Strike::Join));
+            let parted = steps.iter().skip(1).step_by(2).map(|s| s.strike);
+            let parted: Vec<_> = parted.collect();
+            for way in [Parting::Leave, Parting::Retire, Parting::Vanish] {
+                assert!(parted.contains(&Strike::Part(way)), "{way:?}: {parted:?}");
+            }
+            let apart = steps
+                .windows(2)
+                .all(|pair| pair[1].at - pair[0].at == every);
+            assert!(apart && steps[0].at == every, "{steps:?}");
         }
     }
 }

@@ -1,34 +1,12 @@
-//! One run: start, hurt, let finish, stop, judge.
+//! What a run is made of.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation};
+use anyhow::{Context, Result};
 
-use super::load::Load;
-use super::outcome::{Fault, Judged, Kill, Outcome};
-use super::plan::{Random, Strike, plan};
-use super::watch::{Sample, Watch};
-use crate::fleet::Fleet;
-use crate::wait::wait_until;
-
-/// What the app under test, `02-enrich`, reads, writes and is called.
-const INPUT: &str = "cities";
-const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
-const APP: &str = "enrich-v1";
-
-/// How long the cluster may take for one answer.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the stream may stand still: longer than any time-out that a fault can lead to.
-const STALL_LIMIT: Duration = Duration::from_secs(60);
-/// How long until everything is committed, after the last record and the last fault.
-const CATCH_UP_LIMIT: Duration = Duration::from_secs(90);
-/// The judge waits less than a transaction times out, so that none ends while it looks.
-const JUDGE_PATIENCE: &str = "10";
+use super::plan::{self, Random, Step};
 
 /// What the app promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +15,44 @@ pub enum Promise {
     ExactlyOnce,
     /// The control: without transactions the same faults must leave duplicates.
     AtLeastOnce,
+}
+
+/// What happens in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Course {
+    /// So many kills while records flow, and other faults in between.
+    Kills(usize),
+    /// Members join and leave, one of them each time.
+    Churn {
+        /// How long from one to the next.
+        every: Duration,
+    },
+}
+
+/// What the processes are to their consumer group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Members {
+    /// Static members of the classic protocol: the default.
+    Static,
+    /// Dynamic members of the classic protocol.
+    Dynamic,
+    /// Members under KIP-848's protocol.
+    Consumer,
+}
+
+impl Members {
+    /// What the app is told.
+    pub(super) fn environment(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Members::Static => &[],
+            // Nobody takes the place of a dynamic member that was killed before its session ends.
+            Members::Dynamic => &[
+                ("EOS_STATIC_MEMBERSHIP", "false"),
+                ("EOS_SESSION_TIMEOUT_MS", "6000"),
+            ],
+            Members::Consumer => &[("EOS_GROUP_PROTOCOL", "consumer")],
+        }
+    }
 }
 
 /// The size of a run and what happens in it.
@@ -54,8 +70,10 @@ pub struct Scenario {
     pub processes: usize,
     /// Workers of each.
     pub workers: u16,
-    /// How many kills there must be while records flow.
-    pub kills: usize,
+    /// What happens to it.
+    pub course: Course,
+    /// What its processes are to their group.
+    pub members: Members,
     /// What the app is told to promise.
     pub promise: Promise,
     /// What everything random follows from.
@@ -74,29 +92,79 @@ pub struct Programs {
 }
 
 impl Scenario {
-    /// The size for each change, or with `EOS_FULL=1` the full one; `EOS_SEED` repeats a run.
-    pub fn from_environment(nodes: u8, promise: Promise) -> Result<Self> {
-        let full = std::env::var("EOS_FULL").is_ok_and(|value| value == "1");
-        let (records, kills) = if full { (1_200_000, 30) } else { (150_000, 6) };
-        let seed = match std::env::var("EOS_SEED") {
-            Ok(seed) => seed.parse().context("EOS_SEED is no number")?,
-            Err(_) => 1,
+    /// Kills and the rest, in the size for each change, or with `EOS_FULL=1` in the full one;
+    /// `EOS_SEED` repeats a run.
+    ///
+    /// # Errors
+    /// When `EOS_SEED` is no number.
+    pub fn kills(nodes: u8, promise: Promise) -> Result<Self> {
+        let (records, rate, kills) = match is_full() {
+            true => (1_200_000, 25_000, 30),
+            false => (150_000, 20_000, 6),
         };
         Ok(Scenario {
             nodes,
             records,
-            rate: if full { 25_000 } else { 20_000 },
+            rate,
             partitions: 6,
             processes: 2,
             workers: 2,
-            kills,
+            course: Course::Kills(kills),
+            members: Members::Static,
             promise,
-            seed,
+            seed: seed()?,
         })
     }
 
-    fn replication(&self) -> i16 {
+    /// Every three seconds somebody joins or leaves: for half a minute, or with `EOS_FULL=1` for
+    /// five.
+    ///
+    /// # Errors
+    /// As [`Scenario::kills`].
+    pub fn churn(members: Members) -> Result<Self> {
+        let (seconds, rate) = if is_full() { (300, 5_000) } else { (36, 4_000) };
+        Ok(Scenario {
+            nodes: 1,
+            records: seconds * rate,
+            rate,
+            partitions: 6,
+            processes: 2,
+            workers: 1,
+            course: Course::Churn {
+                every: Duration::from_secs(3),
+            },
+            members,
+            promise: Promise::ExactlyOnce,
+            seed: seed()?,
+        })
+    }
+
+    /// How long the input takes.
+    pub(super) fn span(&self) -> Duration {
+        Duration::from_secs_f64(self.records as f64 / self.rate as f64)
+    }
+
+    /// Which fault happens when.
+    pub(super) fn plan(&self, random: &mut Random) -> Vec<Step> {
+        match self.course {
+            Course::Kills(kills) => plan::kills(kills, self.span(), random),
+            Course::Churn { every } => plan::churn(every, self.span(), random),
+        }
+    }
+
+    pub(super) fn replication(&self) -> i16 {
         if self.nodes == 3 { 3 } else { 1 }
+    }
+}
+
+fn is_full() -> bool {
+    std::env::var("EOS_FULL").is_ok_and(|value| value == "1")
+}
+
+fn seed() -> Result<u64> {
+    match std::env::var("EOS_SEED") {
+        Ok(seed) => seed.parse().context("EOS_SEED is no number"),
+        Err(_) => Ok(1),
     }
 }
 
@@ -107,262 +175,4 @@ impl fmt::Display for Promise {
             Promise::AtLeastOnce => "at-least-once",
         })
     }
-}
-
-/// Runs it on a fresh cluster.
-///
-/// # Errors
-/// When a process of the app ends by itself, does not go on, or does not stop; when the faults
-/// were too few. The error holds the ends of the logs. What the judge says is no error.
-pub fn run(scenario: &Scenario, bootstrap: &str, programs: &Programs) -> Result<Outcome> {
-    let mut dir = tempfile::tempdir()?;
-    if std::env::var_os("EOS_KEEP_LOGS").is_some() {
-        dir.disable_cleanup(true);
-        eprintln!("logs and state stay in {}", dir.path().display());
-    }
-    let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
-        (
-            "EOS_STATE_DIR",
-            dir.path().join("state").display().to_string(),
-        ),
-        ("WORKERS", scenario.workers.to_string()),
-        ("GUARANTEE", scenario.promise.to_string()),
-    ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let mut fleet = Fleet::new(&programs.app, environment.into(), &dir.path().join("logs"))?;
-    let outcome = hurt_and_judge(scenario, bootstrap, programs, &mut fleet);
-    outcome.with_context(|| format!("{scenario:?} failed. Logs:\n{}", fleet.tails(25)))
-}
-
-fn hurt_and_judge(
-    scenario: &Scenario,
-    bootstrap: &str,
-    programs: &Programs,
-    fleet: &mut Fleet,
-) -> Result<Outcome> {
-    let mut client = Client::connect(bootstrap, TIMEOUT)?;
-    for topic in OUTPUTS.iter().chain([&INPUT]) {
-        client.create_topic(topic, scenario.partitions, scenario.replication(), &[])?;
-    }
-    let watch = Watch::start(bootstrap, INPUT, OUTPUTS[0])?;
-    for _ in 0..scenario.processes {
-        fleet.start()?;
-    }
-    let (records, rate) = (scenario.records, scenario.rate);
-    let load = Load::start(&programs.generator, bootstrap, INPUT, records, rate)?;
-    let mut run = Run {
-        scenario,
-        fleet,
-        load,
-        watch,
-        random: Random::new(scenario.seed),
-        kills: Vec::new(),
-        faults: Fault::default(),
-    };
-    let start = run.first_record()?;
-    run.hurt(start)?;
-    run.load.finish()?;
-    let flowed = start.elapsed();
-    run.catch_up(&mut client)?;
-    let caught_up = start.elapsed() - flowed;
-    run.enough()?;
-    let Run {
-        fleet,
-        load,
-        watch,
-        kills,
-        faults,
-        ..
-    } = run;
-    let kills = kills.into_iter().map(|(moment, kill)| Kill {
-        recovery: watch.recovery(moment),
-        ..kill
-    });
-    let (kills, records) = (kills.collect(), load.planned());
-    drop(watch);
-    fleet.stop_all(Signal::Term)?;
-    Ok(Outcome {
-        records,
-        kills,
-        faults,
-        started: fleet.started(),
-        flowed,
-        caught_up,
-        judged: judge(&programs.judge, bootstrap)?,
-    })
-}
-
-/// A run in progress.
-struct Run<'a> {
-    scenario: &'a Scenario,
-    fleet: &'a mut Fleet,
-    load: Load,
-    watch: Watch,
-    random: Random,
-    kills: Vec<(Instant, Kill)>,
-    faults: Fault,
-}
-
-impl Run<'_> {
-    /// Waits until the first record is there.
-    fn first_record(&mut self) -> Result<Instant> {
-        wait_until(TIMEOUT, "the first record is in the input", || {
-            self.fleet.check()?;
-            let latest = self.watch.latest()?;
-            Ok(latest.is_some_and(|sample| sample.input > 0))
-        })?;
-        Ok(Instant::now())
-    }
-
-    fn hurt(&mut self, start: Instant) -> Result<()> {
-        let Scenario {
-            kills,
-            records,
-            rate,
-            ..
-        } = *self.scenario;
-        let span = Duration::from_secs_f64(records as f64 / rate as f64);
-        for step in plan(kills, span, &mut self.random) {
-            wait_until(span + STALL_LIMIT, "the next fault is due", || {
-                self.fleet.check()?;
-                self.load.keep_going()?;
-                Ok(start.elapsed() >= step.at)
-            })?;
-            self.strike(step.strike)?;
-        }
-        Ok(())
-    }
-
-    fn strike(&mut self, strike: Strike) -> Result<()> {
-        match strike {
-            Strike::Kill => self.kill(),
-            Strike::KillInStart { after } => {
-                let victim = self.random.index(self.fleet.len());
-                self.fleet.kill_and_restart(victim)?;
-                std::thread::sleep(after);
-                self.faults.killed_in_start += 1;
-                self.fleet.kill_and_restart(self.fleet.len() - 1)
-            }
-            Strike::Roll => {
-                let victim = self.random.index(self.fleet.len());
-                self.fleet.stop(victim, Signal::Term)?;
-                self.faults.rolled += 1;
-                self.fleet.start()
-            }
-            Strike::Join => {
-                self.faults.joined += 1;
-                self.fleet.start()
-            }
-            Strike::Leave => {
-                self.faults.left += 1;
-                self.fleet.stop(self.fleet.len() - 1, Signal::Interrupt)
-            }
-        }
-    }
-
-    /// Kills a process, but not before something was committed since the kill before.
-    fn kill(&mut self) -> Result<()> {
-        let committed = self.kills.last().map_or(-1, |(_, kill)| kill.committed);
-        let mut latest: Option<Sample> = None;
-        let since = Instant::now();
-        wait_until(STALL_LIMIT, "something is committed after a kill", || {
-            self.fleet.check()?;
-            self.load.keep_going()?;
-            latest = self.watch.latest()?;
-            Ok(latest
-                .as_ref()
-                .is_some_and(|now| now.committed() > committed))
-        })?;
-        let Some(now) = latest else {
-            bail!("nothing was seen of the topics");
-        };
-        let victim = self.random.index(self.fleet.len());
-        let kill = Kill {
-            input: now.input,
-            committed: now.committed(),
-            flowing: self.load.flows()?,
-            recovery: None,
-        };
-        eprintln!(
-            "kill {}: {} records in, {} committed offsets out, waited {:.1?}",
-            self.kills.len() + 1,
-            kill.input,
-            kill.committed,
-            since.elapsed()
-        );
-        self.kills.push((Instant::now(), kill));
-        self.fleet.kill_and_restart(victim)
-    }
-
-    /// Waits until the group's offsets are at the end of the input.
-    fn catch_up(&mut self, client: &mut Client) -> Result<()> {
-        let ends = client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
-        let mut last = Vec::new();
-        let reached = wait_until(CATCH_UP_LIMIT, "all of the input is committed", || {
-            self.fleet.check()?;
-            let committed = client.committed(APP, INPUT)?;
-            let offsets = committed.into_iter().map(|known| known.map(|(at, _)| at));
-            last = offsets.collect();
-            Ok(last
-                .iter()
-                .eq(ends.iter().map(|end| Some(*end)).collect::<Vec<_>>().iter()))
-        });
-        reached.with_context(|| format!("ends {ends:?}, committed {last:?}"))
-    }
-
-    /// Fails if the run did not hurt as much as it was to.
-    fn enough(&self) -> Result<()> {
-        let wanted = self.scenario.kills;
-        let flowing = self.kills.iter().filter(|(_, kill)| kill.flowing).count();
-        ensure!(
-            flowing >= wanted,
-            "{flowing} kills while records flowed, not {wanted}"
-        );
-        let grew = self.kills.windows(2);
-        let grew = grew.filter(|pair| pair[0].1.committed < pair[1].1.committed);
-        ensure!(
-            grew.count() + 1 == self.kills.len(),
-            "nothing was committed between two kills"
-        );
-        let share = |kill: Option<&(Instant, Kill)>| {
-            kill.map_or(0.5, |(_, kill)| {
-                kill.input as f64 / self.load.planned() as f64
-            })
-        };
-        let (first, last) = (share(self.kills.first()), share(self.kills.last()));
-        ensure!(
-            first < 0.2,
-            "the first kill came after {first:.2} of the records"
-        );
-        ensure!(
-            last > 0.7,
-            "the last kill came after {last:.2} of the records"
-        );
-        let Fault {
-            killed_in_start,
-            rolled,
-            joined,
-            left,
-        } = self.faults;
-        let fewest = killed_in_start.min(rolled).min(joined).min(left);
-        ensure!(fewest >= wanted / 6, "too few faults: {:?}", self.faults);
-        Ok(())
-    }
-}
-
-fn judge(program: &Path, bootstrap: &str) -> Result<Judged> {
-    let mut command = Command::new(program);
-    command.args(["--json", "--bootstrap", bootstrap, "--input", INPUT]);
-    for output in OUTPUTS {
-        command.args(["--output", output]);
-    }
-    command.args(["--group", APP, "--wait", JUDGE_PATIENCE]);
-    command.args(["--transactional-prefix", &format!("{APP}-")]);
-    let output = command.output()?;
-    let verdict = serde_json::from_slice(&output.stdout);
-    Ok(Judged {
-        code: output.status.code(),
-        verdict: verdict.with_context(|| format!("the judge said {output:?}"))?,
-    })
 }

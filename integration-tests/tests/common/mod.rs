@@ -14,6 +14,10 @@ use xtask::wire::{Client, Isolation, Producer};
 /// How long anything may take that should take a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Records carry small numbers as times: to the broker they are decades old, and without this they
+/// are gone when it first looks, half a minute after its start.
+pub(crate) const KEEP: [(&str, &str); 1] = [("retention.ms", "-1")];
+
 /// A name and what is done on the Kafka at an address.
 pub(crate) type Scenario = (&'static str, fn(&str) -> Result<()>);
 
@@ -38,8 +42,8 @@ impl Case {
         let app = format!("{name}-{mark:x}");
         let mut client = Client::connect(bootstrap, PATIENCE)?;
         let (input, output) = (format!("{app}-in"), format!("{app}-out"));
-        client.create_topic(&input, partitions, 1, &[])?;
-        client.create_topic(&output, partitions, 1, &[])?;
+        client.create_topic(&input, partitions, 1, &KEEP)?;
+        client.create_topic(&output, partitions, 1, &KEEP)?;
         Ok(Case {
             bootstrap: bootstrap.to_owned(),
             app,

@@ -113,7 +113,15 @@ impl Client {
         // SAFETY: librdkafka terminated the string.
         let mut failure = Failure::new(code, unsafe { copy_text(text.as_ptr()) });
         failure.fault.fatal = true;
-        Some(failure)
+        Some(self.clean(failure))
+    }
+
+    /// The failure without the secrets that librdkafka may have put into its text.
+    pub(in crate::kafka) fn clean(&self, failure: Failure) -> Failure {
+        Failure {
+            text: self.hooks.secrets.hide(failure.text),
+            ..failure
+        }
     }
 
     /// What went wrong indeed. What a consumer calls after a fatal error only says that there was

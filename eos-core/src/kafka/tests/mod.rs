@@ -3,6 +3,7 @@
 mod ends;
 mod facts;
 mod fencing;
+mod membership;
 mod rebalance;
 mod support;
 mod transaction;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use eos_protocol::{TopicPartition, code};
+use eos_protocol::code;
 
 use super::support::{
     Fixture, PATIENCE, SLICE, classic, close, commit, config_of, event, expect, offsets, partition,
-    ready, resume, send, take, take_over, taken, to_commit, until,
+    ready, resume, send, settle, take, take_over, taken, to_commit, until,
 };
 use crate::client::{Client, GroupMetadata, GroupProtocol, Producer, Source, SourceEvent};
 use crate::kafka::{KafkaClient, KafkaSource};
@@ -33,39 +33,6 @@ under_both_protocols! {
     a_source_can_be_dropped_whatever_is_unanswered,
 }
 
-/// Answers what comes up until both members own something and nothing moves any more.
-fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: usize) {
-    let mut quiet = Instant::now();
-    let start = Instant::now();
-    loop {
-        for (source, owned) in &mut *members {
-            match source.poll() {
-                Some(SourceEvent::Assigned(new)) => {
-                    resume(source, &new);
-                    owned.extend(new);
-                    quiet = Instant::now();
-                }
-                Some(SourceEvent::Revoked { partitions, .. }) => {
-                    source.unassign(&partitions).unwrap();
-                    owned.retain(|p| !partitions.contains(p));
-                    quiet = Instant::now();
-                }
-                Some(other) => panic!("{other:?}"),
-                None => source.wait(Duration::from_millis(5)),
-            }
-        }
-        let owned: usize = members.iter().map(|(_, owned)| owned.len()).sum();
-        let all_own = members.iter().all(|(_, owned)| !owned.is_empty());
-        if owned == total && all_own && quiet.elapsed() > Duration::from_millis(500) {
-            return;
-        }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "it does not settle: {owned} of {total}"
-        );
-    }
-}
-
 fn the_protocol_that_is_asked_for_is_spoken(protocol: GroupProtocol) {
     let Some(mut fixture) = Fixture::speaking(protocol.clone(), "protocol") else {
         return;
@@ -81,45 +48,6 @@ fn the_protocol_that_is_asked_for_is_spoken(protocol: GroupProtocol) {
         .starts_with(&fixture.source_spec().client_id);
     assert_eq!(by_broker, protocol != GroupProtocol::Consumer, "{member:?}");
     close(source);
-}
-
-#[test]
-fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
-    let Some(mut fixture) = Fixture::new("heartbeat") else {
-        return;
-    };
-    let input = fixture.topic("in", 2);
-    let second_joins = |heartbeat_ms: u64| {
-        let mut spec = fixture.source_spec();
-        spec.group = format!("{}-{heartbeat_ms}", spec.group);
-        spec.protocol = GroupProtocol::Classic {
-            instance_id: None,
-            session_timeout: Duration::from_secs(30),
-            heartbeat_interval: Duration::from_millis(heartbeat_ms),
-        };
-        let join = || {
-            let mut source = fixture.client.source(&spec).unwrap();
-            source.subscribe(std::slice::from_ref(&input)).unwrap();
-            source
-        };
-        let mut first = join();
-        let mut of_first = take_over(&mut first);
-        let start = Instant::now();
-        let (mut second, mut of_second) = (join(), Vec::new());
-        settle(
-            &mut [(&mut first, &mut of_first), (&mut second, &mut of_second)],
-            2,
-        );
-        let took = start.elapsed();
-        close(first);
-        close(second);
-        took
-    };
-    let (seldom, often) = (second_joins(3000), second_joins(500));
-    assert!(
-        often < Duration::from_secs(3) && often < seldom,
-        "{often:?} {seldom:?}"
-    );
 }
 
 fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there(protocol: GroupProtocol) {
@@ -222,92 +150,6 @@ fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(protocol: Gro
         .unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 2)), [1, 2]);
     close(source);
-}
-
-#[test]
-fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() {
-    let Some(mut fixture) = Fixture::new("static") else {
-        return;
-    };
-    let input = fixture.topic("in", 4);
-    let make = |name: &str| {
-        let mut spec = fixture.source_spec();
-        let id = format!("{}-{name}", spec.group);
-        spec.protocol = classic(Some(id), Duration::from_secs(6));
-        let mut source = fixture.client.source(&spec).unwrap();
-        source.subscribe(std::slice::from_ref(&input)).unwrap();
-        source
-    };
-    let (mut a, mut b) = (make("a"), make("b"));
-    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
-    settle(&mut [(&mut a, &mut of_a), (&mut b, &mut of_b)], 4);
-    let generation = b.member().unwrap().generation_id();
-
-    // Closed politely, and dropped without a word: both keep what they had.
-    for polite in [true, false] {
-        if polite {
-            close(a);
-        } else {
-            drop(a);
-        }
-        a = make("a");
-        let mut again = take_over(&mut a);
-        again.sort();
-        of_a.sort();
-        assert_eq!(again, of_a);
-        assert_eq!(b.poll(), None);
-        assert_eq!(
-            b.member().unwrap().generation_id(),
-            generation,
-            "no rebalance"
-        );
-    }
-    close(a);
-    close(b);
-}
-
-#[test]
-fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
-    let Some(mut fixture) = Fixture::new("unsubscribe") else {
-        return;
-    };
-    let input = fixture.topic("in", 2);
-    let make = |name: &str| {
-        let mut spec = fixture.source_spec();
-        let id = format!("{}-{name}", spec.group);
-        // Far longer than the test may take.
-        let session = Duration::from_secs(120);
-        spec.protocol = GroupProtocol::Classic {
-            instance_id: Some(id),
-            session_timeout: session,
-            heartbeat_interval: Duration::from_millis(300),
-        };
-        let mut source = fixture.client.source(&spec).unwrap();
-        source.subscribe(std::slice::from_ref(&input)).unwrap();
-        source
-    };
-    let (mut a, mut b) = (make("a"), make("b"));
-    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
-    settle(&mut [(&mut a, &mut of_a), (&mut b, &mut of_b)], 2);
-
-    let start = Instant::now();
-    a.unsubscribe().unwrap();
-    let SourceEvent::Revoked { partitions, lost } = event(&mut a) else {
-        panic!()
-    };
-    assert_eq!((partitions.clone(), lost), (of_a.clone(), false));
-    // It still is a member: the last transaction can commit.
-    assert!(a.member().unwrap().generation_id() >= 0);
-    a.unassign(&partitions).unwrap();
-    close(a);
-    let inherited = take_over(&mut b);
-    assert_eq!(inherited, of_a);
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
-    close(b);
 }
 
 fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(

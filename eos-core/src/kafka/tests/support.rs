@@ -234,6 +234,40 @@ pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<
     ready(|slice| source.committed(of, slice)).unwrap()
 }
 
+/// Answers what comes up until both members own something and nothing moves any more.
+#[track_caller]
+pub(super) fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: usize) {
+    let mut quiet = Instant::now();
+    let start = Instant::now();
+    loop {
+        for (source, owned) in &mut *members {
+            match source.poll() {
+                Some(SourceEvent::Assigned(new)) => {
+                    resume(source, &new);
+                    owned.extend(new);
+                    quiet = Instant::now();
+                }
+                Some(SourceEvent::Revoked { partitions, .. }) => {
+                    source.unassign(&partitions).unwrap();
+                    owned.retain(|p| !partitions.contains(p));
+                    quiet = Instant::now();
+                }
+                Some(other) => panic!("{other:?}"),
+                None => source.wait(Duration::from_millis(5)),
+            }
+        }
+        let owned: usize = members.iter().map(|(_, owned)| owned.len()).sum();
+        let all_own = members.iter().all(|(_, owned)| !owned.is_empty());
+        if owned == total && all_own && quiet.elapsed() > Duration::from_millis(500) {
+            return;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "it does not settle: {owned} of {total}"
+        );
+    }
+}
+
 /// Takes exactly `count` records of a partition.
 #[track_caller]
 pub(super) fn take(source: &mut KafkaSource, from: &TopicPartition, count: usize) -> Vec<Taken> {

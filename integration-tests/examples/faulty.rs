@@ -1,0 +1,85 @@
+//! An app whose records say what goes wrong with them, for `tests/policies.rs`:
+//! `APP=faulty POLICY=skip cargo run -p integration-tests --example faulty`
+//!
+//! It reads `<APP>-in`, writes `<APP>-out` and, if the policy says so, `<APP>-dead`.
+
+use std::collections::HashMap;
+use std::env::var;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::bail;
+use eos_core::{App, ErrorPolicy, Failure, Topic};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    seq: u64,
+    /// What it does to the app.
+    does: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    seq: u64,
+    #[serde(serialize_with = "written")]
+    text: String,
+}
+
+fn written<S: Serializer>(text: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    match text {
+        "unwritable" => Err(S::Error::custom("words fail")),
+        _ => serializer.serialize_str(text),
+    }
+}
+
+/// How often each record was tried in this process.
+static TRIES: Mutex<Option<HashMap<u64, u32>>> = Mutex::new(None);
+
+fn tries(seq: u64) -> u32 {
+    let mut tries = TRIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = tries.get_or_insert_default().entry(seq).or_default();
+    *count += 1;
+    *count
+}
+
+fn line(order: Order) -> Result<Line, Failure> {
+    let Order { seq, does } = order;
+    let text = match does.as_str() {
+        "fail" => return Err("out of stock".into()),
+        "flaky" if tries(seq) <= 2 => return Err("not yet".into()),
+        "panic" => panic!("at the disco"),
+        "large" => "x".repeat(5_000),
+        "wide" => "x".repeat(3_800),
+        _ => does,
+    };
+    Ok(Line { seq, text })
+}
+
+fn policy(name: &str, dead: &str) -> anyhow::Result<ErrorPolicy> {
+    Ok(match name {
+        "skip" => ErrorPolicy::skip(),
+        "dead-letter" => ErrorPolicy::dead_letter(dead),
+        "retry" => {
+            ErrorPolicy::retry(Duration::from_millis(20), 2).then(ErrorPolicy::dead_letter(dead))
+        }
+        other => bail!("POLICY={other}: skip, dead-letter or retry"),
+    })
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let name = var("APP")?;
+    let policy = policy(&var("POLICY")?, &format!("{name}-dead"))?;
+    let mut app = App::new(&name);
+    app.source(&Topic::<String, Order>::json(&format!("{name}-in")))
+        .on_error(policy)
+        .try_map(line)
+        .to(&Topic::json(&format!("{name}-out")));
+    app.run(&var("KAFKA_BOOTSTRAP_SERVERS")?).await?;
+    Ok(())
+}
