@@ -211,6 +211,8 @@ impl Source for KafkaSource {
     }
 
     fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
+        // Takes in what a broker told meanwhile, or asks one.
+        self.end(of)?;
         let open = self.open.as_ref()?;
         let assigned = open.partitions.get(of)?;
         assigned.tail.held_back(open.client.known(of).ok()?)

@@ -74,7 +74,7 @@ impl Tail {
         if waiting {
             return End::Ahead(at_least(known.high));
         }
-        let fresh = known.high >= 0 && (self.heard || known.high != self.high_before);
+        let fresh = self.is_fresh(known);
         match self.told {
             _ if fresh && position >= known.high => End::Here(self.next),
             Some((stable, _)) if position < stable => End::Ahead(at_least(stable)),
@@ -84,13 +84,18 @@ impl Tail {
         }
     }
 
+    /// Whether the watermark is of this reading.
+    fn is_fresh(&self, known: Known) -> bool {
+        known.high >= 0 && (self.heard || known.high != self.high_before)
+    }
+
     /// See [`Source::held_back`](crate::client::Source::held_back): the last stable offset shows
-    /// itself only where reading stops at it.
+    /// itself where reading passes everything, or when a broker was asked for it.
     pub(super) fn held_back(&self, known: Known) -> Option<u64> {
-        let stable = match self.eof {
-            Some(eof) => eof,
-            None if self.heard && known.position >= known.high => known.high,
-            None => return None,
+        let stable = match self.told {
+            _ if self.is_fresh(known) && known.position.max(self.next) >= known.high => known.high,
+            Some((stable, high)) if high == known.high => stable,
+            _ => return None,
         };
         (known.high >= 0).then(|| u64::try_from(known.high - stable).unwrap_or(0))
     }
@@ -131,18 +136,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_known_once_reading_stops_at_it() {
+    fn what_is_held_back_is_known_once_everything_was_passed_or_a_broker_was_asked() {
         let mut tail = Tail::at(0, known(NEVER, NEVER));
         assert_eq!(tail.held_back(known(NEVER, NEVER)), None);
         tail.took(0);
         assert_eq!(tail.held_back(known(5, 1)), None, "some may be stable");
         assert_eq!(tail.held_back(known(2, 2)), Some(0), "a marker, passed");
-        tail.ended(1);
-        for (high, held_back) in [(5, 4), (9, 8), (1, 0), (0, 0)] {
-            assert_eq!(tail.held_back(known(high, 2)), Some(held_back), "{high}");
-        }
-        tail.took(1);
-        assert_eq!(tail.held_back(known(9, 2)), None);
+        tail.told(1, 5);
+        assert_eq!(tail.held_back(known(5, 1)), Some(4));
+        assert_eq!(tail.held_back(known(9, 1)), None, "more came since");
+        tail.told(9, 9);
+        assert_eq!(tail.held_back(known(9, 1)), Some(0));
     }
 
     #[test]
