@@ -137,6 +137,20 @@ impl<'a> User<'a> {
                 let program = build(package, Program::Bin(bin), &[])?;
                 self.program(&program, bin, rest, environment)
             }
+            [
+                "cargo",
+                "run",
+                "-p",
+                package,
+                "--features",
+                features,
+                "--bin",
+                bin,
+            ] => {
+                let features = ["--features", features];
+                let program = build(package, Program::Bin(bin), &features)?;
+                self.program(&program, bin, &[], environment)
+            }
             ["cargo", "new", path] => self.new_crate(self.own(path)?),
             ["cargo", "run", "--manifest-path", path] => {
                 let manifest = self.own(path)?;

@@ -238,6 +238,14 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let log = user.run_with(&[("EOS_NUM_STREAM_THREADS", "3")], run)?;
     ensure!(log.contains("workers 3, "), "the environment wins: {log}");
 
+    // Port 0 takes a free one, which the log names.
+    let serving = "cargo run -p eos-examples --features prometheus --bin 05-configuration";
+    let log = user.run_with(&[("METRICS_PORT", "0")], serving)?;
+    ensure!(
+        log.contains("metrics at /metrics address=127.0.0.1:"),
+        "{log}"
+    );
+
     let Err(error) = user.run_with(&[("EOS_COMIT_INTERVAL_MS", "5")], run) else {
         bail!("a misspelt property is ignored");
     };

@@ -130,6 +130,8 @@ impl Fleet {
             // The demo reads the log.
             .env("RUST_LOG", "info")
             .env("NO_COLOR", "1")
+            // The end of a log is shown; with a backtrace behind it the error would not be in it.
+            .env("RUST_LIB_BACKTRACE", "0")
             .env_remove("GUARANTEE");
         Guard::spawn(&format!("worker process {}", place + 1), command, &log)
     }
