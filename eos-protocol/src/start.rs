@@ -55,6 +55,16 @@ pub enum Start {
         /// The name of the transaction that committed them; `None` if another program did.
         name: Option<TransactionName>,
     },
+    /// At its committed offsets, and with inputs that the accepted layout did not have: the policy
+    /// resolves theirs. All are committed, under the new layout, before the first record.
+    Grow {
+        /// All its inputs; those without an offset are new.
+        inputs: Vec<(TopicPartition, Option<Offset>)>,
+        /// Which end of the new ones to start from.
+        from: FirstStart,
+        /// The name of the transaction that committed the others.
+        name: TransactionName,
+    },
     /// Nowhere yet: the policy resolves its offsets, and they are committed before the first
     /// record.
     First {
@@ -208,7 +218,10 @@ pub fn plan_start(about: &Situation<'_>, committed: &[Committed]) -> Result<Star
             .iter()
             .find(|(_, n)| n != name)
             .map(|(c, _)| c.partition.clone());
-        let other = other.or_else(|| missing.first().cloned())?;
+        let other = other.or_else(|| {
+            let new = missing.first().cloned();
+            new.filter(|_| !is_accepted(about, name.as_ref()))
+        })?;
         Some((first.partition.clone(), other))
     });
     if let Some((one, other)) = odd {
@@ -232,10 +245,22 @@ pub fn plan_start(about: &Situation<'_>, committed: &[Committed]) -> Result<Star
     } else {
         about.first_start
     };
+    if let Some(name) = names.into_iter().find_map(|(_, name)| name) {
+        let inputs = committed.iter().map(|c| (c.partition.clone(), c.offset));
+        let inputs = inputs.collect();
+        return Ok(Start::Grow { inputs, from, name });
+    }
     Ok(Start::First {
         partitions: missing,
         from,
     })
+}
+
+/// Whether this was committed by the old layout that the user accepts: it need not have had all of
+/// the inputs.
+fn is_accepted(about: &Situation<'_>, name: Option<&TransactionName>) -> bool {
+    let layout = name.map(|name| name.layout);
+    layout.is_some() && layout != Some(about.layout) && layout == about.accepted
 }
 
 #[cfg(test)]
@@ -290,6 +315,35 @@ mod tests {
         };
         assert_eq!(at.iter().map(|(_, o)| o.get()).collect::<Vec<_>>(), [7, 0]);
         assert_eq!(found, Some(name(3, 6)));
+    }
+
+    #[test]
+    fn an_accepted_layout_may_lack_an_input() {
+        let old = TransactionName {
+            layout: LayoutHash(2),
+            ..name(3, 6)
+        };
+        let text = old.to_string();
+        let inputs = [committed("a", 7, &text), committed("b", -1, "")];
+        let mut about = situation();
+        about.accepted = Some(LayoutHash(2));
+        let Ok(Start::Grow {
+            inputs: found,
+            from,
+            name: last,
+        }) = plan_start(&about, &inputs)
+        else {
+            panic!("{:?}", plan_start(&about, &inputs))
+        };
+        let offsets: Vec<_> = found.iter().map(|(_, at)| at.map(Offset::get)).collect();
+        assert_eq!(offsets, [Some(7), None]);
+        assert_eq!((from, last), (FirstStart::Latest, old));
+
+        // Under its own layout a missing offset was lost.
+        let text = name(3, 6).to_string();
+        let inputs = [committed("a", 7, &text), committed("b", -1, "")];
+        let error = plan_start(&about, &inputs).unwrap_err();
+        assert!(matches!(error, StartError::Disagree { .. }), "{error}");
     }
 
     #[test]

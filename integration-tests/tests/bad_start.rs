@@ -26,6 +26,10 @@ fn each_bad_start_ends_with_a_typed_error_that_names_the_fix() -> Result<()> {
             "the transaction time-out is above the brokers' limit",
             too_long_transactions,
         ),
+        (
+            "the session time-out is below the brokers' limit",
+            too_short_sessions,
+        ),
     ])
 }
 
@@ -132,6 +136,18 @@ fn the_state_directory_is_a_file(bootstrap: &str) -> Result<()> {
         "{error:?}"
     );
     says(&error, &["can't be used", "EOS_STATE_DIR"])
+}
+
+/// The brokers of the tests allow 1 s and more.
+fn too_short_sessions(bootstrap: &str) -> Result<()> {
+    let case = Case::new(bootstrap, "short-sessions")?;
+    let app = case.copy().session_timeout(Duration::from_millis(500));
+    let error = case.failure_of(app)?;
+    ensure!(
+        matches!(error, Error::Preflight(PreflightError::Limit { .. })),
+        "{error:?}"
+    );
+    says(&error, &["500", "group.min.session.timeout.ms = 1000"])
 }
 
 /// The brokers allow 15 minutes unless `transaction.max.timeout.ms` says otherwise.

@@ -33,13 +33,7 @@ fn members_of_the_consumer_protocol_come_and_go() -> Result<()> {
 fn nothing_is_lost_or_doubled(members: Members) -> Result<()> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let scenario = Scenario::churn(members)?;
-    // By default a member that was killed is missed after 45 s, longer than the short run.
-    let options = ClusterOptions::default()
-        .property("group.consumer.min.session.timeout.ms", "6000")
-        .property("group.consumer.session.timeout.ms", "6000")
-        .property("group.consumer.min.heartbeat.interval.ms", "1000")
-        .property("group.consumer.heartbeat.interval.ms", "1000");
-    let Some(cluster) = own_for_tests(&options)? else {
+    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
         return Ok(());
     };
     let programs = Programs {

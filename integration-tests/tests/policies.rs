@@ -342,7 +342,7 @@ fn kill(shop: &mut Shop, dead: &str) -> Result<()> {
             Ok(now > before)
         })?;
         // Somewhere within what follows.
-        thread::sleep(Duration::from_millis(137 * (nth as u64 + 1) % 500));
+        thread::sleep(Duration::from_millis(500 + 137 * (nth as u64 + 1) % 500));
         before = now;
         shop.fleet.kill_and_restart(nth % 2)?;
     }

@@ -318,6 +318,10 @@ impl Source for KafkaSource {
         for partition in partitions {
             open.partitions.remove(partition);
         }
+        // What was asked about them may be answered by now; when they come back, the answer is that
+        // of before another owner's commits.
+        open.committed = None;
+        open.bounds = None;
         open.client
             .incremental_unassign(&list)
             .map_err(|e| e.at(call))

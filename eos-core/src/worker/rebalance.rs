@@ -270,6 +270,7 @@ impl<C: Client> Worker<C> {
         let inputs = starts.iter().flat_map(|found| match &found.start {
             Start::First { partitions, .. } => partitions.clone(),
             Start::Resume { at, .. } => at.iter().map(|(p, _)| p.clone()).collect(),
+            Start::Grow { inputs, .. } => inputs.iter().map(|(p, _)| p.clone()).collect(),
         });
         let asked: Vec<TopicPartition> = inputs.collect();
         let slice = self.patience();
@@ -286,6 +287,13 @@ impl<C: Client> Worker<C> {
 
     fn start(&mut self, starts: Vec<Found>, bounds: &[OffsetBounds]) -> Result<(), WorkerError> {
         let mut at = Vec::new();
+        let end_of = |partition: &TopicPartition, from: FirstStart| {
+            let bounds = bounds.iter().find(|b| b.partition == *partition);
+            bounds.map_or(Offset::ZERO, |b| match from {
+                FirstStart::Earliest => b.first,
+                FirstStart::Latest => b.end,
+            })
+        };
         for Found {
             driving,
             task,
@@ -300,16 +308,20 @@ impl<C: Client> Worker<C> {
                     self.check_still_there(&at, bounds)?;
                     (at, name, true)
                 }
+                Start::Grow { inputs, from, name } => {
+                    let known = inputs
+                        .iter()
+                        .filter_map(|(p, at)| Some((p.clone(), (*at)?)));
+                    self.check_still_there(&known.collect::<Vec<_>>(), bounds)?;
+                    let inputs = inputs.into_iter().map(|(partition, at)| {
+                        let at = at.unwrap_or_else(|| end_of(&partition, from));
+                        (partition, at)
+                    });
+                    (inputs.collect(), Some(name), false)
+                }
                 Start::First { partitions, from } => {
-                    let offset = |partition: &TopicPartition| {
-                        let bounds = bounds.iter().find(|b| b.partition == *partition);
-                        bounds.map_or(Offset::ZERO, |b| match from {
-                            FirstStart::Earliest => b.first,
-                            FirstStart::Latest => b.end,
-                        })
-                    };
-                    let inputs = partitions.iter().map(|p| (p.clone(), offset(p))).collect();
-                    (inputs, None, false)
+                    let inputs = partitions.iter().map(|p| (p.clone(), end_of(p, from)));
+                    (inputs.collect(), None, false)
                 }
             };
             tracing::info!(

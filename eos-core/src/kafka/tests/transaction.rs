@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use eos_protocol::{Partition, Timestamp, code};
-use xtask::wire::Isolation;
+use xtask::wire::{End, Isolation, TransactionalProducer};
 
 use super::support::{
     Fixture, close, commit, committed, config_of, event, expect, offset, offsets, partition, read,
@@ -321,6 +321,34 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
         (found[0].offset, found[0].metadata.as_str()),
         (Some(offset(5)), "first")
     );
+    close(source);
+}
+
+/// Whoever owned the partition meanwhile has committed since the question was asked.
+#[test]
+fn a_revocation_forgets_what_was_asked_before_it() {
+    let Some(mut fixture) = Fixture::new("asked-before") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    let of = std::slice::from_ref(&p0);
+    // Asked, and by the time of the revocation answered, but not heard.
+    assert!(source.committed(of, Duration::ZERO).is_pending());
+    std::thread::sleep(Duration::from_secs(1));
+    let bootstrap = fixture.bootstrap.clone();
+    let id = format!("{}-peer", fixture.group());
+    let mut peer = TransactionalProducer::new(&bootstrap, &id, Duration::from_secs(60)).unwrap();
+    peer.send_offset(&fixture.group(), input.as_str(), 0, 5)
+        .unwrap();
+    peer.end(End::Commit).unwrap();
+
+    source.unassign(of).unwrap();
+    let found = committed(&mut source, of);
+    assert_eq!(found[0].offset, Some(offset(5)));
     close(source);
 }
 
