@@ -212,6 +212,11 @@ impl Producer for KafkaProducer {
 impl Drop for KafkaProducer {
     /// Sends nothing, an abort least of all: the transaction stays open for the next owner of the
     /// id to end.
+    ///
+    /// The purge is waited for. librdkafka 2.12.1 frees the text of the transaction's error when its
+    /// main thread ends (`rd_kafka_txns_term`), while the brokers' threads still run; the answer
+    /// INVALID_PRODUCER_EPOCH to a record under way frees it once more
+    /// (`rd_kafka_txn_set_fatal_error`).
     fn drop(&mut self) {
         self.client.purge();
         self.read_reports();

@@ -197,11 +197,10 @@ impl Client {
         }
     }
 
-    /// Drops everything that is queued or under way, without waiting.
+    /// Drops everything that is queued or under way. Waits until the brokers' threads have done so:
+    /// no record's answer is looked at any more.
     pub(in crate::kafka) fn purge(&self) {
-        let flags = sys::RD_KAFKA_PURGE_F_QUEUE
-            | sys::RD_KAFKA_PURGE_F_INFLIGHT
-            | sys::RD_KAFKA_PURGE_F_NON_BLOCKING;
+        let flags = sys::RD_KAFKA_PURGE_F_QUEUE | sys::RD_KAFKA_PURGE_F_INFLIGHT;
         // SAFETY: a live producer. It fails only for other flags or instances.
         unsafe { codes::rd_kafka_purge(self.raw(), flags) };
     }
