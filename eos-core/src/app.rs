@@ -252,7 +252,6 @@ impl App {
             bootstrap: bootstrap.clone(),
             properties: settings.properties.clone(),
             // A tenth of a second of work at full speed; six partitions hold 96 MB at most.
-            prefetch_per_partition: Some(16 << 20),
         });
         crate::runtime::start(settings, topology, client, &bootstrap)
     }

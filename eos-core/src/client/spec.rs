@@ -15,6 +15,8 @@ pub struct SourceSpec {
     pub client_id: String,
     /// How it is a member of the group.
     pub protocol: GroupProtocol,
+    /// How many bytes of keys and values one partition may have waiting here.
+    pub prefetch: usize,
 }
 
 /// How a source is a member of its group (`group.protocol`).

@@ -14,8 +14,6 @@ pub(crate) struct KafkaConfig {
     pub(crate) bootstrap: String,
     /// The user's settings, checked.
     pub(crate) properties: Properties,
-    /// How much one partition may have prefetched; librdkafka's own default if `None`.
-    pub(crate) prefetch_per_partition: Option<usize>,
 }
 
 impl std::fmt::Debug for KafkaConfig {
@@ -28,7 +26,6 @@ impl std::fmt::Debug for KafkaConfig {
             .field("common", &keys(&properties.common))
             .field("consumer", &keys(&properties.consumer))
             .field("producer", &keys(&properties.producer))
-            .field("prefetch_per_partition", &self.prefetch_per_partition)
             .finish()
     }
 }
@@ -54,12 +51,10 @@ impl KafkaConfig {
         all.set("retry.backoff.ms", 20);
         all.set("retry.backoff.max.ms", 200);
         all.set("max.poll.interval.ms", 300_000);
-        if let Some(bytes) = self.prefetch_per_partition {
-            all.set(
-                "queued.max.messages.kbytes",
-                (bytes / 1024).clamp(1, 2_097_151),
-            );
-        }
+        all.set(
+            "queued.max.messages.kbytes",
+            (spec.prefetch / 1024).clamp(1, 2_097_151),
+        );
         all.add(&self.properties.common);
         all.add(&self.properties.consumer);
 
@@ -194,7 +189,6 @@ mod tests {
                     setting("enable.idempotence", "false"),
                 ],
             },
-            prefetch_per_partition: Some(4 << 20),
         }
     }
 
@@ -209,6 +203,7 @@ mod tests {
     #[test]
     fn the_user_tunes_a_source_but_never_what_exactly_once_rests_on() {
         let spec = SourceSpec {
+            prefetch: 4 << 20,
             group: "pricing".into(),
             client_id: "pricing-0".into(),
             protocol: GroupProtocol::Classic {

@@ -147,12 +147,22 @@ fn worker_spec(
         accepted_layout: settings.accepted().ok().flatten(),
         transaction_timeout: settings.transaction_timeout,
         protocol: protocol(settings, slot, id),
+        prefetch: prefetch(partitions.inputs.values().sum()),
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
         output_partitions: partitions.outputs.clone(),
         output_limits: partitions.limits.clone(),
         input_partitions: partitions.inputs.clone(),
     }
+}
+
+/// How many bytes of keys and values one partition may have waiting in a worker that may come to own
+/// all of them. librdkafka keeps some 300 bytes beside each record, so what small records take is a
+/// multiple of it; and a fetch brings a megabyte of a partition at a time.
+fn prefetch(partitions: u32) -> usize {
+    const WORKER: usize = 24 << 20;
+    let partitions = usize::try_from(partitions).unwrap_or(usize::MAX).max(1);
+    (WORKER / partitions).clamp(256 << 10, 4 << 20)
 }
 
 fn protocol(settings: &Settings, slot: &Slot, id: WorkerId) -> GroupProtocol {

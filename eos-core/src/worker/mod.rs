@@ -186,6 +186,7 @@ impl<C: Client> Worker<C> {
                 group: spec.app.as_str().to_owned(),
                 client_id: format!("{}-consumer", spec.identity),
                 protocol: spec.protocol.clone(),
+                prefetch: spec.prefetch,
             })
             .map_err(WorkerError::Client)?;
         let topics: Vec<_> = topology

@@ -38,6 +38,8 @@ pub struct WorkerSpec {
     pub transaction_timeout: Duration,
     /// How it is a member of its group.
     pub protocol: GroupProtocol,
+    /// How many bytes of records one partition may have waiting.
+    pub prefetch: usize,
     /// By when a revocation is answered, whatever hangs.
     pub revoke_deadline: Duration,
     /// By when committed offsets must be stable.

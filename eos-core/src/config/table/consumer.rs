@@ -7,7 +7,7 @@ pub(super) const ROWS: &[Property] = &[
     passed("group.remote.assignor", Clients::Consumer, Kind::Text, "", "The broker's assignor under `group.protocol=consumer`; the broker chooses if it is empty."),
     passed("coordinator.query.interval.ms", Clients::Consumer, number(1, 3_600_000), "600000", "How often the group's coordinator is asked for."),
     passed("queued.min.messages", Clients::Consumer, number(1, 10_000_000), "100000", "How many records per partition are fetched ahead, if there are as many."),
-    passed("queued.max.messages.kbytes", Clients::Consumer, number(1, 2_097_151), "16384", "How much may wait to be processed, in KiB, per partition."),
+    passed("queued.max.messages.kbytes", Clients::Consumer, number(1, 2_097_151), "", "How much may wait to be processed, in KiB of keys and values, per partition; by default 24 MiB divided by the partitions of all inputs, 256 to 4096."),
     passed("fetch.wait.max.ms", Clients::Consumer, number(0, 300_000), "100", "How long a broker may wait for `fetch.min.bytes`."),
     passed("fetch.queue.backoff.ms", Clients::Consumer, number(0, 300_000), "10", "How long a fetch waits after the queue was found full."),
     passed("fetch.message.max.bytes", Clients::Consumer, number(1, 1_000_000_000), "1048576", "How much of one partition a fetch asks for, at first."),

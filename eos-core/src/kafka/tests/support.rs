@@ -107,6 +107,7 @@ impl Fixture {
             group: self.group(),
             client_id: self.name.clone(),
             protocol: self.protocol.clone(),
+            prefetch: 4 << 20,
         }
     }
 

@@ -55,6 +55,7 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         protocol: GroupProtocol::Consumer,
         revoke_deadline: Duration::from_secs(20),
         offsets_deadline: Duration::from_secs(60),
+        prefetch: 1 << 20,
         output_partitions: vec![1],
         output_limits: vec![Some(1000)],
         input_partitions: BTreeMap::from([("in".into(), 2)]),
