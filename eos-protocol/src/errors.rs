@@ -409,6 +409,12 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
+    // A commit that timed out and is made again may find librdkafka between two of its states.
+    Row {
+        calls: Calls::Only(CallSite::Commit),
+        codes: &[code::LOCAL_STATE],
+        class: Retriable,
+    },
     // A fetcher that has not started yet, is stopping, or was paused by a rebalance meanwhile,
     // refuses a seek; it is asked again, or assigning explicitly does the same.
     Row {
@@ -554,6 +560,11 @@ mod tests {
             &[12],
             Fatal,
         );
+    }
+
+    #[test]
+    fn a_commit_between_two_states_is_made_again() {
+        check(&[CallSite::Commit], &[-172], Retriable);
     }
 
     #[test]

@@ -8,6 +8,10 @@ use crate::client::{Headers, Outgoing};
 use crate::codec::{CodecError, Encoded};
 use crate::topic::Topic;
 
+/// A batch's own fields, and the most that the length fields of a record take
+/// (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`).
+const OVERHEAD: usize = 61 + 21;
+
 /// Everything that one record wants to write. It merges into the transaction when the record is
 /// done; a failed record leaves no trace, because this is simply cleared.
 #[derive(Debug, Default)]
@@ -90,6 +94,12 @@ impl Scratch {
         });
     }
 
+    /// Whether all outputs together are smaller than this, for sure: most records of most topics.
+    #[inline]
+    pub(crate) fn is_surely_below(&self, bytes: usize) -> bool {
+        self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
+    }
+
     /// The first output from number `from` on that is larger than its topic takes: its topic, its
     /// size in a batch of its own, and the limit.
     pub(crate) fn oversize(
@@ -97,9 +107,6 @@ impl Scratch {
         from: usize,
         limits: &[Option<usize>],
     ) -> Option<(usize, usize, usize)> {
-        // A batch's own fields, and the most that the length fields of a record take
-        // (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`).
-        const OVERHEAD: usize = 61 + 21;
         let outputs = self.outputs.iter().skip(from);
         outputs
             .filter_map(|output| {

@@ -141,9 +141,14 @@ impl<C: Client> Worker<C> {
     }
 
     /// The first output from number `from` on that its topic does not take.
+    #[inline]
     pub(super) fn oversize(&self, from: usize) -> Option<Fault> {
         let limits = &self.spec.output_limits;
-        let (output, bytes, limit) = self.scratch.borrow().oversize(from, limits)?;
+        let scratch = self.scratch.borrow();
+        if scratch.is_surely_below(self.least_limit) {
+            return None;
+        }
+        let (output, bytes, limit) = scratch.oversize(from, limits)?;
         let topic = self.topology.outputs().get(output)?.name.clone();
         Some(Fault::Oversize {
             topic,

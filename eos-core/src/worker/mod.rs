@@ -152,6 +152,8 @@ pub struct Worker<C: Client> {
     skipped: u64,
     dead_letters: u64,
     retries: u64,
+    /// The least of the limits of all output topics.
+    least_limit: usize,
     /// When a record that was left out was last told of loudly.
     told: Option<Now>,
     /// The clock as of the last record.
@@ -196,6 +198,8 @@ impl<C: Client> Worker<C> {
             .collect();
         source.subscribe(&topics).map_err(WorkerError::Client)?;
         let policy = spec.policy;
+        let limits = spec.output_limits.iter().copied().flatten();
+        let least_limit = limits.min().unwrap_or(usize::MAX);
         let mut worker = Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             spec,
@@ -234,6 +238,7 @@ impl<C: Client> Worker<C> {
             dead_letters: 0,
             retries: 0,
             told: None,
+            least_limit,
             looked: Now::default(),
             looked_for_idle: Now::default(),
             turn: 0,
