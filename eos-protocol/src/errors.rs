@@ -148,6 +148,21 @@ pub enum ErrorClass {
     Fatal,
 }
 
+/// Whether the content of a record can have caused this error, so that the same record causes it
+/// again. A broker that is away, a time-out or a fence says nothing about the records it hits: to
+/// search for a culprit among them would condemn an innocent one.
+#[must_use]
+pub const fn blames_a_record(code: i32) -> bool {
+    matches!(
+        code,
+        code::MESSAGE_TOO_LARGE
+            | code::RECORD_LIST_TOO_LARGE
+            | code::INVALID_TIMESTAMP
+            | code::UNSUPPORTED_FOR_MESSAGE_FORMAT
+            | code::INVALID_RECORD
+    )
+}
+
 /// The error codes that the table names.
 pub mod code {
     #![allow(missing_docs)] // Kafka's own names; their meaning is Kafka's protocol guide.
@@ -183,6 +198,8 @@ pub mod code {
     pub const TRANSACTION_COORDINATOR_FENCED: i32 = 52;
     pub const TRANSACTIONAL_ID_AUTHORIZATION_FAILED: i32 = 53;
     pub const UNKNOWN_PRODUCER_ID: i32 = 59;
+    pub const INVALID_TIMESTAMP: i32 = 32;
+    pub const UNSUPPORTED_FOR_MESSAGE_FORMAT: i32 = 43;
     pub const FENCED_LEADER_EPOCH: i32 = 74;
     pub const UNKNOWN_LEADER_EPOCH: i32 = 75;
     pub const FENCED_INSTANCE_ID: i32 = 82;
@@ -560,6 +577,14 @@ mod tests {
             &[12],
             Fatal,
         );
+    }
+
+    #[test]
+    fn rule_9_only_what_a_record_can_cause_blames_one() {
+        assert!([10, 18, 32, 43, 87].into_iter().all(blames_a_record));
+        // Away, too late, fenced, moved, out of sequence.
+        let innocent = [-195, -192, -185, -144, 7, 13, 22, 27, 45, 47, 48, 51, 90];
+        assert!(!innocent.into_iter().any(blames_a_record));
     }
 
     #[test]

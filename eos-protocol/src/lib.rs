@@ -54,7 +54,7 @@ pub use backoff::Backoff;
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use dead_letter::DeadLetter;
-pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, classify, code};
+pub use errors::{CallSite, Calls, ErrorClass, Fault, Row, TABLE, blames_a_record, classify, code};
 pub use guarantee::Guarantee;
 pub use halving::{Isolation, Taken};
 pub use ids::{

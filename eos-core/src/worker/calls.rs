@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use eos_protocol::{
     Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Nonce, Now, Outcome,
-    State, Taken, checked_membership, outcome,
+    State, Taken, blames_a_record, checked_membership, outcome,
 };
 
 use super::error::{self, WorkerError};
@@ -56,11 +56,6 @@ impl Calls {
 impl<C: Client> Worker<C> {
     /// Tells the machine and does what it answers.
     pub(super) fn feed(&mut self, event: Event) {
-        use ErrorClass::{GroupFenced, ProducerFenced};
-        self.blameless |= matches!(
-            event,
-            Event::Lost | Event::Failed(_, GroupFenced | ProducerFenced)
-        );
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let before = self.machine.state();
@@ -84,6 +79,7 @@ impl<C: Client> Worker<C> {
 
     fn failed(&mut self, error: ClientError) {
         let (call, class) = (error.call, error.class());
+        self.blamed |= blames_a_record(error.fault.code);
         if class == ErrorClass::Retriable {
             self.calls.pause_until = Some(self.env.now().after(PAUSE));
         } else {
@@ -157,7 +153,7 @@ impl<C: Client> Worker<C> {
     fn apply(&mut self) {
         let taken = self.tasks.values().flat_map(|task| task.progress.taken());
         self.isolation.committed(taken);
-        self.blameless = false;
+        self.blamed = false;
         let now = self.env.now();
         for task in self.tasks.values_mut() {
             task.committed(now);
@@ -184,14 +180,20 @@ impl<C: Client> Worker<C> {
         self.scratch.borrow_mut().clear();
         self.unsent = None;
         self.held = None;
-        let records = self.load.take().map_or(0, |load| load.records);
+        let now = self.env.now();
+        let load = self.load.take();
+        let records = load.as_ref().map_or(0, |load| load.records);
+        // A closure that takes longer than `transaction.timeout.ms` costs what came before it its
+        // transaction; alone it costs nothing.
+        let outlived =
+            load.is_some_and(|load| now.since(load.since) >= self.spec.transaction_timeout);
         if let Some(WorkerError::Record {
             prefix_committed, ..
         }) = &mut self.failure
         {
             *prefix_committed = false;
         }
-        if !std::mem::take(&mut self.blameless) {
+        if std::mem::take(&mut self.blamed) || outlived {
             let tasks = self.tasks.values();
             let taken: Vec<Taken> = tasks.flat_map(|task| task.progress.taken()).collect();
             self.isolation.aborted(&taken, records);

@@ -99,6 +99,20 @@ impl Fake {
             .extend(answers);
     }
 
+    /// The coordinator aborts what is open, if anything was sent in it, and fences its producer.
+    pub(super) fn expire(&self) {
+        let mut broker = self.broker();
+        let sent = broker
+            .calls
+            .iter()
+            .rev()
+            .take_while(|call| *call != "commit");
+        if sent.into_iter().any(|call| call == "send") {
+            broker.called("expired");
+            broker.epoch += 1;
+        }
+    }
+
     /// The calls so far, forgotten afterwards.
     pub(super) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.broker().calls)

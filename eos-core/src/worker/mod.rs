@@ -132,8 +132,8 @@ pub struct Worker<C: Client> {
     pacer: CommitPacer,
     /// The search for a record that keeps aborting its transaction.
     isolation: Isolation,
-    /// Whether what ends the open transaction came from outside: no record is to blame.
-    blameless: bool,
+    /// Whether a record can be to blame for what ends the open transaction.
+    blamed: bool,
     /// Times the commit under way.
     stopwatch: Stopwatch,
     /// How long the worker waited with nothing to do since the last commit.
@@ -225,7 +225,7 @@ impl<C: Client> Worker<C> {
             cause: CommitCause::Interval,
             pacer: CommitPacer::new(policy),
             isolation: Isolation::default(),
-            blameless: false,
+            blamed: false,
             stopwatch: Stopwatch::default(),
             described: None,
             idle: Duration::ZERO,

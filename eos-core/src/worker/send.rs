@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use eos_protocol::{Event, Partition};
+use eos_protocol::{Event, Partition, blames_a_record};
 
 use super::{SLICE, Worker};
 use crate::client::{Client, ClientError, Producer};
@@ -82,6 +82,7 @@ impl<C: Client> Worker<C> {
         self.unsent = None;
         self.scratch.get_mut().clear();
         let (call, class) = (error.call, error.class());
+        self.blamed |= blames_a_record(error.fault.code);
         tracing::warn!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
             ?class, %error, "an output was refused"

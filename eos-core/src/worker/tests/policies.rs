@@ -211,3 +211,53 @@ fn a_record_counts_for_all_its_sources_or_for_none() {
     assert_eq!(bench.committed(0), Some(3));
     assert_eq!(bench.visible(), Vec::<String>::new());
 }
+
+/// An outage aborts what it hits, again and again, also a record that is alone. It is not to blame.
+#[test]
+fn rule_9_an_outage_condemns_nobody() {
+    let mut bench = bench(ErrorPolicy::skip(), &["a"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::REQUEST_TIMED_OUT)); 10],
+    );
+    for _ in 0..30 {
+        bench.settle();
+    }
+    assert_eq!(bench.visible(), ["A"]);
+    let totals = bench.worker.meter.read(bench.worker.env.now()).totals;
+    assert_eq!((totals.skipped, totals.aborts), (0, 10));
+}
+
+/// A closure that takes longer than the transaction may: what came before it would be aborted each
+/// time, for ever.
+#[test]
+fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
+    let clock = Clock::default();
+    let slow = clock.clone();
+    let kafka = std::sync::Arc::new(std::sync::Mutex::new(None::<Fake>));
+    let at_broker = Arc::clone(&kafka);
+    let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, move |app| {
+        app.source(&Topic::<String, String>::plain("in"))
+            .map(move |v| {
+                if v == "slow" {
+                    slow.pass(Duration::from_secs(40));
+                    // The coordinator aborts what is open for longer than 30 s.
+                    if let Some(kafka) = &*at_broker.lock().unwrap() {
+                        let kafka: &Fake = kafka;
+                        kafka.expire();
+                    }
+                }
+                v
+            })
+            .to(&Topic::plain("out"));
+    });
+    *kafka.lock().unwrap() = Some(bench.kafka.clone());
+    bench.kafka.broker().input.insert(tp(0), Vec::new());
+    bench.feed(0, &["a", "b", "slow", "c"]);
+    bench.assign(&[0]);
+    for _ in 0..30 {
+        bench.settle();
+    }
+    assert_eq!(bench.visible(), ["a", "b", "slow", "c"]);
+    assert_eq!(bench.committed(0), Some(4));
+}
