@@ -215,7 +215,9 @@ fn a_record_counts_for_all_its_sources_or_for_none() {
 /// An outage aborts what it hits, again and again, also a record that is alone. It is not to blame.
 #[test]
 fn rule_9_an_outage_condemns_nobody() {
-    let mut bench = bench(ErrorPolicy::skip(), &["a"]);
+    let mut bench = bench(ErrorPolicy::skip(), &[]);
+    bench.settle();
+    bench.feed(0, &["a"]);
     bench.kafka.answer(
         CallSite::Flush,
         [Answer::Fails(abortable(code::REQUEST_TIMED_OUT)); 10],
