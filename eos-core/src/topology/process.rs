@@ -78,6 +78,9 @@ where
             OnDiscard::Rebuild => None,
         })
         .flatten();
+        // One that stays has records of the open transaction behind it still: it is told again if
+        // that is aborted.
+        self.touched = self.processor.is_some();
     }
 
     fn close(&mut self) {

@@ -4,11 +4,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Nonce, Now, Outcome,
+    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Load, Nonce, Now, Outcome,
     State, Taken, blames_a_record, checked_membership, outcome,
 };
 
 use super::error::{self, WorkerError};
+use super::record::rewind_to;
 use super::task::Readiness;
 use super::{SLICE, Worker};
 use crate::client::{
@@ -102,7 +103,13 @@ impl<C: Client> Worker<C> {
             Action::Init => self.calls.init = true,
             Action::Begin => return self.begin(),
             Action::Seal => {
-                self.stopwatch = Stopwatch::start(self.env.now());
+                let (now, most) = (self.env.now(), self.spec.transaction_timeout);
+                self.stopwatch = Stopwatch::start(now);
+                // A closure that takes longer than `transaction.timeout.ms` costs what came before
+                // it its transaction; alone it costs nothing. (Measured here: what comes after is
+                // the brokers' time.)
+                let late = |load: &Load| now.since(load.since) >= most;
+                self.blamed |= self.load.as_ref().is_some_and(late);
                 self.calls.seal = true;
             }
             Action::SendOffsets => self.calls.send_offsets = true,
@@ -156,7 +163,10 @@ impl<C: Client> Worker<C> {
         self.blamed = false;
         let now = self.env.now();
         for task in self.tasks.values_mut() {
-            task.committed(now);
+            let held = self
+                .held
+                .is_some_and(|held| held.task == task.progress.task);
+            task.committed(now, held);
         }
         self.load = None;
         let phases = self.stopwatch.stop(now);
@@ -180,23 +190,19 @@ impl<C: Client> Worker<C> {
         self.scratch.borrow_mut().clear();
         self.unsent = None;
         self.held = None;
-        let now = self.env.now();
-        let load = self.load.take();
-        let records = load.as_ref().map_or(0, |load| load.records);
-        // A closure that takes longer than `transaction.timeout.ms` costs what came before it its
-        // transaction; alone it costs nothing.
-        let outlived =
-            load.is_some_and(|load| now.since(load.since) >= self.spec.transaction_timeout);
+        let records = self.load.take().map_or(0, |load| load.records);
         if let Some(WorkerError::Record {
             prefix_committed, ..
         }) = &mut self.failure
         {
             *prefix_committed = false;
         }
-        if std::mem::take(&mut self.blamed) || outlived {
+        if std::mem::take(&mut self.blamed) {
             let tasks = self.tasks.values();
             let taken: Vec<Taken> = tasks.flat_map(|task| task.progress.taken()).collect();
-            self.isolation.aborted(&taken, records);
+            if !taken.is_empty() {
+                self.isolation.aborted(&taken, records);
+            }
         }
         for task in self.tasks.values_mut() {
             task.chains.discard();
@@ -204,7 +210,9 @@ impl<C: Client> Worker<C> {
             if !back.is_empty() {
                 task.drop_fetched();
                 task.readiness = Readiness::Rewinding;
-                self.rewinds.extend(back);
+                for (partition, to) in back {
+                    rewind_to(&mut self.rewinds, partition, to);
+                }
             }
         }
         self.meter.count(Count::Aborts, 1);

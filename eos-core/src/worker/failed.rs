@@ -37,6 +37,26 @@ impl<C: Client> Worker<C> {
         self.decide(task, record, &policy, letters, fault)
     }
 
+    /// The record aborts every transaction that it is part of, whichever of its sources does it: the
+    /// strictest policy counts. It was tried often enough.
+    pub(super) fn condemn(
+        &mut self,
+        task: &mut Task<RecordsOf<C>>,
+        record: Held,
+        fault: Fault,
+    ) -> Done {
+        let sources = task.chains.inputs.get(record.input).into_iter().flatten();
+        let strictest = sources
+            .map(|source| (last_resort(&source.policy).clone(), source.dead_letter))
+            .max_by_key(|(policy, _)| match policy {
+                ErrorPolicy::Skip => 0,
+                ErrorPolicy::DeadLetter(_) => 1,
+                _ => 2,
+            });
+        let (policy, letters) = strictest.unwrap_or_default();
+        self.decide(task, record, &policy, letters, fault)
+    }
+
     fn decide(
         &mut self,
         task: &mut Task<RecordsOf<C>>,
@@ -179,6 +199,14 @@ impl<C: Client> Worker<C> {
                 offset = %record.offset, error = %fault, "{what}"
             );
         }
+    }
+}
+
+/// What is done when there are no more tries.
+fn last_resort(policy: &ErrorPolicy) -> &ErrorPolicy {
+    match policy {
+        ErrorPolicy::Retry { then, .. } => last_resort(then),
+        other => other,
     }
 }
 

@@ -60,7 +60,10 @@ impl<C: Client> Worker<C> {
     /// Goes on with the answer under way, or begins with the next one.
     pub(super) fn answer(&mut self) -> Result<bool, WorkerError> {
         match std::mem::replace(&mut self.answering, Answering::Nothing) {
-            Answering::Revoking(revoking) => self.go_on_revoking(revoking)?,
+            Answering::Revoking(revoking) => {
+                self.go_on_revoking(revoking)?;
+                return Ok(matches!(self.answering, Answering::Nothing));
+            }
             Answering::Nothing => match self.changes.pop_front() {
                 Some(Change::Revoked { partitions, lost }) => self.revoke(partitions, lost),
                 Some(Change::Assigned(partitions)) => self.resolve(partitions)?,
@@ -433,7 +436,8 @@ impl<C: Client> Worker<C> {
             // revocation would be answered before its transaction is settled.
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !self.quiet() => {
                 tracing::debug!(worker = %self.spec.id, %error, "seeking again after the rebalance");
-                return Ok(true);
+                self.nap_at_most(Some(std::time::Duration::from_millis(5)));
+                return Ok(false);
             }
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
                 // The fetcher has not started yet: assigning explicitly does the same.

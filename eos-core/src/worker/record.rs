@@ -4,8 +4,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use eos_protocol::{
-    Admission, CommitCause, Event, Lag, Load, Now, Offset, Pick, State, Supply, TaskId, Timestamp,
-    may_join,
+    Admission, Attempt, CommitCause, Event, Lag, Load, Now, Offset, Pick, State, Supply, TaskId,
+    Timestamp, TopicPartition, may_join,
 };
 
 use super::send::Unsent;
@@ -90,7 +90,7 @@ impl<C: Client> Worker<C> {
         };
         if self.isolation.is_culprit(&from.partition, offset) {
             let fault = Fault::Aborts(self.last_error.as_ref().map(ToString::to_string));
-            return self.refused(task, record, 0, fault);
+            return self.condemn(task, record, fault);
         }
         if let Err((source, fault)) = self.run(&mut task.chains, input, origin, message) {
             return self.refused(task, record, source, fault);
@@ -144,12 +144,23 @@ impl<C: Client> Worker<C> {
             timestamp,
             ..
         } = record;
+        // Held for as long as it has no transaction: if the begin fails for good, what is held goes.
+        self.held = Some(record);
         if !self.begun() {
-            self.held = Some(record);
+            if self.held.is_none() {
+                task.chains.discard();
+            }
             return Done::Wait;
         }
+        self.held = None;
         task.progress.advance(input, offset, timestamp);
-        task.attempt = None;
+        let from = task.progress.inputs().get(input);
+        let tried = |attempt: &Attempt| {
+            attempt.offset == offset && from.is_some_and(|from| from.partition == attempt.partition)
+        };
+        if task.attempt.as_ref().is_some_and(tried) {
+            task.attempt = None;
+        }
         if let Some(fetched) = task.fetched.get_mut(input) {
             fetched.drop_first();
         }
@@ -279,9 +290,11 @@ impl<C: Client> Worker<C> {
                 app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
                 offset = %to, "another record than before the rewind came first, asking again"
             );
-            self.rewinds.push((input.partition.clone(), to));
+            rewind_to(&mut self.rewinds, input.partition.clone(), to);
         }
-        task.drop_fetched();
+        // Of this input only: the others are not sought, what was fetched of them does not come
+        // again.
+        task.drop_fetched_of(input);
         task.readiness = Readiness::Rewinding;
         Done::Next
     }
@@ -336,6 +349,18 @@ impl<C: Client> Worker<C> {
             self.failure = Some(error);
             self.commit(CommitCause::RecordFailed);
         }
+    }
+}
+
+/// Goes back there, whatever was to be gone back to before.
+pub(super) fn rewind_to(
+    rewinds: &mut Vec<(TopicPartition, Offset)>,
+    partition: TopicPartition,
+    to: Offset,
+) {
+    match rewinds.iter_mut().find(|(known, _)| *known == partition) {
+        Some((_, offset)) => *offset = to,
+        None => rewinds.push((partition, to)),
     }
 }
 

@@ -71,14 +71,18 @@ impl<R: Records> Task<R> {
         }
     }
 
-    /// Its part of the transaction is committed.
-    pub(super) fn committed(&mut self, now: Now) {
+    /// Its part of the transaction is committed. `held`: one of its records was processed that is
+    /// not part of it.
+    pub(super) fn committed(&mut self, now: Now, held: bool) {
         if self.progress.touched() || std::mem::take(&mut self.again) {
             self.committed_at = Some(now);
         }
         if self.progress.touched() {
             self.progress.committed();
-            self.chains.committed();
+            // Whoever processed the record that is held has something to forget still.
+            if !held {
+                self.chains.committed();
+            }
             self.claimed = true;
             if self.readiness == Readiness::Unclaimed {
                 self.readiness = Readiness::Ready;
@@ -108,6 +112,16 @@ impl<R: Records> Task<R> {
             .inputs()
             .iter()
             .any(|input| input.partition == *partition)
+    }
+
+    /// Frees what was fetched of one input.
+    pub(super) fn drop_fetched_of(&mut self, input: usize) {
+        if let Some(records) = self.fetched.get_mut(input) {
+            records.clear();
+        }
+        if let Some((_, supply)) = self.supplies.get_mut(input) {
+            *supply = Supply::Empty { lag: Lag::Unknown };
+        }
     }
 
     pub(super) fn drop_fetched(&mut self) {

@@ -286,7 +286,15 @@ impl Transaction {
                 self.aborts_in_a_row = 0;
                 Actions::one(Action::Apply).then(rest)
             }
-            Outcome::Aborted => Actions::one(Action::Discard).then(rest),
+            Outcome::Aborted => {
+                self.aborts_in_a_row += 1;
+                if self.aborts_in_a_row >= self.limits.aborts_in_a_row {
+                    let times = self.aborts_in_a_row;
+                    let stop = self.fail(StopReason::RepeatedAborts { times });
+                    return Actions::one(Action::Discard).then(stop);
+                }
+                Actions::one(Action::Discard).then(rest)
+            }
             Outcome::Dirty => self.fail(StopReason::Dirty),
         }
     }

@@ -7,8 +7,6 @@ pub(super) const ROWS: &[Property] = &[
     passed("queue.buffering.max.kbytes", Clients::Producer, number(1, 2_147_483_647), "262144", "How much may wait to be sent, in KiB."),
     passed("queue.buffering.max.ms", Clients::Producer, Kind::Decimal { least: 0, most: 900_000 }, "20", "The same as `linger.ms`."),
     passed("linger.ms", Clients::Producer, Kind::Decimal { least: 0, most: 900_000 }, "20", "How long a record waits for others of its batch; a commit sends what waits at once."),
-    passed("message.send.max.retries", Clients::Producer, number(1, 2_147_483_647), "2147483647", "The same as `retries`."),
-    passed("retries", Clients::Producer, number(1, 2_147_483_647), "2147483647", "How often a record is sent again."),
     passed("queue.buffering.backpressure.threshold", Clients::Producer, number(1, 1_000_000), "1", "From how many requests that wait to be sent on records are gathered to larger batches."),
     passed("compression.codec", Clients::Producer, Kind::OneOf(&["none", "gzip", "snappy", "lz4", "zstd"]), "none", "How batches are compressed."),
     passed("compression.type", Clients::Producer, Kind::OneOf(&["none", "gzip", "snappy", "lz4", "zstd"]), "none", "The same as `compression.codec`."),

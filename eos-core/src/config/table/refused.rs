@@ -25,6 +25,8 @@ const LOGIN: &str = "it is a setting of Java's login; librdkafka has `sasl.kerbe
 /// The guarantee rests on these.
 #[rustfmt::skip] // A table: one row per line.
 pub(super) const OWNED: &[Property] = &[
+    refused("retries", Clients::Producer, "a record is sent again for as long as its transaction lives"),
+    refused("message.send.max.retries", Clients::Producer, "a record is sent again for as long as its transaction lives"),
     refused("enable.auto.commit", Clients::Consumer, OFFSETS),
     refused("auto.commit.enable", Clients::Consumer, OFFSETS),
     refused("auto.commit.interval.ms", Clients::Consumer, "the runtime commits offsets in its transactions; use `commit.interval.ms`"),

@@ -263,3 +263,43 @@ fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
     assert_eq!(bench.visible(), ["a", "b", "slow", "c"]);
     assert_eq!(bench.committed(0), Some(4));
 }
+
+/// What a record emitted waits for its transaction; if that can't begin, the record comes again.
+#[test]
+fn a_begin_that_fails_costs_no_output() {
+    let mut bench = bench(ErrorPolicy::fail(), &[]);
+    bench.settle();
+    bench.feed(0, &["a", "b"]);
+    bench
+        .kafka
+        .answer(CallSite::Begin, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.settle();
+    bench.settle();
+    assert!(bench.kafka.broker().script[&CallSite::Begin].is_empty());
+    assert_eq!(
+        (bench.visible(), bench.committed(0)),
+        (vec!["A".into(), "B".into()], Some(2))
+    );
+}
+
+/// An abort of what came before it does not give a record more tries than it has.
+#[test]
+fn an_abort_between_two_tries_does_not_count_them_anew() {
+    let policy = ErrorPolicy::retry(SECOND, 2).then(ErrorPolicy::skip());
+    let mut bench = bench(policy, &[]);
+    bench.settle();
+    bench.feed(0, &["a", "bad"]);
+    bench.kafka.answer(
+        CallSite::Commit,
+        [Answer::Fails(abortable(code::INVALID_TXN_STATE))],
+    );
+    for _ in 0..4 {
+        bench.settle();
+    }
+    assert_eq!(
+        (bench.visible(), bench.committed(0)),
+        (vec!["A".into()], Some(2))
+    );
+    let totals = bench.worker.meter.read(bench.worker.env.now()).totals;
+    assert_eq!((totals.aborts, totals.retried, totals.skipped), (1, 2, 1));
+}

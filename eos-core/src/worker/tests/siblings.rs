@@ -86,3 +86,38 @@ fn an_abort_rewinds_all_inputs_of_a_task() {
     let committed = bench.kafka.broker().committed.clone();
     assert_eq!((committed[&side(0)].0, committed[&tp(0)].0), (2, 2));
 }
+
+/// One input asks again after the rewind: what was fetched of the other one is still to come.
+#[test]
+fn an_input_that_asks_again_does_not_cost_the_other_one_its_records() {
+    let mut bench = bench(&["a0"], &["b0"]);
+    bench.settle();
+    bench.kafka.answer(
+        CallSite::Commit,
+        [Answer::Fails(abortable(code::INVALID_TXN_STATE))],
+    );
+    {
+        let mut broker = bench.kafka.broker();
+        let more = |values: [&str; 3]| values.map(str::to_owned);
+        broker
+            .input
+            .get_mut(&tp(0))
+            .unwrap()
+            .extend(more(["a1", "a2", "a3"]));
+        broker
+            .input
+            .get_mut(&side(0))
+            .unwrap()
+            .extend(more(["b1", "b2", "b3"]));
+        broker.late_seeks = 1;
+    }
+    bench.settle();
+    assert_eq!(bench.kafka.broker().late_seeks, 0, "the fault has fired");
+    let of = |letter: char| {
+        let mut values = bench.visible();
+        values.retain(|value| value.starts_with(letter));
+        values
+    };
+    assert_eq!(of('a'), ["a0", "a1", "a2", "a3"]);
+    assert_eq!(of('b'), ["b0", "b1", "b2", "b3"]);
+}
