@@ -123,9 +123,10 @@ fn serve(endpoint: Option<Endpoint>, handle: &Handle) -> Result<Option<Serving>,
     serving.map(Some).map_err(Error::Thread)
 }
 
-/// A stop takes as long as a commit and an abort may, and a little for leaving the group.
+/// A stop takes as long as a commit and an abort may, and what joining and leaving the group may:
+/// see `Worker::stop`.
 fn stop_deadline(spec: &WorkerSpec) -> Duration {
-    spec.limits.commit + spec.limits.abort + Duration::from_secs(10)
+    spec.limits.commit + spec.limits.abort + Duration::from_secs(20)
 }
 
 fn worker_spec(
