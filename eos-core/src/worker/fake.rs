@@ -389,6 +389,9 @@ impl Source for FakeSource {
     }
 
     fn close(&mut self, _: Duration) -> Poll<Result<()>> {
+        if let Some(answer) = self.fails(CallSite::Close)? {
+            return answer.map(Ok);
+        }
         self.fake.broker().called("close");
         Poll::Ready(Ok(()))
     }

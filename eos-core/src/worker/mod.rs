@@ -89,7 +89,8 @@ enum Stopping {
     Draining(StopMode, Deadline),
     /// Until the deadline, a close waits for the LeaveGroup: see [`Worker::has_left`].
     Leaving(Deadline),
-    Closing,
+    /// Until the deadline, the consumer's close is waited for.
+    Closing(Deadline),
 }
 
 type RecordsOf<C> = <<C as Client>::Source as Source>::Records;
@@ -417,7 +418,7 @@ impl<C: Client> Worker<C> {
                 }
                 self.stopping = match mode {
                     StopMode::Leave => Stopping::Leaving(Deadline::after(self.env.now(), JOIN)),
-                    StopMode::Restart => Stopping::Closing,
+                    StopMode::Restart => Stopping::Closing(Deadline::after(self.env.now(), JOIN)),
                 };
                 Ok(false)
             }
@@ -425,11 +426,21 @@ impl<C: Client> Worker<C> {
             Stopping::Leaving(deadline) => {
                 // The revocation that `unsubscribe` causes has to be answered first.
                 if self.owned.is_empty() && self.quiet() && self.has_left(deadline) {
-                    self.stopping = Stopping::Closing;
+                    self.stopping = Stopping::Closing(Deadline::after(self.env.now(), JOIN));
                 }
                 Ok(false)
             }
-            Stopping::Closing => match self.source.close(SLICE) {
+            Stopping::Closing(deadline) => match self.source.close(SLICE) {
+                // At least once only: a commit of offsets may wait behind a JoinGroup that waits
+                // for members that are dead. To the group this worker is one of them then.
+                Poll::Pending if deadline.passed(self.env.now()) => {
+                    tracing::warn!(
+                        app = %self.spec.app, worker = %self.spec.id,
+                        "the consumer did not close in time and is abandoned"
+                    );
+                    self.producer = None;
+                    Ok(true)
+                }
                 Poll::Pending => Ok(false),
                 Poll::Ready(closed) => {
                     if let Err(error) = closed {

@@ -839,3 +839,17 @@ fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
     bench.settle();
     bench.assert_exact();
 }
+
+/// The group may be waiting for members that are dead.
+#[test]
+fn a_close_that_does_not_end_is_abandoned() {
+    let mut bench = Bench::running();
+    bench
+        .kafka
+        .answer(CallSite::Close, [Answer::Pending; 10_000]);
+    bench.worker.stop(StopMode::Restart);
+    let before = bench.clock.env().now();
+    bench.end().unwrap();
+    let took = bench.clock.env().now().since(before);
+    assert!(took >= JOIN && took < JOIN * 2, "{took:?}");
+}
