@@ -7,12 +7,16 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xtask::kafka;
 
 /// A user of one's own, who has Kafka's jars already.
 struct User {
     cache: tempfile::TempDir,
+    /// One at a time: a broker that is killed here comes back on its port, which another test's broker
+    /// could have taken meanwhile. Declared last, given back when everything is down.
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl User {
@@ -26,13 +30,15 @@ impl User {
             eprintln!("SKIPPED, needs a local Kafka: {why}");
             return None;
         }
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         // Sees to it that the jars are there.
         drop(kafka::Cluster::start(&kafka::ClusterOptions::default()).unwrap());
         let jars = format!("kafka-{}", kafka::VERSION);
         let theirs = xtask::cache_dir().unwrap().join(&jars);
         let cache = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(theirs, cache.path().join(jars)).unwrap();
-        Some(User { cache })
+        Some(User { cache, _turn: turn })
     }
 
     fn run(&self, arguments: &str) -> Output {
