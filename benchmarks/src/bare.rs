@@ -3,7 +3,7 @@
 //! One thread. A queue per partition, batch reads, cached topic handle, copying `produceva`,
 //! offsets sent while data drains, flush, commit. Nothing is recovered from: any error ends it.
 
-#![allow(unsafe_code)] // It is the C interface that is measured.
+#![allow(unsafe_code, reason = "it is the C interface that is measured")]
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};

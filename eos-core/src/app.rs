@@ -220,7 +220,10 @@ impl App {
         self
     }
 
-    #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+    #[cfg_attr(
+        not(feature = "kafka"),
+        allow(dead_code, reason = "without the adapter there is no client to run on")
+    )]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
         std::mem::replace(&mut *self.lock(), Graph::new())

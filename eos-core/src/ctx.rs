@@ -27,7 +27,13 @@ pub(crate) struct Origin<'r> {
 type Brand<'r> = (BelongsToOneRecord, fn(&'r ()) -> &'r ());
 
 /// Its name is what the compiler shows to whoever sends a context away.
-struct BelongsToOneRecord(#[allow(dead_code)] *mut ());
+struct BelongsToOneRecord(
+    #[allow(
+        dead_code,
+        reason = "never read: its type makes the context neither Send nor Sync"
+    )]
+    *mut (),
+);
 
 /// The context of one record: what may be done while it is processed.
 ///

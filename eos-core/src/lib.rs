@@ -46,7 +46,10 @@ pub mod client;
 pub mod codec;
 
 mod app;
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+#[cfg_attr(
+    not(feature = "kafka"),
+    allow(dead_code, reason = "without the adapter there is no client to run on")
+)]
 mod config;
 mod ctx;
 mod error;
@@ -58,11 +61,21 @@ pub mod metrics;
 mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
-#[cfg_attr(not(feature = "kafka"), allow(dead_code, unused_imports))]
+#[cfg_attr(
+    not(feature = "kafka"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "without the adapter there is no client to run on"
+    )
+)]
 mod runtime;
 mod stream;
 mod topic;
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+#[cfg_attr(
+    not(feature = "kafka"),
+    allow(dead_code, reason = "without the adapter there is no client to run on")
+)]
 mod topology;
 pub mod worker;
 

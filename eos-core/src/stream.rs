@@ -11,7 +11,7 @@ use crate::processor::Processor;
 use crate::record::Record;
 use crate::topic::Topic;
 use crate::topology::{
-    Branch, Closure, Exit, Filter, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
+    Branch, Closure, Exit, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
     TopologyError, Write,
 };
 
@@ -142,7 +142,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         let f = Arc::new(f);
         self.then(Kind::Filter, move || {
-            Box::new(Filter::<K, V, _>::new(Arc::clone(&f)))
+            Box::new(Branch::<K, V, _>::new(Arc::clone(&f)))
         })
     }
 

@@ -165,7 +165,10 @@ pub const fn blames_a_record(code: i32) -> bool {
 
 /// The error codes that the table names.
 pub mod code {
-    #![allow(missing_docs)] // Kafka's own names; their meaning is Kafka's protocol guide.
+    #![allow(
+        missing_docs,
+        reason = "Kafka's own names; what they mean is in Kafka's protocol guide"
+    )]
     pub const OFFSET_OUT_OF_RANGE: i32 = 1;
     pub const UNKNOWN_TOPIC_OR_PARTITION: i32 = 3;
     pub const LEADER_NOT_AVAILABLE: i32 = 5;

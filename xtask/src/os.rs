@@ -1,9 +1,10 @@
 //! The three system calls that std does not offer. The only `unsafe` of this crate, and of the
 //! tests that signal processes.
-//!
-//! The lint is lifted here alone: signals and the parent-death signal have no safe counterpart in
-//! std, and a wrapper crate would hide the one thing worth reading, the safety argument.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "signals and the parent-death signal have no safe counterpart in std, and a wrapper \
+              crate would hide the one thing worth reading, the safety argument"
+)]
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -16,7 +16,13 @@ use std::time::Duration;
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
 pub use error::ClientError;
-#[cfg_attr(not(feature = "kafka"), allow(unused_imports))]
+#[cfg_attr(
+    not(feature = "kafka"),
+    allow(
+        unused_imports,
+        reason = "without the adapter there is no client to run on"
+    )
+)]
 pub(crate) use error::LOCAL_SSL;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{

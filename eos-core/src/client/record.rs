@@ -43,8 +43,10 @@ pub struct Header {
 
 /// A record's headers, in order. Empty ones cost nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-// A box, because records are moved a lot and most have none.
-#[allow(clippy::box_collection)]
+#[allow(
+    clippy::box_collection,
+    reason = "records are moved a lot, and most have no headers: one word instead of three"
+)]
 pub struct Headers(Option<Box<Vec<Header>>>);
 
 impl Headers {

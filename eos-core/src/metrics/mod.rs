@@ -9,7 +9,10 @@
 //! and `App::prometheus` serves that over HTTP. `docs/metrics.md` lists the names.
 
 #[cfg(feature = "prometheus")]
-#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+#[cfg_attr(
+    not(feature = "kafka"),
+    allow(dead_code, reason = "without the adapter there is no client to run on")
+)]
 mod endpoint;
 mod histogram;
 mod meter;

@@ -24,6 +24,6 @@ pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
 pub use guarantees::{Guarantees, Mermaid};
 pub(crate) use kind::Kind;
 pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
-pub(crate) use nodes::{Branch, Filter, FlatMap, KeyBy, Map, Peek, Tee, Write};
+pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};
 pub(crate) use process::{Closure, Process};
 pub(crate) use scratch::Scratch;

@@ -88,39 +88,6 @@ where
     }
 }
 
-pub(crate) struct Filter<K, V, F> {
-    f: Arc<F>,
-    types: Types<K, V, ()>,
-}
-
-impl<K, V, F> Filter<K, V, F> {
-    pub(crate) fn new(f: Arc<F>) -> Self {
-        Self {
-            f,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K: 'static, V: 'static, F: Fn(&V) -> bool + Send + Sync> Node for Filter<K, V, F> {
-    fn process(
-        &mut self,
-        ctx: &Ctx<'_>,
-        record: &mut dyn Any,
-        next: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        let passes = record
-            .downcast_ref::<Option<Record<K, V>>>()
-            .and_then(Option::as_ref)
-            .is_some_and(|r| (self.f)(&r.value));
-        if passes {
-            next.forward(ctx, record)
-        } else {
-            Ok(())
-        }
-    }
-}
-
 pub(crate) struct FlatMap<K, V, I, F> {
     f: Arc<F>,
     types: Types<K, V, I>,
@@ -251,6 +218,8 @@ impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) + Send + Sync> Node for Peek<K
     }
 }
 
+/// Two ways out: for those that pass, and for the rest. Where nothing stands behind the second one,
+/// the rest is dropped: a filter.
 pub(crate) struct Branch<K, V, F> {
     f: Arc<F>,
     types: Types<K, V, ()>,

@@ -1,5 +1,5 @@
 //! What tests share that run an app inside the test.
-#![allow(dead_code)] // Each test file uses its own part.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -16,11 +16,17 @@ pub(crate) struct Property {
     pub(crate) clients: Clients,
     pub(crate) kind: Kind,
     /// As in a file; empty for "none". For the page, and for the test that it is so.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "read by the page that the tests write")
+    )]
     pub(crate) default: &'static str,
     pub(crate) status: Status,
     /// A sentence, for the page.
-    #[cfg_attr(not(test), allow(dead_code))]
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "read by the page that the tests write")
+    )]
     pub(crate) doc: &'static str,
 }
 
@@ -147,8 +153,10 @@ impl Kind {
             }
             Self::Decimal { least, most } => {
                 let number: f64 = text.parse().ok()?;
-                // The limits are small enough to be exact.
-                #[allow(clippy::cast_precision_loss)]
+                #[allow(
+                    clippy::cast_precision_loss,
+                    reason = "the limits are small enough to be exact"
+                )]
                 let fits = (least as f64..=most as f64).contains(&number);
                 fits.then(|| Value::Text(text.to_owned()))
             }

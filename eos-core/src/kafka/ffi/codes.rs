@@ -47,7 +47,10 @@ pub(super) type OnCommit = unsafe extern "C" fn(
     opaque: *mut c_void,
 );
 
-#[allow(clashing_extern_declarations)] // On purpose, see above.
+#[allow(
+    clashing_extern_declarations,
+    reason = "on purpose: the other declarations answer with an enum that cannot hold every code"
+)]
 unsafe extern "C" {
     pub(super) fn rd_kafka_last_error() -> c_int;
     pub(super) fn rd_kafka_err2str(code: c_int) -> *const c_char;

@@ -12,7 +12,10 @@
 //!   locks: they set a flag, signal a condition variable, or write a log line, and call nothing of
 //!   librdkafka's.
 
-#![allow(unsafe_code)] // The point of this module: no other one of the workspace's libraries may.
+#![allow(
+    unsafe_code,
+    reason = "the point of this module: no other one of the workspace's libraries may"
+)]
 
 mod admin;
 mod client;
