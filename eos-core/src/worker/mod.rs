@@ -7,7 +7,9 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `mod.rs` | the step, and stopping |
+//! | `mod.rs` | the step, and when to commit |
+//! | `hearing.rs` | takes in what the client reports |
+//! | `stopping.rs` | the way out |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `rebalance.rs` | answers assignments and revocations |
 //! | `intake.rs` | gives each task its turn |
@@ -22,11 +24,13 @@ mod failed;
 #[cfg(test)]
 mod fake;
 mod gauge;
+mod hearing;
 mod intake;
 mod rebalance;
 mod record;
 mod send;
 mod spec;
+mod stopping;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -34,15 +38,14 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    CallSite, CommitCause, CommitPacer, Deadline, ErrorClass, Event, Isolation, Load, Now, Offset,
-    State, TaskId, TopicPartition, Transaction, code,
+    CommitCause, CommitPacer, Deadline, Event, Isolation, Load, Now, Offset, State, TaskId,
+    TopicPartition, Transaction,
 };
 
-use crate::client::{Client, ClientError, GroupMetadata, Source, SourceEvent, SourceSpec};
+use crate::client::{Client, ClientError, Source, SourceSpec};
 use crate::metrics::{Stopwatch, WorkerMeter};
 use crate::topology::{Scratch, Topology};
 
@@ -51,15 +54,13 @@ pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
 use rebalance::{Answering, Change, Resolving};
+use stopping::Stopping;
 use task::Task;
 
 /// How long one call into the client may block while there is nothing else to do.
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest wait for something to happen; a stop is noticed after it at the latest.
 const NAP: Duration = Duration::from_millis(50);
-
-/// How long one who leaves waits to be a member first, and then to be none.
-const JOIN: Duration = Duration::from_secs(6);
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,17 +81,6 @@ pub enum StopMode {
     Restart,
     /// Commits, leaves the group and closes: its partitions move at once.
     Leave,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    No,
-    /// Until the deadline, one who leaves waits to be a member: see [`Worker::may_leave`].
-    Draining(StopMode, Deadline),
-    /// Until the deadline, a close waits for the LeaveGroup: see [`Worker::has_left`].
-    Leaving(Deadline),
-    /// Until the deadline, the consumer's close is waited for.
-    Closing(Deadline),
 }
 
 type RecordsOf<C> = <<C as Client>::Source as Source>::Records;
@@ -294,101 +284,6 @@ impl<C: Client> Worker<C> {
         self.idle += self.env.now().since(begun);
     }
 
-    /// Asks the worker to stop; go on stepping until it answers [`Step::Stopped`].
-    pub fn stop(&mut self, mode: StopMode) {
-        if self.stopping == Stopping::No {
-            tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?mode, "stopping");
-            self.stopping = Stopping::Draining(mode, Deadline::after(self.env.now(), JOIN));
-            self.commit(CommitCause::Shutdown);
-        }
-    }
-
-    /// Takes the client's events in. A rebalance is answered later, in order.
-    fn hear(&mut self) -> Result<(), WorkerError> {
-        while let Some(event) = self.source.poll() {
-            match event {
-                SourceEvent::Assigned(partitions) => {
-                    self.joined = true;
-                    self.changes.push_back(Change::Assigned(partitions));
-                }
-                SourceEvent::Revoked { partitions, lost } => {
-                    self.changes.push_back(Change::Revoked { partitions, lost });
-                }
-                SourceEvent::OutOfRange(partition) => {
-                    if self.tasks.values().any(|t| t.reads(&partition)) {
-                        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-                        self.out_of_range.get_or_insert((partition, deadline));
-                    }
-                }
-                SourceEvent::Failed(error) => match error.class() {
-                    ErrorClass::Retriable => {
-                        tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
-                    }
-                    _ => self.give_up(error::from_client(self.spec.identity.as_str(), error)),
-                },
-            }
-        }
-        if self.out_of_range.is_some() {
-            self.explain_out_of_range()?;
-        }
-        Ok(())
-    }
-
-    /// Stops for good, without committing what is open: it can't be trusted to be complete, or
-    /// can't be fenced.
-    fn give_up(&mut self, error: WorkerError) {
-        if self.failure.is_none() {
-            self.failure = Some(error);
-            self.deferred.push(Event::Lost);
-        }
-    }
-
-    /// Says where the log begins and ends that lacks the offset we asked for.
-    fn explain_out_of_range(&mut self) -> Result<(), WorkerError> {
-        let Some((partition, deadline)) = self.out_of_range.clone() else {
-            return Ok(());
-        };
-        let wanted = self.tasks.values().flat_map(|t| t.progress.inputs());
-        let wanted = wanted
-            .filter(|i| i.partition == partition)
-            .map(|i| i.next)
-            .next();
-        let Some(wanted) = wanted else {
-            // Revoked meanwhile: the next owner will find out.
-            self.out_of_range = None;
-            return Ok(());
-        };
-        let late = deadline.passed(self.env.now());
-        match self.source.bounds(std::slice::from_ref(&partition), SLICE) {
-            Poll::Pending if late => Err(WorkerError::Client(ClientError::new(
-                CallSite::Bounds,
-                code::LOCAL_TIMED_OUT,
-                format!(
-                    "offset {wanted} of {partition} is not in the log, and no broker said where the \
-                     log begins and ends"
-                ),
-            ))),
-            Poll::Pending => Ok(()),
-            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !late => Ok(()),
-            Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
-            Poll::Ready(Ok(bounds)) => {
-                self.out_of_range = None;
-                let (first, end) = bounds
-                    .first()
-                    .map_or((Offset::ZERO, Offset::ZERO), |b| (b.first, b.end));
-                let group = self.spec.app.as_str().to_owned();
-                self.give_up(WorkerError::OffsetOutOfRange {
-                    partition,
-                    group,
-                    wanted,
-                    first,
-                    end,
-                });
-                Ok(())
-            }
-        }
-    }
-
     /// Whether no transaction is open or under way.
     fn settled(&self) -> bool {
         matches!(
@@ -403,83 +298,6 @@ impl<C: Client> Worker<C> {
             && self.stopping == Stopping::No
             && self.failure.is_none()
             && !matches!(self.answering, Answering::Revoking(_))
-    }
-
-    /// The way out: commit, leave, close; events are answered all the while.
-    fn stop_if_asked(&mut self) -> Result<bool, WorkerError> {
-        match self.stopping {
-            Stopping::No => Ok(false),
-            Stopping::Draining(mode, deadline) if self.settled() && self.unsent.is_none() => {
-                if mode == StopMode::Leave {
-                    if !self.may_leave(deadline) {
-                        return Ok(false);
-                    }
-                    self.source.unsubscribe().map_err(WorkerError::Client)?;
-                }
-                self.stopping = match mode {
-                    StopMode::Leave => Stopping::Leaving(Deadline::after(self.env.now(), JOIN)),
-                    StopMode::Restart => Stopping::Closing(Deadline::after(self.env.now(), JOIN)),
-                };
-                Ok(false)
-            }
-            Stopping::Draining(..) => Ok(false),
-            Stopping::Leaving(deadline) => {
-                // The revocation that `unsubscribe` causes has to be answered first.
-                if self.owned.is_empty() && self.quiet() && self.has_left(deadline) {
-                    self.stopping = Stopping::Closing(Deadline::after(self.env.now(), JOIN));
-                }
-                Ok(false)
-            }
-            Stopping::Closing(deadline) => match self.source.close(SLICE) {
-                // At least once only: a commit of offsets may wait behind a JoinGroup that waits
-                // for members that are dead. To the group this worker is one of them then.
-                Poll::Pending if deadline.passed(self.env.now()) => {
-                    tracing::warn!(
-                        app = %self.spec.app, worker = %self.spec.id,
-                        "the consumer did not close in time and is abandoned"
-                    );
-                    self.producer = None;
-                    Ok(true)
-                }
-                Poll::Pending => Ok(false),
-                Poll::Ready(closed) => {
-                    if let Err(error) = closed {
-                        tracing::warn!(worker = %self.spec.id, %error, "closing the consumer");
-                    }
-                    self.producer = None;
-                    Ok(true)
-                }
-            },
-        }
-    }
-
-    /// A static member that was started and stopped before it joined is still in the group from its
-    /// last run: its partitions would wait for the session time-out. Only a member can leave, so it
-    /// joins first. It has when an assignment came, not before: librdkafka has a generation from the
-    /// JoinGroup on, but sends no LeaveGroup until the SyncGroup was answered.
-    fn may_leave(&self, deadline: Deadline) -> bool {
-        !self.spec.static_member || self.joined || deadline.passed(self.env.now())
-    }
-
-    /// librdkafka leaves once the unassign is done, and a static member not at all if its close has
-    /// begun by then. It forgets its member id when it sends the LeaveGroup.
-    fn has_left(&mut self, deadline: Deadline) -> bool {
-        let forgotten = |source: &mut C::Source| {
-            let member = source.member();
-            member.is_ok_and(|member| member.member_id().is_empty())
-        };
-        if !self.spec.static_member || forgotten(&mut self.source) {
-            return true;
-        }
-        let late = deadline.passed(self.env.now());
-        if late {
-            tracing::warn!(
-                app = %self.spec.app, worker = %self.spec.id,
-                "the group did not hear in time that this worker leaves: its partitions move after \
-                 the session time-out"
-            );
-        }
-        late
     }
 
     fn quiet(&self) -> bool {

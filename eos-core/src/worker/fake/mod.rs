@@ -1,0 +1,181 @@
+//! A scripted Kafka for unit tests: one log per partition, one group, transactions with epochs.
+//!
+//! It shows that the worker needs nothing but the client traits: several workers are stepped on one
+//! thread under a virtual clock. Failures are scripted per call; every call is written down.
+
+mod producer;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use eos_protocol::{CallSite, Fault, Now, Partition, TopicName, TopicPartition};
+
+use super::spec::Env;
+use crate::client::*;
+use producer::FakeProducer;
+use source::FakeSource;
+
+/// The numbers of a member that the group knows.
+pub(in crate::worker) const MEMBER: (i32, &str) = (7, "member-1");
+
+#[derive(Debug, Default)]
+pub(in crate::worker) struct Broker {
+    pub(in crate::worker) input: BTreeMap<TopicPartition, Vec<String>>,
+    pub(in crate::worker) committed: BTreeMap<TopicPartition, (i64, String)>,
+    /// Values that a reader of committed records sees, by output topic index.
+    pub(in crate::worker) visible: Vec<(usize, String)>,
+    /// Offsets that an open transaction of somebody else holds: those of these partitions.
+    pub(in crate::worker) unstable: BTreeSet<TopicPartition>,
+    /// Partitions whose end the client has not heard of.
+    pub(in crate::worker) silent: BTreeSet<TopicPartition>,
+    /// How many records somebody's open transaction holds back at the end.
+    pub(in crate::worker) held_back: BTreeMap<TopicPartition, u64>,
+    pub(in crate::worker) events: BTreeMap<String, VecDeque<SourceEvent>>,
+    pub(in crate::worker) calls: Vec<String>,
+    /// The next answers to a call, instead of success.
+    pub(in crate::worker) script: BTreeMap<CallSite, VecDeque<Answer>>,
+    pub(in crate::worker) membership: Option<(i32, String)>,
+    pub(in crate::worker) unanswered: bool,
+    /// The first offset that is still in the logs.
+    pub(in crate::worker) first: i64,
+    /// A value that aborts every transaction which it is sent in.
+    pub(in crate::worker) toxic: Option<String>,
+    /// The headers of the last record that was sent with any.
+    pub(in crate::worker) headers: Vec<(String, String)>,
+    /// How many seeks still land one record too late, as if an old fetch were still in the queue.
+    pub(in crate::worker) late_seeks: u32,
+    epoch: u32,
+}
+
+/// What a scripted call does.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::worker) enum Answer {
+    Pending,
+    /// Fails, having done nothing.
+    Fails(Fault),
+    /// Does what it should, and reports a failure all the same.
+    DoneBut(Fault),
+}
+
+pub(in crate::worker) fn abortable(code: i32) -> Fault {
+    Fault {
+        abortable: true,
+        ..Fault::plain(code)
+    }
+}
+
+pub(in crate::worker) fn fatal(code: i32) -> Fault {
+    Fault {
+        fatal: true,
+        ..Fault::plain(code)
+    }
+}
+
+impl Broker {
+    fn called(&mut self, what: impl Into<String>) {
+        self.calls.push(what.into());
+    }
+
+    fn scripted(&mut self, call: CallSite) -> Option<Answer> {
+        self.script.get_mut(&call)?.pop_front()
+    }
+}
+
+/// A cluster of one scripted broker.
+#[derive(Debug, Clone, Default)]
+pub(in crate::worker) struct Fake(Arc<Mutex<Broker>>);
+
+impl Fake {
+    pub(in crate::worker) fn broker(&self) -> MutexGuard<'_, Broker> {
+        self.0.lock().unwrap()
+    }
+
+    pub(in crate::worker) fn answer(
+        &self,
+        call: CallSite,
+        answers: impl IntoIterator<Item = Answer>,
+    ) {
+        self.broker()
+            .script
+            .entry(call)
+            .or_default()
+            .extend(answers);
+    }
+
+    /// The coordinator aborts what is open, if anything was sent in it, and fences its producer.
+    pub(in crate::worker) fn expire(&self) {
+        let mut broker = self.broker();
+        let sent = broker
+            .calls
+            .iter()
+            .rev()
+            .take_while(|call| *call != "commit");
+        if sent.into_iter().any(|call| call == "send") {
+            broker.called("expired");
+            broker.epoch += 1;
+        }
+    }
+
+    /// The calls so far, forgotten afterwards.
+    pub(in crate::worker) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.broker().calls)
+    }
+
+    pub(in crate::worker) fn event(&self, client_id: &str, event: SourceEvent) {
+        self.broker()
+            .events
+            .entry(client_id.to_owned())
+            .or_default()
+            .push_back(event);
+    }
+}
+
+/// A clock that only the test moves.
+#[derive(Debug, Clone, Default)]
+pub(in crate::worker) struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    pub(in crate::worker) fn pass(&self, time: Duration) {
+        self.0.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    pub(in crate::worker) fn env(&self) -> Env {
+        let (clock, counter) = (self.clone(), AtomicU64::new(1));
+        Env::new(
+            move || Now(Duration::from_millis(clock.0.load(Ordering::Relaxed))),
+            move || counter.fetch_add(1, Ordering::Relaxed),
+        )
+    }
+}
+
+pub(in crate::worker) fn tp(partition: i32) -> TopicPartition {
+    TopicPartition::new("in", Partition::new(partition).unwrap())
+}
+impl Client for Fake {
+    type Source = FakeSource;
+    type Producer = FakeProducer;
+
+    fn facts(&self, _: &[TopicName], _: Duration) -> Result<ClusterFacts> {
+        Ok(ClusterFacts {
+            cluster_id: None,
+            partitions: Vec::new(),
+            max_message_bytes: Vec::new(),
+            verification: Verification::On,
+            limits: BrokerLimits::default(),
+        })
+    }
+
+    fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
+        Ok(FakeSource::new(self, &spec.client_id))
+    }
+
+    fn producer(&self, spec: &ProducerSpec) -> Result<FakeProducer> {
+        let mut broker = self.broker();
+        broker.called("new producer");
+        broker.unanswered = false;
+        Ok(FakeProducer::new(self, spec.transactional_id.is_some()))
+    }
+}

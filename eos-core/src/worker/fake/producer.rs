@@ -1,0 +1,158 @@
+//! The producer of the scripted Kafka: what it sent is visible once its transaction commits.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{CallSite, code};
+
+use super::source::FakeMember;
+use super::{Answer, Broker, Fake, abortable, fatal};
+use crate::client::*;
+
+#[derive(Debug)]
+pub(in crate::worker) struct FakeProducer {
+    fake: Fake,
+    transactional: bool,
+    epoch: u32,
+    sent: Vec<(usize, String)>,
+    offsets: Vec<OffsetToCommit>,
+}
+
+impl FakeProducer {
+    pub(super) fn new(fake: &Fake, transactional: bool) -> Self {
+        Self {
+            fake: fake.clone(),
+            transactional,
+            epoch: 0,
+            sent: Vec::new(),
+            offsets: Vec::new(),
+        }
+    }
+
+    /// Performs a call as scripted: `effect` is what it does when it works.
+    fn call(
+        &mut self,
+        call: CallSite,
+        name: &str,
+        effect: impl FnOnce(&mut Self, &mut Broker),
+    ) -> Poll<Result<()>> {
+        let fake = self.fake.clone();
+        let mut broker = fake.broker();
+        let fenced = self.transactional && self.epoch != broker.epoch && call != CallSite::Init;
+        let answer = broker.scripted(call);
+        let fault = match answer {
+            Some(Answer::Pending) => return Poll::Pending,
+            _ if fenced => Some(fatal(code::LOCAL_FENCED)),
+            Some(Answer::Fails(fault)) => Some(fault),
+            Some(Answer::DoneBut(fault)) => {
+                broker.called(name);
+                effect(self, &mut broker);
+                Some(fault)
+            }
+            None => {
+                broker.called(name);
+                effect(self, &mut broker);
+                None
+            }
+        };
+        Poll::Ready(match fault {
+            None => Ok(()),
+            Some(fault) => Err(ClientError {
+                call,
+                fault,
+                text: "scripted".into(),
+            }),
+        })
+    }
+
+    fn publish(&mut self, broker: &mut Broker) {
+        broker.visible.append(&mut self.sent);
+        for o in self.offsets.drain(..) {
+            broker
+                .committed
+                .insert(o.partition, (o.offset.get(), o.metadata));
+        }
+    }
+}
+
+impl Producer for FakeProducer {
+    type Member = FakeMember;
+
+    fn init(&mut self, _: Duration) -> Poll<Result<()>> {
+        self.call(CallSite::Init, "init", |this, broker| {
+            broker.epoch += 1;
+            this.epoch = broker.epoch;
+        })
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        match self.call(CallSite::Begin, "begin", |_, _| ()) {
+            Poll::Ready(done) => done,
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
+        let text = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
+        let topic = record.topic;
+        if !record.headers.is_empty() {
+            let text = |value: &Option<Box<[u8]>>| {
+                String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
+            };
+            let headers = record.headers.iter();
+            self.fake.broker().headers = headers
+                .map(|h| (h.name.to_string(), text(&h.value)))
+                .collect();
+        }
+        self.call(CallSite::Send, "send", move |this, _| {
+            this.sent.push((topic, text))
+        })
+    }
+
+    fn send_offsets(
+        &mut self,
+        offsets: &[OffsetToCommit],
+        member: &FakeMember,
+        _: Duration,
+    ) -> Poll<Result<()>> {
+        assert!(
+            member.0 >= 0 && !member.1.is_empty(),
+            "an unfenced membership was sent"
+        );
+        let offsets = offsets.to_vec();
+        self.call(CallSite::SendOffsets, "send_offsets", move |this, _| {
+            this.offsets = offsets
+        })
+    }
+
+    fn flush(&mut self, _: Duration) -> Poll<Result<()>> {
+        let toxic = self.fake.broker().toxic.clone();
+        if toxic.is_some_and(|toxic| self.sent.iter().any(|(_, value)| *value == toxic)) {
+            return Poll::Ready(Err(ClientError {
+                call: CallSite::Flush,
+                fault: abortable(code::RECORD_LIST_TOO_LARGE),
+                text: "toxic".into(),
+            }));
+        }
+        self.call(CallSite::Flush, "flush", |this, broker| {
+            if !this.transactional {
+                broker.visible.append(&mut this.sent);
+            }
+        })
+    }
+
+    fn commit(&mut self, _: Duration) -> Poll<Result<()>> {
+        self.call(CallSite::Commit, "commit", Self::publish)
+    }
+
+    fn abort(&mut self, _: Duration) -> Poll<Result<()>> {
+        self.call(CallSite::Abort, "abort", |this, _| {
+            this.sent.clear();
+            this.offsets.clear();
+        })
+    }
+
+    fn unanswered(&self) -> bool {
+        self.fake.broker().unanswered
+    }
+}

@@ -1,0 +1,267 @@
+//! The consumer of the scripted Kafka: reads the input logs, hears what the test says of the group.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition};
+
+use super::{Answer, Fake, MEMBER};
+use crate::client::*;
+
+#[derive(Debug)]
+pub(in crate::worker) struct FakeMessage {
+    offset: i64,
+    value: String,
+}
+
+impl Message for FakeMessage {
+    fn offset(&self) -> Offset {
+        Offset::new(self.offset).unwrap()
+    }
+    fn timestamp(&self) -> Option<Timestamp> {
+        Some(Timestamp(self.offset))
+    }
+    fn key(&self) -> Option<&[u8]> {
+        Some(b"k")
+    }
+    fn value(&self) -> Option<&[u8]> {
+        Some(self.value.as_bytes())
+    }
+    fn headers(&self) -> Headers {
+        Headers::new()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(in crate::worker) struct FakeRecords(VecDeque<FakeMessage>);
+
+impl Records for FakeRecords {
+    type Message = FakeMessage;
+
+    fn first(&self) -> Option<&FakeMessage> {
+        self.0.front()
+    }
+    fn drop_first(&mut self) {
+        self.0.pop_front();
+    }
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::worker) struct FakeMember(pub(super) i32, pub(super) String);
+
+impl GroupMetadata for FakeMember {
+    fn generation_id(&self) -> i32 {
+        self.0
+    }
+    fn member_id(&self) -> &str {
+        &self.1
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::worker) struct FakeSource {
+    fake: Fake,
+    id: String,
+    at: BTreeMap<TopicPartition, i64>,
+    /// In how many looks at the membership an unsubscribe will have led to a LeaveGroup: the
+    /// client sends it on its own time.
+    leaves_after: Option<u32>,
+}
+
+impl FakeSource {
+    pub(super) fn new(fake: &Fake, id: &str) -> Self {
+        Self {
+            fake: fake.clone(),
+            id: id.into(),
+            at: BTreeMap::new(),
+            leaves_after: None,
+        }
+    }
+
+    fn fails(&self, call: CallSite) -> Result<Option<Poll<()>>> {
+        match self.fake.broker().scripted(call) {
+            None => Ok(None),
+            Some(Answer::Pending) => Ok(Some(Poll::Pending)),
+            Some(Answer::Fails(fault) | Answer::DoneBut(fault)) => Err(ClientError {
+                call,
+                fault,
+                text: "scripted".into(),
+            }),
+        }
+    }
+}
+
+impl Source for FakeSource {
+    type Records = FakeRecords;
+    type Member = FakeMember;
+
+    fn subscribe(&mut self, _: &[TopicName]) -> Result<()> {
+        Ok(())
+    }
+
+    fn unsubscribe(&mut self) -> Result<()> {
+        let partitions = self.at.keys().cloned().collect();
+        self.fake.event(
+            &self.id,
+            SourceEvent::Revoked {
+                partitions,
+                lost: false,
+            },
+        );
+        self.fake.broker().called("unsubscribe");
+        self.leaves_after = Some(3);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<SourceEvent> {
+        self.fake.broker().events.get_mut(&self.id)?.pop_front()
+    }
+
+    fn wait(&mut self, _: Duration) {}
+
+    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut FakeRecords) -> Result<()> {
+        into.clear();
+        let Some(at) = self.at.get_mut(from) else {
+            return Ok(());
+        };
+        let broker = self.fake.broker();
+        let log = broker.input.get(from).map_or(&[][..], Vec::as_slice);
+        for value in log.iter().skip(*at as usize).take(max) {
+            into.0.push_back(FakeMessage {
+                offset: *at,
+                value: value.clone(),
+            });
+            *at += 1;
+        }
+        Ok(())
+    }
+
+    fn committed(
+        &mut self,
+        of: &[TopicPartition],
+        _: Duration,
+    ) -> Poll<Result<Vec<CommittedOffset>>> {
+        if let Some(answer) = self.fails(CallSite::Committed)? {
+            return answer.map(|()| Ok(Vec::new()));
+        }
+        let broker = self.fake.broker();
+        let stable = of.iter().filter(|p| !broker.unstable.contains(p));
+        let committed = stable.map(|partition| {
+            let found = broker.committed.get(partition).cloned();
+            let (offset, metadata) = found.map_or((None, String::new()), |(o, m)| (Some(o), m));
+            let offset = offset.map(|o| Offset::new(o).unwrap());
+            CommittedOffset {
+                partition: partition.clone(),
+                offset,
+                metadata,
+            }
+        });
+        let committed: Vec<_> = committed.collect();
+        if committed.is_empty() && !of.is_empty() {
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(committed))
+    }
+
+    fn bounds(&mut self, of: &[TopicPartition], _: Duration) -> Poll<Result<Vec<OffsetBounds>>> {
+        let broker = self.fake.broker();
+        let end = |p| broker.input.get(p).map_or(0, Vec::len) as i64;
+        let bounds = of.iter().map(|partition| OffsetBounds {
+            partition: partition.clone(),
+            first: Offset::new(broker.first).unwrap(),
+            end: Offset::new(end(partition)).unwrap(),
+        });
+        Poll::Ready(Ok(bounds.collect()))
+    }
+
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.at.get(of)?;
+        let broker = self.fake.broker();
+        let end = broker.input.get(of).map_or(0, Vec::len) as i64;
+        (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
+    }
+
+    fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
+        self.end(of)?;
+        Some(self.fake.broker().held_back.get(of).copied().unwrap_or(0))
+    }
+
+    fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
+        self.at.extend(at.iter().map(|(p, o)| (p.clone(), o.get())));
+        let at: Vec<String> = at.iter().map(|(p, o)| format!("{p}@{o}")).collect();
+        self.fake
+            .broker()
+            .called(format!("assign {}", at.join(" ")));
+        Ok(())
+    }
+
+    fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()> {
+        self.at.retain(|p, _| !partitions.contains(p));
+        self.fake
+            .broker()
+            .called(format!("unassign {partitions:?}"));
+        Ok(())
+    }
+
+    fn seek(&mut self, to: &[(TopicPartition, Offset)], _: Duration) -> Poll<Result<()>> {
+        if let Some(answer) = self.fails(CallSite::Seek)? {
+            return answer.map(Ok);
+        }
+        let late = {
+            let left = &mut self.fake.broker().late_seeks;
+            let late = i64::from(*left > 0);
+            *left = left.saturating_sub(1);
+            late
+        };
+        for (partition, offset) in to {
+            self.at.insert(partition.clone(), offset.get() + late);
+            self.fake
+                .broker()
+                .called(format!("seek {partition}@{offset}"));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn member(&mut self) -> Result<FakeMember> {
+        match &mut self.leaves_after {
+            Some(0) => {
+                self.leaves_after = None;
+                let mut broker = self.fake.broker();
+                broker.called("leave");
+                broker.membership = Some((-1, String::new()));
+            }
+            Some(looks) => *looks -= 1,
+            None => {}
+        }
+        let (generation, id) = self
+            .fake
+            .broker()
+            .membership
+            .clone()
+            .unwrap_or((MEMBER.0, MEMBER.1.to_owned()));
+        Ok(FakeMember(generation, id))
+    }
+
+    fn commit(&mut self, offsets: &[OffsetToCommit], _: Duration) -> Poll<Result<()>> {
+        let mut broker = self.fake.broker();
+        broker.called("consumer commit");
+        for o in offsets {
+            broker
+                .committed
+                .insert(o.partition.clone(), (o.offset.get(), o.metadata.clone()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn close(&mut self, _: Duration) -> Poll<Result<()>> {
+        if let Some(answer) = self.fails(CallSite::Close)? {
+            return answer.map(Ok);
+        }
+        self.fake.broker().called("close");
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,97 @@
+//! What the client reports.
+
+use std::task::Poll;
+
+use eos_protocol::{CallSite, Deadline, ErrorClass, Event, Offset, code};
+
+use super::rebalance::Change;
+use super::{SLICE, Worker, WorkerError, error};
+use crate::client::{Client, ClientError, Source, SourceEvent};
+
+impl<C: Client> Worker<C> {
+    /// Takes the client's events in. A rebalance is answered later, in order.
+    pub(super) fn hear(&mut self) -> Result<(), WorkerError> {
+        while let Some(event) = self.source.poll() {
+            match event {
+                SourceEvent::Assigned(partitions) => {
+                    self.joined = true;
+                    self.changes.push_back(Change::Assigned(partitions));
+                }
+                SourceEvent::Revoked { partitions, lost } => {
+                    self.changes.push_back(Change::Revoked { partitions, lost });
+                }
+                SourceEvent::OutOfRange(partition) => {
+                    if self.tasks.values().any(|t| t.reads(&partition)) {
+                        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
+                        self.out_of_range.get_or_insert((partition, deadline));
+                    }
+                }
+                SourceEvent::Failed(error) => match error.class() {
+                    ErrorClass::Retriable => {
+                        tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
+                    }
+                    _ => self.give_up(error::from_client(self.spec.identity.as_str(), error)),
+                },
+            }
+        }
+        if self.out_of_range.is_some() {
+            self.explain_out_of_range()?;
+        }
+        Ok(())
+    }
+
+    /// Stops for good, without committing what is open: it can't be trusted to be complete, or
+    /// can't be fenced.
+    pub(super) fn give_up(&mut self, error: WorkerError) {
+        if self.failure.is_none() {
+            self.failure = Some(error);
+            self.deferred.push(Event::Lost);
+        }
+    }
+
+    /// Says where the log begins and ends that lacks the offset we asked for.
+    fn explain_out_of_range(&mut self) -> Result<(), WorkerError> {
+        let Some((partition, deadline)) = self.out_of_range.clone() else {
+            return Ok(());
+        };
+        let wanted = self.tasks.values().flat_map(|t| t.progress.inputs());
+        let wanted = wanted
+            .filter(|i| i.partition == partition)
+            .map(|i| i.next)
+            .next();
+        let Some(wanted) = wanted else {
+            // Revoked meanwhile: the next owner will find out.
+            self.out_of_range = None;
+            return Ok(());
+        };
+        let late = deadline.passed(self.env.now());
+        match self.source.bounds(std::slice::from_ref(&partition), SLICE) {
+            Poll::Pending if late => Err(WorkerError::Client(ClientError::new(
+                CallSite::Bounds,
+                code::LOCAL_TIMED_OUT,
+                format!(
+                    "offset {wanted} of {partition} is not in the log, and no broker said where the \
+                     log begins and ends"
+                ),
+            ))),
+            Poll::Pending => Ok(()),
+            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !late => Ok(()),
+            Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
+            Poll::Ready(Ok(bounds)) => {
+                self.out_of_range = None;
+                let (first, end) = bounds
+                    .first()
+                    .map_or((Offset::ZERO, Offset::ZERO), |b| (b.first, b.end));
+                let group = self.spec.app.as_str().to_owned();
+                self.give_up(WorkerError::OffsetOutOfRange {
+                    partition,
+                    group,
+                    wanted,
+                    first,
+                    end,
+                });
+                Ok(())
+            }
+        }
+    }
+}

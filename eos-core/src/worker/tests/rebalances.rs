@@ -1,0 +1,235 @@
+//! Partitions that come and go, and where reading begins and begins again.
+
+use super::*;
+
+#[test]
+fn rule_10_a_first_start_is_committed_before_the_first_record() {
+    let mut bench = Bench::new();
+    bench.assign(&[0]);
+    while bench.committed(0).is_none() {
+        bench.step();
+        assert!(bench.visible().is_empty());
+    }
+    assert_eq!(bench.committed(0), Some(0));
+    let calls = bench.kafka.calls();
+    let at = |call: &str| calls.iter().position(|c| c == call).unwrap_or(usize::MAX);
+    assert!(at("commit") < at("send"), "{calls:?}");
+}
+
+#[test]
+fn rule_8_an_abort_rewinds_and_what_was_aborted_is_done_again() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.settle();
+    bench.assert_exact();
+    let calls = bench.kafka.calls();
+    let at = |call: &str| calls.iter().position(|c| c == call);
+    assert!(
+        at("abort").is_some() && at("abort") < at("seek in-0@3"),
+        "{calls:?}"
+    );
+    assert!(at("commit") > at("seek in-0@3"), "{calls:?}");
+}
+
+#[test]
+fn rule_8_a_task_takes_nothing_before_its_seek_is_confirmed() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.kafka.answer(CallSite::Seek, [Answer::Pending; 5]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+#[test]
+fn rule_8_a_seek_that_comes_too_early_becomes_an_assignment() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.kafka.answer(
+        CallSite::Seek,
+        [Answer::Fails(Fault::plain(code::LOCAL_STATE))],
+    );
+    bench.settle();
+    bench.assert_exact();
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"assign in-0@3".to_owned()), "{calls:?}");
+}
+
+#[test]
+fn rule_8_a_record_left_over_from_before_the_rewind_is_not_taken_for_the_first() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b", "c"]);
+    bench.kafka.broker().late_seeks = 1;
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.settle();
+    assert_eq!(bench.kafka.broker().late_seeks, 0, "the fault has fired");
+    bench.assert_exact();
+}
+
+#[test]
+fn rule_4_a_revoke_commits_first_and_unassigns_last() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.step();
+    assert_eq!(bench.kafka.calls(), ["begin", "send"]);
+    bench.revoke(0, false);
+    bench.settle();
+    bench.assert_exact();
+    assert_eq!(
+        bench.kafka.calls(),
+        ["send_offsets", "flush", "commit", "unassign [in-0]"]
+    );
+}
+
+#[test]
+fn rule_4_a_loss_aborts_and_the_successor_does_it_again() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.step();
+    bench.kafka.calls();
+    bench.revoke(0, true);
+    bench.settle();
+    assert_eq!(bench.kafka.calls(), ["abort", "unassign [in-0]"]);
+    assert_eq!(bench.committed(0), Some(3));
+    bench.assign(&[0]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+#[test]
+fn rule_4_a_revoke_is_answered_even_if_the_commit_hangs() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.step();
+    bench
+        .kafka
+        .answer(CallSite::Flush, [Answer::Pending; 10_000]);
+    bench
+        .kafka
+        .answer(CallSite::Abort, [Answer::Pending; 10_000]);
+    bench.revoke(0, false);
+    for _ in 0..600 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
+}
+
+#[test]
+fn a_retained_partition_is_rewound_too() {
+    let mut bench = Bench::new();
+    bench.assign(&[0, 1]);
+    bench.settle();
+    bench.feed(0, &["a"]);
+    bench.feed(1, &["b"]);
+    bench.step();
+    bench.kafka.calls();
+    bench.revoke(1, true);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"seek in-0@3".to_owned()), "{calls:?}");
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(3)));
+    assert_eq!(bench.visible().iter().filter(|v| *v == "A").count(), 1);
+}
+
+/// To librdkafka the next (un)assign of whatever partition is the answer to the revocation.
+#[test]
+fn rule_4_a_rewind_does_not_answer_a_revocation_that_waits() {
+    let mut bench = Bench::new();
+    bench.assign(&[0, 1]);
+    bench.settle();
+    bench.feed(0, &["a"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    let too_early = Answer::Fails(Fault::plain(code::LOCAL_STATE));
+    bench.kafka.answer(CallSite::Seek, [too_early; 2]);
+    while bench.worker.rewinds.is_empty() {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.calls();
+    bench.revoke(1, false);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let at = |call: &str| calls.iter().position(|c| c == call).unwrap_or(usize::MAX);
+    assert!(at("unassign [in-1]") < at("unassign [in-0]"), "{calls:?}");
+    assert!(at("unassign [in-0]") < at("assign in-0@3"), "{calls:?}");
+    assert_eq!(bench.committed(0), Some(4));
+}
+
+#[test]
+fn an_offset_below_the_log_is_found_before_the_first_fetch() {
+    let mut bench = Bench::new();
+    let partition = tp(0);
+    bench.kafka.broker().first = 2;
+    let committed = (1, String::new());
+    bench.kafka.broker().committed.insert(partition, committed);
+    bench.assign(&[0]);
+    let error = bench.end().unwrap_err();
+    assert!(
+        matches!(error, WorkerError::OffsetOutOfRange { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("is 1, but the log has 2 to 3"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_revoked_before_it_started_is_given_back() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().unstable.insert(tp(0));
+    bench.assign(&[0]);
+    bench.step();
+    bench.revoke(0, false);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
+    assert!(bench.worker.tasks.is_empty());
+}
+
+/// A dead peer's transaction holds up its own partitions, not those that came with them.
+#[test]
+fn the_stable_ones_of_an_assignment_start_at_once() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().unstable.insert(tp(1));
+    bench.assign(&[0, 1]);
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), None));
+    bench.kafka.broker().unstable.clear();
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
+    assert_eq!(bench.visible().len(), 6);
+}
+
+#[test]
+fn offsets_that_never_become_stable_end_with_an_error() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().unstable.insert(tp(0));
+    bench.assign(&[0]);
+    bench.step();
+    bench.clock.pass(Duration::from_secs(61));
+    let error = bench.end().unwrap_err();
+    assert!(
+        matches!(error, WorkerError::OffsetsUnstable { .. }),
+        "{error}"
+    );
+}

@@ -1,0 +1,255 @@
+//! What a transaction holds, and how it ends.
+
+use super::*;
+
+#[test]
+fn records_go_through_and_their_offsets_commit_with_them() {
+    let mut bench = Bench::running();
+    bench.assert_exact();
+    let (_, metadata) = bench.kafka.broker().committed[&tp(0)].clone();
+    assert!(metadata.starts_with("eos1;"), "{metadata}");
+    assert!(
+        metadata.contains(";2;2;"),
+        "width 2, second transaction: {metadata}"
+    );
+    bench.feed(0, &["more"]);
+    bench.settle();
+    bench.assert_exact();
+    assert_eq!(
+        bench.kafka.calls(),
+        ["begin", "send", "send_offsets", "flush", "commit"],
+        "one transaction, offsets sent while the outputs drain"
+    );
+}
+
+#[test]
+fn rule_1_an_idle_worker_holds_nothing_open() {
+    let mut bench = Bench::running();
+    bench.settle();
+    assert!(bench.kafka.calls().is_empty());
+}
+
+#[test]
+fn rule_1_a_filter_that_drops_everything_still_commits_its_progress() {
+    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
+        app.source(&Topic::<String, String>::plain("in"))
+            .filter(|_| false)
+            .to(&Topic::plain("out"));
+    });
+    bench.assign(&[0]);
+    bench.settle();
+    assert!(bench.visible().is_empty());
+    assert_eq!(bench.committed(0), Some(3));
+}
+
+/// A failure while a task is at work must rewind that very task.
+#[test]
+fn a_producer_that_is_fenced_while_sending_loses_nothing() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench
+        .kafka
+        .answer(CallSite::Send, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.settle();
+    bench.assert_exact();
+    assert!(bench.kafka.calls().contains(&"new producer".to_owned()));
+}
+
+#[test]
+fn a_full_queue_neither_loses_nor_doubles_an_output() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b", "c"]);
+    bench.kafka.answer(CallSite::Send, [Answer::Pending; 3]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+#[test]
+fn rule_3_an_unfenced_membership_is_never_sent() {
+    let mut bench = Bench::running();
+    for bad in [(-1, ""), (-1, "m"), (3, "")] {
+        bench.kafka.broker().membership = Some((bad.0, bad.1.to_owned()));
+        bench.feed(0, &["a"]);
+        bench.settle_without_commit();
+        bench.kafka.broker().membership = None;
+        bench.settle();
+        bench.assert_exact();
+    }
+}
+
+#[test]
+fn at_least_once_repeats_what_was_not_acknowledged() {
+    let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
+    bench.assign(&[0]);
+    bench.settle();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.calls();
+    bench
+        .kafka
+        .answer(CallSite::Flush, [Answer::DoneBut(abortable(-192))]);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"seek in-0@3".to_owned()), "{calls:?}");
+    assert!(calls.contains(&"new producer".to_owned()), "{calls:?}");
+    let visible = bench.visible();
+    assert_eq!(
+        visible.iter().filter(|v| *v == "A").count(),
+        2,
+        "doubled, as promised"
+    );
+    assert_eq!(bench.committed(0), Some(5));
+}
+
+#[test]
+fn rule_6_a_commit_in_doubt_that_did_happen_counts_once() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.answer(
+        CallSite::Commit,
+        [Answer::DoneBut(fatal(code::LOCAL_FENCED))],
+    );
+    bench.settle();
+    bench.assert_exact();
+    assert!(bench.kafka.calls().contains(&"new producer".to_owned()));
+}
+
+/// librdkafka calls an answer abortable that it can't read; the broker may have committed.
+#[test]
+fn rule_5_an_abortable_answer_to_a_commit_is_no_proof_that_it_did_not_happen() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench
+        .kafka
+        .answer(CallSite::Commit, [Answer::DoneBut(abortable(-1))]);
+    bench.settle();
+    bench.assert_exact();
+    assert!(!bench.kafka.calls().contains(&"abort".to_owned()));
+}
+
+#[test]
+fn rule_6_a_commit_in_doubt_that_did_not_happen_is_done_again() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench
+        .kafka
+        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+#[test]
+fn rule_6_a_commit_that_never_answers_is_decided_by_the_next_producer() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.kafka.answer(CallSite::Commit, [Answer::Pending; 230]);
+    for _ in 0..300 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.broker().script.clear();
+    bench.settle();
+    bench.assert_exact();
+    assert!(!bench.kafka.calls().contains(&"abort".to_owned()), "rule 5");
+}
+
+#[test]
+fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.step();
+    bench.kafka.broker().unanswered = true;
+    bench.settle();
+    bench.feed(0, &["b"]);
+    bench.settle();
+    bench.assert_exact();
+    let calls = bench.kafka.calls();
+    let rebuilt = calls.iter().position(|c| c == "new producer").unwrap();
+    assert_eq!(calls.iter().filter(|c| *c == "begin").count(), 2);
+    assert!(
+        calls.iter().rposition(|c| c == "begin") > Some(rebuilt),
+        "{calls:?}"
+    );
+}
+
+#[test]
+fn rule_11_at_least_once_commits_through_the_consumer_after_everything_is_acknowledged() {
+    let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
+    bench.assign(&[0]);
+    bench.settle();
+    bench.assert_exact();
+    let calls = bench.kafka.calls();
+    assert!(
+        !calls
+            .iter()
+            .any(|c| ["init", "begin", "send_offsets", "commit"].contains(&&c[..]))
+    );
+    assert!(
+        calls.ends_with(&["flush".into(), "consumer commit".into()]),
+        "{calls:?}"
+    );
+}
+
+#[test]
+fn the_very_first_record_may_fail_too() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["poison"]);
+    let error = bench.end().unwrap_err();
+    assert!(matches!(error, WorkerError::Record { .. }), "{error}");
+    assert_eq!(bench.committed(0), Some(3));
+}
+
+/// The prefix commits before the slow record's effects join a transaction, whatever its length: two
+/// slow ones in a row are never in one.
+#[test]
+fn a_slow_record_costs_no_abort_of_what_came_before_it() {
+    let clock = Clock::default();
+    let slow = clock.clone();
+    let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, move |app| {
+        let slow = slow.clone();
+        app.source(&Topic::<String, String>::plain("in"))
+            .map(move |v| {
+                if v.starts_with("slow") {
+                    slow.pass(Duration::from_secs(25));
+                }
+                v
+            })
+            .to(&Topic::plain("out"));
+    });
+    bench.feed(0, &["slow1", "slow2", "quick"]);
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.committed(0), Some(6));
+    let calls = bench.kafka.calls();
+    let about: Vec<&str> = calls
+        .iter()
+        .map(String::as_str)
+        .filter(|call| matches!(*call, "begin" | "send" | "commit" | "abort"))
+        .collect();
+    assert_eq!(
+        about.join(" "),
+        "begin commit begin send send send commit begin send commit begin send send commit",
+        "the start offset; three; slow1; slow2 and what fits behind it"
+    );
+    assert_eq!(bench.visible().len(), 6);
+}
+
+/// The broker forgets offsets that were not committed for a week.
+#[test]
+fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
+    let mut bench = Bench::running();
+    let before = bench.kafka.broker().committed[&tp(0)].clone();
+    bench.kafka.broker().committed.clear();
+    bench.clock.pass(Duration::from_secs(23 * 60 * 60));
+    bench.settle();
+    assert_eq!(bench.committed(0), None);
+    bench.clock.pass(Duration::from_secs(60 * 60));
+    bench.settle();
+    assert_eq!(
+        bench.kafka.broker().committed[&tp(0)],
+        before,
+        "name and all"
+    );
+    bench.feed(0, &["more"]);
+    bench.settle();
+    bench.assert_exact();
+}

@@ -1,0 +1,171 @@
+//! What follows from a failed client call: one table, (code, call site) → class.
+//!
+//! Codes are Kafka's protocol error codes (positive) and librdkafka's `RD_KAFKA_RESP_ERR__…`
+//! (negative). The three flags are those of `rd_kafka_error_t`. Texts decide nothing.
+
+pub mod code;
+mod table;
+#[cfg(test)]
+mod table_test;
+
+use std::fmt;
+
+pub use table::{Calls, Row, TABLE, classify};
+
+/// The client call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum CallSite {
+    /// Making a client from its configuration.
+    Create,
+    /// Asking for metadata and broker configuration.
+    Facts,
+    /// Joining or leaving the group.
+    Subscribe,
+    /// The consumer reported an error of its own.
+    Poll,
+    /// Taking fetched records.
+    Take,
+    /// Reading committed offsets.
+    Committed,
+    /// Reading where partitions begin and end.
+    Bounds,
+    /// Answering an assignment.
+    Assign,
+    /// Answering a revocation.
+    Unassign,
+    /// Seeking.
+    Seek,
+    /// Reading the group metadata.
+    Member,
+    /// Committing through the consumer (at-least-once only).
+    ConsumerCommit,
+    /// Closing the consumer.
+    Close,
+    /// `init_transactions`.
+    Init,
+    /// `begin_transaction`.
+    Begin,
+    /// Handing a record to the producer.
+    Send,
+    /// `send_offsets_to_transaction`.
+    SendOffsets,
+    /// Waiting for acknowledgements.
+    Flush,
+    /// `commit_transaction`.
+    Commit,
+    /// `abort_transaction`.
+    Abort,
+}
+
+impl CallSite {
+    /// Every call site.
+    pub const ALL: [Self; 20] = [
+        Self::Create,
+        Self::Facts,
+        Self::Subscribe,
+        Self::Poll,
+        Self::Take,
+        Self::Committed,
+        Self::Bounds,
+        Self::Assign,
+        Self::Unassign,
+        Self::Seek,
+        Self::Member,
+        Self::ConsumerCommit,
+        Self::Close,
+        Self::Init,
+        Self::Begin,
+        Self::Send,
+        Self::SendOffsets,
+        Self::Flush,
+        Self::Commit,
+        Self::Abort,
+    ];
+}
+
+impl fmt::Display for CallSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "creating the client",
+            Self::Facts => "asking the cluster",
+            Self::Subscribe => "subscribing",
+            Self::Poll => "consuming",
+            Self::Take => "taking records",
+            Self::Committed => "reading committed offsets",
+            Self::Bounds => "reading partition bounds",
+            Self::Assign => "assigning partitions",
+            Self::Unassign => "unassigning partitions",
+            Self::Seek => "seeking",
+            Self::Member => "reading group metadata",
+            Self::ConsumerCommit => "committing offsets through the consumer",
+            Self::Close => "closing the consumer",
+            Self::Init => "init_transactions",
+            Self::Begin => "begin_transaction",
+            Self::Send => "sending a record",
+            Self::SendOffsets => "send_offsets_to_transaction",
+            Self::Flush => "flushing",
+            Self::Commit => "commit_transaction",
+            Self::Abort => "abort_transaction",
+        })
+    }
+}
+
+/// An error code with the flags that librdkafka's transactional calls set beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fault {
+    /// The code.
+    pub code: i32,
+    /// `rd_kafka_error_is_retriable`.
+    pub retriable: bool,
+    /// `rd_kafka_error_txn_requires_abort`.
+    pub abortable: bool,
+    /// `rd_kafka_error_is_fatal`.
+    pub fatal: bool,
+}
+
+impl Fault {
+    /// A code without flags.
+    #[must_use]
+    pub const fn plain(code: i32) -> Self {
+        Self {
+            code,
+            retriable: false,
+            abortable: false,
+            fatal: false,
+        }
+    }
+}
+
+/// What follows from an error. Each error has exactly one class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorClass {
+    /// The same call, with the same arguments, until its deadline.
+    Retriable,
+    /// Abort the transaction, rewind, go on with the same producer.
+    Abortable,
+    /// The group has moved on without us: abort, then let the rebalance tell what is still ours.
+    GroupFenced,
+    /// This producer is over; a new one with the same id may go on. Somebody else has our id, or
+    /// the coordinator ended our transaction, or the sequence of records is broken.
+    ProducerFenced,
+    /// What should be there is not: an offset out of range. Going on would lose or double records.
+    Corrupted,
+    /// Nothing helps but a person: a missing permission, a missing topic, a wrong configuration.
+    Fatal,
+}
+
+/// Whether the content of a record can have caused this error, so that the same record causes it
+/// again. A broker that is away, a time-out or a fence says nothing about the records it hits: to
+/// search for a culprit among them would condemn an innocent one.
+#[must_use]
+pub const fn blames_a_record(code: i32) -> bool {
+    matches!(
+        code,
+        code::MESSAGE_TOO_LARGE
+            | code::RECORD_LIST_TOO_LARGE
+            | code::INVALID_TIMESTAMP
+            | code::UNSUPPORTED_FOR_MESSAGE_FORMAT
+            | code::INVALID_RECORD
+    )
+}
