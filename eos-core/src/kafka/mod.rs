@@ -6,7 +6,8 @@
 //! ```text
 //! KafkaClient ──facts──→ facts
 //!      ├─ KafkaSource ── queries (committed, bounds, commit)     config: settings of each client
-//!      └─ KafkaProducer                                          log:    librdkafka → tracing
+//!      │      └───────── probe, tail, lookups: the end of each   log:    librdkafka → tracing
+//!      └─ KafkaProducer
 //!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
 //! ```
 //!
@@ -18,6 +19,7 @@ mod config;
 mod facts;
 mod ffi;
 mod log;
+mod lookups;
 mod probe;
 mod producer;
 mod queries;

@@ -1,12 +1,12 @@
 //! Asks for a partition's last stable offset beside everything else.
 
-use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use eos_protocol::TopicPartition;
 
-use super::ffi::{Client, OffsetSpec, Queue};
-use super::wake::Wake;
+use super::ffi::OffsetSpec;
+use super::lookups::{Lookup, Lookups};
 
 /// How often one partition is asked for, at most: somebody else's transaction may stay open.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -18,45 +18,32 @@ const ANSWER: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     asked: Option<Instant>,
-    /// Where the answer comes, and the high watermark of when it was asked for.
-    open: Option<(Queue, i64)>,
+    /// What was asked, and the high watermark of when it was.
+    open: Option<(Lookup, i64)>,
 }
 
 impl Probe {
     /// Asks, unless the last question is open or was put just now.
-    pub(super) fn ask(
-        &mut self,
-        client: &Arc<Client>,
-        of: &TopicPartition,
-        high: i64,
-        wake: &Arc<Wake>,
-    ) {
+    pub(super) fn ask(&mut self, lookups: &Lookups, of: &TopicPartition, high: i64) {
         let soon = self.asked.is_some_and(|asked| asked.elapsed() < PAUSE);
         if self.open.is_some() || soon {
             return;
         }
         self.asked = Some(Instant::now());
-        let queue = Queue::fresh(client).waking(wake);
-        let of = std::slice::from_ref(of);
-        // What can't be asked is asked again.
-        if client
-            .ask_offsets(of, OffsetSpec::End, ANSWER, &queue)
-            .is_ok()
-        {
-            self.open = Some((queue, high));
-        }
+        let lookup = lookups.ask(std::slice::from_ref(of), OffsetSpec::End, ANSWER);
+        self.open = Some((lookup, high));
     }
 
     /// The last stable offset, if it came just now, and the high watermark of when it was asked for.
+    /// A question that failed is put again.
     pub(super) fn answer(&mut self) -> Option<(i64, i64)> {
-        let (queue, high) = self.open.as_ref()?;
-        let (high, event) = (*high, queue.poll(Duration::ZERO)?);
-        let stable = match event.check() {
-            Ok(()) => event.offsets().into_iter().find(|entry| entry.code == 0),
-            Err(_) => None,
+        let (lookup, high) = self.open.as_ref()?;
+        let Poll::Ready(answer) = lookup.poll(Duration::ZERO) else {
+            return None;
         };
-        drop(event);
+        let high = *high;
         self.open = None;
-        stable.map(|entry| (entry.offset, high))
+        let stable = answer.ok()?.into_iter().find(|entry| entry.code == 0)?;
+        Some((stable.offset, high))
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Offset, TopicPartition, code};
 
 use super::ffi::{Client, Entry, Failure, OffsetSpec, PartitionList, Queue};
+use super::lookups::{Lookup, Lookups};
 use super::wake::Wake;
 use crate::client::{ClientError, CommittedOffset, OffsetBounds, OffsetToCommit, Result};
 
@@ -53,10 +54,7 @@ impl CommittedQuery {
         std::thread::Builder::new()
             .name("eos-committed".into())
             .spawn(move || asker.run())
-            .map_err(|e| {
-                let text = format!("no thread to ask with: {e}");
-                ClientError::new(CallSite::Committed, NO_RESOURCES, text)
-            })?;
+            .map_err(|e| Failure::no_thread(&e).at(CallSite::Committed))?;
         Ok(Self {
             of: of.to_vec(),
             answer,
@@ -74,7 +72,7 @@ impl CommittedQuery {
             Err(RecvTimeoutError::Timeout) => Poll::Pending,
             Err(RecvTimeoutError::Disconnected) => Poll::Ready(Err(ClientError::new(
                 CallSite::Committed,
-                NO_RESOURCES,
+                code::LOCAL_STATE,
                 "the asking thread ended without an answer",
             ))),
         }
@@ -86,9 +84,6 @@ impl Drop for CommittedQuery {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 }
-
-/// librdkafka's `_CRIT_SYS_RESOURCE`.
-const NO_RESOURCES: i32 = -194;
 
 /// The thread behind a [`CommittedQuery`]. It holds the client, so that it may end after the
 /// source did.
@@ -153,7 +148,7 @@ impl Asker {
     ) -> Poll<Result<Vec<CommittedOffset>, Failure>> {
         let list = PartitionList::of(of)?;
         let entries = match self.client.committed(&list, within) {
-            Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => return Poll::Pending,
+            Err(failure) if failure.is_time_out() => return Poll::Pending,
             answer => answer?,
         };
         // librdkafka has waited between its own looks already.
@@ -186,30 +181,21 @@ pub(super) struct BoundsQuery {
 
 #[derive(Debug)]
 struct OffsetsQuery {
-    queue: Queue,
+    lookup: Lookup,
     answer: Option<Vec<Entry>>,
 }
 
 impl BoundsQuery {
-    pub(super) fn start(
-        client: &Arc<Client>,
-        of: &[TopicPartition],
-        wake: &Arc<Wake>,
-    ) -> Result<Self> {
-        let ask = |spec| {
-            let queue = Queue::fresh(client).waking(wake);
-            let asked = client.ask_offsets(of, spec, ANSWER, &queue);
-            asked.map_err(|e| e.at(CallSite::Bounds))?;
-            Ok(OffsetsQuery {
-                queue,
-                answer: None,
-            })
+    pub(super) fn start(lookups: &Lookups, of: &[TopicPartition]) -> Self {
+        let ask = |spec| OffsetsQuery {
+            lookup: lookups.ask(of, spec, ANSWER),
+            answer: None,
         };
-        Ok(Self {
+        Self {
             of: of.to_vec(),
-            first: ask(OffsetSpec::First)?,
-            end: ask(OffsetSpec::End)?,
-        })
+            first: ask(OffsetSpec::First),
+            end: ask(OffsetSpec::End),
+        }
     }
 
     pub(super) fn of(&self) -> &[TopicPartition] {
@@ -253,10 +239,9 @@ impl BoundsQuery {
 impl OffsetsQuery {
     fn poll(&mut self, slice: Duration) -> Result<(), Failure> {
         if self.answer.is_none()
-            && let Some(event) = self.queue.poll(slice)
+            && let Poll::Ready(answer) = self.lookup.poll(slice)
         {
-            event.check()?;
-            let entries = event.offsets();
+            let entries = answer?;
             check_each(&entries)?;
             self.answer = Some(entries);
         }

@@ -16,6 +16,7 @@ use super::config::KafkaConfig;
 use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
+use super::lookups::Lookups;
 use super::probe::Probe;
 use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
 use super::tail::{End, Tail};
@@ -45,6 +46,7 @@ struct Open {
     committed: Option<CommittedQuery>,
     bounds: Option<BoundsQuery>,
     commit: Option<CommitQuery>,
+    lookups: Lookups,
     /// Where the group's events come while the consumer closes.
     closing: Option<Queue>,
     /// Where they come until then.
@@ -68,6 +70,7 @@ impl KafkaSource {
             .ok_or_else(|| failed(Failure::new(code::LOCAL_INVALID_ARG, "group.id is empty")))?
             .waking(&wake);
         let open = Open {
+            lookups: Lookups::start(&client, &wake).map_err(failed)?,
             partitions: BTreeMap::new(),
             committed: None,
             bounds: None,
@@ -243,10 +246,9 @@ impl Source for KafkaSource {
         of: &[TopicPartition],
         slice: Duration,
     ) -> Poll<Result<Vec<OffsetBounds>>> {
-        let wake = Arc::clone(&self.wake);
         let open = self.open(CallSite::Bounds)?;
         if open.bounds.as_ref().is_none_or(|query| query.of() != of) {
-            open.bounds = Some(BoundsQuery::start(&open.client, of, &wake)?);
+            open.bounds = Some(BoundsQuery::start(&open.lookups, of));
         }
         let answer = open
             .bounds
@@ -269,7 +271,7 @@ impl Source for KafkaSource {
         let known = open.client.known(of).ok()?;
         let end = tail.end(known, waiting);
         if matches!(end, End::Unclear(_) | End::Unknown) {
-            probe.ask(&open.client, of, known.high, &self.wake);
+            probe.ask(&open.lookups, of, known.high);
         }
         match end {
             End::Here(end) | End::Ahead(end) | End::Unclear(end) => Offset::new(end).ok(),

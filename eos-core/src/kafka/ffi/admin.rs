@@ -5,20 +5,10 @@ use std::ffi::c_char;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use eos_protocol::{TopicName, TopicPartition};
+use eos_protocol::TopicName;
 
-use super::{Client, Entry, Event, Failure, PartitionList, Queue, c_string, codes, copy_text};
-use super::{list, millis, sys};
+use super::{Client, Event, Failure, Queue, c_string, codes, copy_text, millis, sys};
 use sys::rd_kafka_admin_op_t as Op;
-
-/// Which end of a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::kafka) enum OffsetSpec {
-    /// The first offset that is still there.
-    First,
-    /// The end, for a reader of committed records.
-    End,
-}
 
 /// What the cluster says of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,28 +33,6 @@ pub(in crate::kafka) struct ConfigAnswer {
 }
 
 impl Client {
-    pub(in crate::kafka) fn ask_offsets(
-        &self,
-        of: &[TopicPartition],
-        spec: OffsetSpec,
-        within: Duration,
-        answer: &Queue,
-    ) -> Result<(), Failure> {
-        let offset = match spec {
-            OffsetSpec::First => sys::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_EARLIEST,
-            OffsetSpec::End => sys::rd_kafka_OffsetSpec_t::RD_KAFKA_OFFSET_SPEC_LATEST,
-        };
-        let mut list = PartitionList::new(of.len());
-        for partition in of {
-            list.push(partition, offset as i64, None)?;
-        }
-        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_LISTOFFSETS, within)?;
-        options.read_committed()?;
-        // SAFETY: a live instance, list, options and queue; list and options are copied.
-        unsafe { sys::rd_kafka_ListOffsets(self.raw(), list.raw(), options.raw(), answer.raw()) };
-        Ok(())
-    }
-
     /// Never creates a topic.
     pub(in crate::kafka) fn ask_topics(
         &self,
@@ -140,20 +108,6 @@ impl Client {
 }
 
 impl Event<'_> {
-    /// What [`Client::ask_offsets`] asked for.
-    pub(in crate::kafka) fn offsets(&self) -> Vec<Entry> {
-        // SAFETY: a live event, which keeps its result; null for other events.
-        unsafe {
-            let result = sys::rd_kafka_event_ListOffsets_result(self.raw());
-            let infos = results(result, sys::rd_kafka_ListOffsets_result_infos);
-            let partition = sys::rd_kafka_ListOffsetsResultInfo_topic_partition;
-            infos
-                .iter()
-                .filter_map(|&info| list::entry(partition(info)))
-                .collect()
-        }
-    }
-
     /// What [`Client::ask_topics`] asked for.
     pub(in crate::kafka) fn topics(&self) -> Vec<TopicAnswer> {
         // SAFETY: a live event, which keeps its result; null for other events.
@@ -292,17 +246,6 @@ impl Options {
             )
         })?;
         Ok(options)
-    }
-
-    fn read_committed(&self) -> Result<(), Failure> {
-        let level = sys::rd_kafka_IsolationLevel_t::RD_KAFKA_ISOLATION_LEVEL_READ_COMMITTED;
-        // SAFETY: live options; the error is ours.
-        unsafe {
-            Failure::check(sys::rd_kafka_AdminOptions_set_isolation_level(
-                self.raw(),
-                level,
-            ))
-        }
     }
 
     fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {

@@ -88,6 +88,11 @@ unsafe extern "C" {
         partitions: *mut sys::rd_kafka_topic_partition_list_t,
         timeout_ms: c_int,
     ) -> c_int;
+    pub(super) fn rd_kafka_offsets_for_times(
+        rk: *mut sys::rd_kafka_t,
+        partitions: *mut sys::rd_kafka_topic_partition_list_t,
+        timeout_ms: c_int,
+    ) -> c_int;
     pub(super) fn rd_kafka_commit_queue(
         rk: *mut sys::rd_kafka_t,
         offsets: *const sys::rd_kafka_topic_partition_list_t,

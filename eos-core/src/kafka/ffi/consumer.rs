@@ -11,6 +11,15 @@ use super::{
 use crate::client::GroupMetadata;
 use crate::kafka::tail::Known;
 
+/// Which end of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kafka) enum OffsetSpec {
+    /// The first offset that is still there.
+    First,
+    /// The end, for a reader of committed records.
+    End,
+}
+
 impl Client {
     pub(in crate::kafka) fn subscribe(&self, topics: &[TopicName]) -> Result<(), Failure> {
         let list = PartitionList::topics(topics)?;
@@ -93,6 +102,30 @@ impl Client {
     ) -> Result<Vec<Entry>, Failure> {
         // SAFETY: a live consumer and a live list.
         check_code(unsafe { codes::rd_kafka_committed(self.raw(), list.raw(), millis(at_most)) })?;
+        Ok(list.entries())
+    }
+
+    /// Reads where partitions end, or begin. Blocks. For a reader of committed records an end is the
+    /// last stable offset.
+    pub(in crate::kafka) fn offsets<'a>(
+        &self,
+        of: impl IntoIterator<Item = &'a TopicPartition>,
+        spec: OffsetSpec,
+        at_most: Duration,
+    ) -> Result<Vec<Entry>, Failure> {
+        // Instead of a time stamp: Kafka's own values, which librdkafka hands on.
+        let time = match spec {
+            OffsetSpec::First => sys::RD_KAFKA_OFFSET_BEGINNING,
+            OffsetSpec::End => sys::RD_KAFKA_OFFSET_END,
+        };
+        let mut list = PartitionList::new(1);
+        for partition in of {
+            list.push(partition, time.into(), None)?;
+        }
+        // SAFETY: a live consumer and a live list.
+        check_code(unsafe {
+            codes::rd_kafka_offsets_for_times(self.raw(), list.raw(), millis(at_most))
+        })?;
         Ok(list.entries())
     }
 

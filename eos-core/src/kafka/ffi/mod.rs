@@ -30,12 +30,12 @@ mod queue;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::Duration;
 
-use eos_protocol::{CallSite, Fault};
+use eos_protocol::{CallSite, Fault, code};
 use rdkafka::bindings as sys;
 
-pub(super) use admin::{ConfigOf, OffsetSpec};
+pub(super) use admin::ConfigOf;
 pub(super) use client::{Client, Kind};
-pub(super) use consumer::Member;
+pub(super) use consumer::{Member, OffsetSpec};
 pub(super) use event::{Event, EventKind};
 pub(super) use list::{Entry, PartitionList};
 pub(crate) use message::KafkaRecords;
@@ -62,6 +62,18 @@ impl Failure {
     /// A bare code, with librdkafka's text for it.
     pub(super) fn of(code: i32) -> Self {
         Self::new(code, codes::text(code))
+    }
+
+    /// The system gives no thread to make a blocking call on.
+    pub(super) fn no_thread(error: &std::io::Error) -> Self {
+        Self::new(
+            codes::CRIT_SYS_RESOURCE,
+            format!("no thread to ask with: {error}"),
+        )
+    }
+
+    pub(super) fn is_time_out(&self) -> bool {
+        self.fault.code == code::LOCAL_TIMED_OUT
     }
 
     pub(super) fn at(self, call: CallSite) -> ClientError {
