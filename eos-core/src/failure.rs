@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
@@ -40,12 +41,19 @@ impl Failure {
         let mut source = self.0.source();
         while let Some(error) = source {
             text.push_str("caused by: ");
-            text.push_str(&error.to_string());
+            text.push_str(&shown(error));
             text.push('\n');
             source = error.source();
         }
         text
     }
+}
+
+/// What an error says. It is asked outside the closure that returned it, where a panic would take
+/// the worker along.
+fn shown(error: &dyn StdError) -> String {
+    catch_unwind(AssertUnwindSafe(|| error.to_string()))
+        .unwrap_or_else(|_| "an error whose Display panics".into())
 }
 
 impl<E: Into<BoxError>> From<E> for Failure {
@@ -56,10 +64,10 @@ impl<E: Into<BoxError>> From<E> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
+        f.write_str(&shown(&*self.0))?;
         let mut source = self.0.source();
         while let Some(error) = source {
-            write!(f, ": {error}")?;
+            write!(f, ": {}", shown(error))?;
             source = error.source();
         }
         Ok(())
@@ -99,4 +107,26 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for () {}
     impl Sealed for Result<(), super::Failure> {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Rude;
+
+    impl fmt::Display for Rude {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("not telling")
+        }
+    }
+
+    impl StdError for Rude {}
+
+    #[test]
+    fn an_error_that_panics_when_it_is_shown_is_shown_all_the_same() {
+        let failure = Failure::from(Rude);
+        assert_eq!(failure.to_string(), "an error whose Display panics");
+    }
 }

@@ -85,7 +85,7 @@ impl<C: Client> Worker<C> {
             self.calls.pause_until = Some(self.env.now().after(PAUSE));
         } else {
             tracing::warn!(
-                app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+                app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.number(),
                 ?class, %error, "a call of the transaction failed"
             );
         }
@@ -177,7 +177,7 @@ impl<C: Client> Worker<C> {
         });
         self.meter.committed(self.cause, &phases);
         tracing::debug!(
-            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.number(),
             generation = self.generation, cause = self.cause.name(),
             seal_ms = in_ms(phases.seal), send_offsets_ms = in_ms(phases.send_offsets),
             drain_ms = in_ms(phases.drain), commit_ms = in_ms(phases.commit),
@@ -217,7 +217,7 @@ impl<C: Client> Worker<C> {
         }
         self.meter.count(Count::Aborts, 1);
         tracing::info!(
-            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.number(),
             "transaction dropped, going back to the last commit"
         );
     }
@@ -350,7 +350,7 @@ impl<C: Client> Worker<C> {
     fn seal(&mut self) {
         let nonce = Nonce(self.env.entropy());
         let sealed = self.tasks.values_mut().flat_map(|task| {
-            if task.progress.touched() || !task.again {
+            if task.progress.touched() || !task.recommits {
                 task.progress.seal(nonce)
             } else {
                 task.progress.recommit()

@@ -185,9 +185,9 @@ impl<C: Client> Worker<C> {
             return;
         };
         let now = self.env.now();
-        let loud = self.told.is_none_or(|told| now.since(told) >= QUIET);
+        let loud = self.warned_at.is_none_or(|told| now.since(told) >= QUIET);
         if loud {
-            self.told = Some(now);
+            self.warned_at = Some(now);
             tracing::warn!(
                 app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
                 offset = %record.offset, error = %fault,

@@ -19,7 +19,7 @@ impl<C: Client> Worker<C> {
             return false;
         }
         let begun = self.env.about_now();
-        self.looked = begun;
+        self.last_read = begun;
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         let mut any = false;
         for n in 0..ids.len() {
@@ -39,7 +39,7 @@ impl<C: Client> Worker<C> {
                 }
                 any = true;
                 // The clock was looked at after the record: any of them may be slow.
-                let now = self.looked;
+                let now = self.last_read;
                 more &= self.due(now).is_none() && now.since(begun) < STRETCH;
             }
             self.tasks.insert(id, task);

@@ -146,9 +146,9 @@ pub struct Worker<C: Client> {
     /// The least of the limits of all output topics.
     least_limit: usize,
     /// When a record that was left out was last told of loudly.
-    told: Option<Now>,
+    warned_at: Option<Now>,
     /// The clock as of the last record.
-    looked: Now,
+    last_read: Now,
     /// When idle tasks were last looked for.
     looked_for_idle: Now,
     /// The task that is served first in the next step.
@@ -228,9 +228,9 @@ impl<C: Client> Worker<C> {
             skipped: 0,
             dead_letters: 0,
             retries: 0,
-            told: None,
+            warned_at: None,
             least_limit,
-            looked: Now::default(),
+            last_read: Now::default(),
             looked_for_idle: Now::default(),
             turn: 0,
             joined: false,

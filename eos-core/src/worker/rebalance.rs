@@ -412,12 +412,12 @@ impl<C: Client> Worker<C> {
             return;
         }
         self.looked_for_idle = now;
-        if !self.tasks.values().any(|task| task.is_overdue(now)) || !self.begun() {
+        if !self.tasks.values().any(|task| task.is_overdue(now)) || !self.has_begun() {
             return;
         }
         for task in self.tasks.values_mut().filter(|task| task.is_overdue(now)) {
-            task.again = !task.progress.recommit().is_empty();
-            if !task.again {
+            task.recommits = !task.progress.recommit().is_empty();
+            if !task.recommits {
                 task.progress.touch();
             }
         }

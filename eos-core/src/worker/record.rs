@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use eos_protocol::{
     Admission, Attempt, CommitCause, Event, Lag, Load, Now, Offset, Pick, State, Supply, TaskId,
@@ -51,9 +52,13 @@ impl<C: Client> Worker<C> {
             return Done::Nothing;
         }
         let input = match self.choose(task) {
-            Ok(Pick::Take(input)) => input,
+            Ok(Pick::Take(input)) => {
+                task.waits_since = None;
+                input
+            }
             Ok(Pick::Nothing) => return Done::Nothing,
             Ok(Pick::Wait(wait)) => {
+                self.tell_if_long(task);
                 self.nap_at_most(wait);
                 return Done::Nothing;
             }
@@ -110,7 +115,7 @@ impl<C: Client> Worker<C> {
 
     /// Whether a transaction is open: begun now if need be (rule 1), when there is something for it
     /// to hold.
-    pub(super) fn begun(&mut self) -> bool {
+    pub(super) fn has_begun(&mut self) -> bool {
         if self.machine.state() == State::Idle {
             self.feed(Event::Touched);
         }
@@ -131,7 +136,7 @@ impl<C: Client> Worker<C> {
     fn may_join(&mut self) -> bool {
         let (timeout, commit) = (self.spec.transaction_timeout, self.spec.limits.commit);
         let now = self.env.about_now();
-        self.looked = now;
+        self.last_read = now;
         let load = self.load.as_ref();
         load.is_none_or(|load| may_join(now, load, timeout, commit))
     }
@@ -146,7 +151,7 @@ impl<C: Client> Worker<C> {
         } = record;
         // Held for as long as it has no transaction: if the begin fails for good, what is held goes.
         self.held = Some(record);
-        if !self.begun() {
+        if !self.has_begun() {
             if self.held.is_none() {
                 task.chains.discard();
             }
@@ -222,6 +227,29 @@ impl<C: Client> Worker<C> {
         }
         let supplies = task.supplies.iter().map(|(_, supply)| *supply);
         Ok(task.merge.pick(now, supplies))
+    }
+
+    /// A task that waits for one of its inputs says so when it takes long: a broker that does not
+    /// answer looks like an app that does nothing.
+    fn tell_if_long(&self, task: &mut Task<RecordsOf<C>>) {
+        const LONG: Duration = Duration::from_secs(30);
+        let now = self.env.about_now();
+        let since = *task.waits_since.get_or_insert(now);
+        if now.since(since) < LONG {
+            return;
+        }
+        task.waits_since = Some(now);
+        for (input, (_, supply)) in task.progress.inputs().iter().zip(&task.supplies) {
+            let Supply::Empty { lag } = supply else {
+                continue;
+            };
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, task = %task.progress.task,
+                partition = %input.partition, next = %input.next, ?lag,
+                "records of a sibling topic wait for this partition, which gave none for {} s \
+                 (max.task.idle.ms)", LONG.as_secs()
+            );
+        }
     }
 
     /// What an input has. One that was dry at this tick of the clock is not asked again: to ask for

@@ -84,7 +84,7 @@ impl<C: Client> Worker<C> {
         let (call, class) = (error.call, error.class());
         self.blamed |= blames_a_record(error.fault.code);
         tracing::warn!(
-            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.begun(),
+            app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.number(),
             ?class, %error, "an output was refused"
         );
         self.last_error = Some(error);

@@ -28,13 +28,16 @@ pub(super) struct Task<R> {
     /// When it last committed the task's offsets.
     committed_at: Option<Now>,
     /// Whether the open transaction carries its offsets once more, as they are.
-    pub(super) again: bool,
+    pub(super) recommits: bool,
     /// The record that is to be tried again, if one is. The task is parked until then.
     pub(super) attempt: Option<Attempt>,
     /// Which input gives the next record.
     pub(super) merge: Merge,
     /// By input: what it had when that was last asked.
     pub(super) supplies: Vec<(Now, Supply)>,
+    /// Since when, or since the last word about it, it waits for an input while another one has a
+    /// record.
+    pub(super) waits_since: Option<Now>,
     /// By input: fetched records.
     pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
@@ -60,8 +63,9 @@ impl<R: Records> Task<R> {
             merge: Merge::new(max_idle, progress.inputs().len()),
             supplies: vec![(now, Supply::Empty { lag: Lag::Unknown }); progress.inputs().len()],
             started: now,
+            waits_since: None,
             committed_at: None,
-            again: false,
+            recommits: false,
             attempt: None,
             progress,
             chains,
@@ -74,7 +78,7 @@ impl<R: Records> Task<R> {
     /// Its part of the transaction is committed. `held`: one of its records was processed that is
     /// not part of it.
     pub(super) fn committed(&mut self, now: Now, held: bool) {
-        if self.progress.touched() || std::mem::take(&mut self.again) {
+        if self.progress.touched() || std::mem::take(&mut self.recommits) {
             self.committed_at = Some(now);
         }
         if self.progress.touched() {

@@ -88,9 +88,9 @@ impl Transaction {
         matches!(self.state, State::Idle | State::Open)
     }
 
-    /// How many transactions it has begun.
+    /// The number of the latest transaction: how many it has begun.
     #[must_use]
-    pub fn begun(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.begun
     }
 

@@ -79,7 +79,7 @@ fn a_whole_transaction() {
     assert_eq!(life.on(Event::OffsetsSent), [Commit]);
     assert_eq!(life.on(Event::Committed), [Apply]);
     assert_eq!(life.machine.state(), State::Idle);
-    assert_eq!(life.machine.begun(), 1);
+    assert_eq!(life.machine.number(), 1);
 }
 
 #[test]

@@ -118,7 +118,9 @@ impl KafkaMessage {
     ///
     /// In a record batch of version 2, the only one that knows a leader epoch, the number of headers
     /// follows the value (KIP-82), and librdkafka's value points into the batch. (Not so an empty
-    /// value: that points to nothing in particular.)
+    /// value: that points to nothing in particular.) librdkafka keeps the epoch for the rest of a
+    /// fetch, but an older format never follows version 2 in a log: brokers stopped writing it with
+    /// Kafka 3.0 (KIP-724).
     fn is_bare(&self) -> bool {
         let raw = self.raw();
         if raw.payload.is_null() || raw.len == 0 {

@@ -42,11 +42,22 @@ impl Processor<String, String> for Number {
 
 /// A worker that owns partition 0 and has committed its first three records.
 fn numbering() -> (Bench, Log) {
+    numbering_with(Clock::default())
+}
+
+/// The clock passes with each record that begins with "slow".
+fn numbering_with(clock: Clock) -> (Bench, Log) {
     let log = Log::default();
     let noted = Arc::clone(&log);
-    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
+    let slow = clock.clone();
+    let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, |app| {
         let out = app.output(&Topic::plain("out"));
         app.source(&Topic::<String, String>::plain("in"))
+            .peek(move |v| {
+                if v.starts_with("slow") {
+                    slow.pass(Duration::from_secs(25));
+                }
+            })
             .process_with(move || Number {
                 out,
                 seen: 0,
@@ -119,4 +130,27 @@ fn a_processor_is_closed_when_its_partition_goes_and_when_the_worker_stops() {
     bench.end().unwrap();
     drop(bench);
     assert_eq!(noted(&log), ["close"]);
+}
+
+/// A slow record was processed already when what came before it is committed.
+#[test]
+fn a_processor_keeps_what_it_saw_of_a_record_that_waits_for_its_own_transaction() {
+    let (mut bench, log) = numbering_with(Clock::default());
+    bench.feed(0, &["a", "slow", "b"]);
+    bench.settle();
+    assert_eq!(bench.visible()[3..], ["4:a", "5:slow", "6:b"]);
+    assert!(noted(&log).is_empty());
+}
+
+#[test]
+fn a_record_that_waits_goes_down_with_the_transaction_before_it() {
+    let (mut bench, log) = numbering_with(Clock::default());
+    bench.feed(0, &["a", "slow", "b"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    bench.settle();
+    assert_eq!(bench.visible()[3..], ["1:a", "2:slow", "3:b"]);
+    assert_eq!(noted(&log), ["discard"]);
 }
