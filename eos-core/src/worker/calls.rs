@@ -148,7 +148,9 @@ impl<C: Client> Worker<C> {
             self.meter.count(Count::Rebuilds, 1);
             tracing::info!(
                 app = %self.spec.app, worker = %self.spec.id, id = %self.spec.identity,
-                state = ?self.machine.state(), "replacing the producer"
+                state = ?self.machine.state(),
+                last_error = self.last_error.as_ref().map(tracing::field::display),
+                "replacing the producer"
             );
         }
         self.calls = Calls {
