@@ -8,12 +8,14 @@
 
 mod common;
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use common::sweeps::{build_app, print, wanted};
 use integration_tests::faults::{Row, is_full, record};
+use integration_tests::process::{Program, build};
 use integration_tests::sweep::{Act, At, Case, POINTS, Report, at_once, each, sweep};
 use xtask::kafka::for_tests;
 
@@ -73,7 +75,29 @@ fn rows(act: Act, cases: &[Case], program: &PathBuf, bootstrap: &str) -> Result<
     sum.ensure_clean()
 }
 
-/// Otherwise the test above proves nothing: its faults might be harmless.
+/// Faults are compiled in by a feature, and nothing of them is there without it.
+#[test]
+fn a_build_without_the_feature_holds_none_of_their_names() -> Result<()> {
+    let plain = build("eos-examples", Program::Bin("02-enrich"), &[])?;
+    let (plain, armed) = (fs::read(plain)?, fs::read(build_app()?)?);
+    // Not all of the points: `in_commit` is a part of librdkafka's own symbols.
+    for name in [
+        "EOS_FAILPOINTS",
+        "kth_send",
+        "pre_offsets",
+        "every_touched_task",
+    ] {
+        let holds = |bytes: &[u8]| bytes.windows(name.len()).any(|at| at == name.as_bytes());
+        ensure!(
+            holds(&armed),
+            "{name} is in neither build: what is it called now?"
+        );
+        ensure!(!holds(&plain), "{name} is in a build without failpoints");
+    }
+    Ok(())
+}
+
+/// Otherwise the test of the steps proves nothing: its faults might be harmless.
 #[test]
 fn without_their_defences_they_are_not_harmless() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {

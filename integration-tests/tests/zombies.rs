@@ -48,11 +48,16 @@ fn a_zombie_shows_nothing_and_works_again() -> Result<()> {
         zombie(case, &program, kafka.bootstrap())
     });
     let sum = print(&cases, &done);
-    let rejoined = done.iter().filter_map(|one| one.answer.as_ref().ok()?.rejoined);
+    let rejoined = done
+        .iter()
+        .filter_map(|one| one.answer.as_ref().ok()?.rejoined);
     let slowest = rejoined.max().unwrap_or_default();
     record(&Row {
         point: "3 zombies".into(),
-        case: format!("frozen at {} steps, successor working, thawed", POINTS.len()),
+        case: format!(
+            "frozen at {} steps, successor working, thawed",
+            POINTS.len()
+        ),
         cases: cases.len() as u64,
         fired: sum.fired,
         verdict: format!("{}; works again after {slowest:.1?} at most", sum.verdict()),
@@ -79,7 +84,10 @@ fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<
         let (lost, doubled) = (found.verdict.lost.count, found.verdict.doubled.count);
         let (case, word) = match undefended {
             "" => ("take-over of a touched task", ""),
-            _ => ("control: the same with any owned partition's offset", ": red, as it must be"),
+            _ => (
+                "control: the same with any owned partition's offset",
+                ": red, as it must be",
+            ),
         };
         record(&Row {
             point: "3 zombies".into(),

@@ -101,7 +101,11 @@ impl Member {
 
     pub(super) fn await_end(&mut self, patience: Duration) -> Result<()> {
         let status = self.child.wait(patience).context("it does not stop")?;
-        ensure!(status.success(), "process {} ended with {status}", self.id());
+        ensure!(
+            status.success(),
+            "process {} ended with {status}",
+            self.id()
+        );
         Ok(())
     }
 }

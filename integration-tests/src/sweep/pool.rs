@@ -54,7 +54,9 @@ where
             });
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(|broken| broken.into_inner());
+    let mut done = done
+        .into_inner()
+        .unwrap_or_else(|broken| broken.into_inner());
     done.sort_by_key(|one| one.nth);
     done
 }

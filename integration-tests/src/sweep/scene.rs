@@ -196,8 +196,7 @@ impl Scene {
         log.lines().map(str::to_owned).collect()
     }
 
-    /// Who made the committed outputs, by the records' numbers: as a reader of both outputs sees it
-    /// who believes the last one.
+    /// The processes that made the committed outputs of each record, by the records' numbers.
     ///
     /// # Errors
     /// When they can't be read.

@@ -44,7 +44,9 @@ pub(crate) fn print(cases: &[Case], done: &[Done<Report>]) -> Sum {
                         "VIOLATED".to_owned()
                     }
                 };
-                rejoined.map_or(word.clone(), |took| format!("{word}, works again after {took:.1?}"))
+                rejoined.map_or(word.clone(), |took| {
+                    format!("{word}, works again after {took:.1?}")
+                })
             }
             Err(error) => {
                 sum.failed.push(format!("{error:?}"));
