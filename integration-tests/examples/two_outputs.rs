@@ -9,12 +9,12 @@ use std::env::var;
 use eos_core::{App, Topic};
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Input {
     seq: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Line {
     seq: u64,
     by: u32,
