@@ -95,7 +95,7 @@ fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<
             cases: 1,
             fired: found.fired as u64,
             verdict: format!(
-                "{} records done beside the zombie, lost {lost}, doubled {doubled}{word}",
+                "{} commits beside the zombie, lost {lost}, doubled {doubled}{word}",
                 found.beside
             ),
             seconds: since.elapsed().as_secs_f64(),
