@@ -11,7 +11,7 @@ mod common;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use common::sweeps::{build_app, print, wanted};
+use common::sweeps::{build_app, print, repeated, wanted};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::sweep::{Act, At, Case, POINTS, at_once, each, takeover, zombie};
 use xtask::kafka::for_tests;
@@ -34,7 +34,7 @@ fn cases() -> Vec<Case> {
         }
     }
     cases.retain(wanted);
-    cases
+    repeated(cases)
 }
 
 #[test]

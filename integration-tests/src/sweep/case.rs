@@ -80,6 +80,8 @@ pub struct Report {
     pub fired: usize,
     /// What the judge says.
     pub verdict: Verdict,
+    /// The same in words, with the ends of the logs if it is not clean.
+    pub told: String,
     /// A zombie's: from its SIGCONT to the first committed output of a record that was sent after.
     pub rejoined: Option<Duration>,
 }
@@ -224,9 +226,10 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         scene.send(AFTER)?;
         scene.await_committed(PATIENCE).context("going on")?;
         let fired = case.fired(scene);
-        let (verdict, _) = scene.stop_and_judge(living)?;
+        let (verdict, text) = scene.stop_and_judge(living)?;
         Ok(Report {
             fired,
+            told: told(scene, &verdict, text),
             verdict,
             rejoined: None,
         })
@@ -278,11 +281,19 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
             "what the zombie had under way is visible: {last:?} where {before:?} was"
         );
         let fired = case.fired(scene);
-        let (verdict, _) = scene.stop_and_judge(0)?;
+        let (verdict, text) = scene.stop_and_judge(0)?;
         Ok(Report {
             fired,
+            told: told(scene, &verdict, text),
             verdict,
             rejoined: Some(rejoined),
         })
     })
+}
+
+fn told(scene: &Scene, verdict: &Verdict, text: String) -> String {
+    match verdict.is_clean() {
+        true => text,
+        false => format!("{text}{}", scene.tails(200)),
+    }
 }
