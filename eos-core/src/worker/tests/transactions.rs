@@ -253,3 +253,17 @@ fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
     bench.settle();
     bench.assert_exact();
 }
+
+/// The record counts as taken, but its outputs are not in the producer.
+#[test]
+fn an_output_that_is_refused_aborts_whatever_the_error_says_of_itself() {
+    let mut bench = Bench::running();
+    let passing = Fault {
+        retriable: true,
+        ..Fault::plain(-1)
+    };
+    bench.kafka.answer(CallSite::Send, [Answer::Fails(passing)]);
+    bench.feed(0, &["a", "b"]);
+    bench.settle();
+    bench.assert_exact();
+}
