@@ -21,10 +21,11 @@ pub(crate) enum Count {
     Aborts,
     Rebuilds,
     Rebalances,
+    Abandoned,
 }
 
 impl Count {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -33,6 +34,7 @@ impl Count {
         Self::Aborts,
         Self::Rebuilds,
         Self::Rebalances,
+        Self::Abandoned,
     ];
 
     fn of(self, totals: &mut Totals) -> &mut u64 {
@@ -45,6 +47,7 @@ impl Count {
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Rebalances => &mut totals.rebalances,
+            Self::Abandoned => &mut totals.abandoned,
         }
     }
 }

@@ -84,6 +84,9 @@ pub struct Totals {
     pub rebuilds: u64,
     /// Assignments and revocations answered.
     pub rebalances: u64,
+    /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
+    /// leaks until the process ends.
+    pub abandoned: u64,
     /// How long commits took.
     pub commit_times: CommitTimes,
 }
@@ -99,6 +102,7 @@ impl Totals {
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;
         self.rebalances += other.rebalances;
+        self.abandoned += other.abandoned;
         self.commit_times.add(&other.commit_times);
     }
 }

@@ -1,7 +1,9 @@
 //! Starts the workers, one thread each, and gathers how they ended.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use eos_protocol::{MaxIdle, WorkerId};
@@ -11,14 +13,16 @@ use super::clock::real_world;
 use super::handle::{Handle, Running};
 use super::preflight::{Partitions, preflight};
 use super::slot::{Slot, default_state_dir};
+use super::supervise::{Crew, Done, Supervisor};
+use super::watch::{Watch, Watched};
 use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
-use crate::metrics::WorkerMeter;
+use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::Topology;
-use crate::worker::{Step, StopMode, Worker, WorkerSpec};
+use crate::worker::{Env, Step, StopMode, Worker, WorkerSpec};
 
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
@@ -47,49 +51,31 @@ where
     let handle = Handle::new(settings.app.clone(), env.clone(), meters.clone());
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
-    let client = Arc::new(client);
-    let mut threads = Vec::new();
-    for (n, meter) in (0..settings.workers).zip(meters) {
-        let spec = worker_spec(&settings, &slot, WorkerId(n), &partitions);
-        let (topology, client) = (Arc::clone(&topology), Arc::clone(&client));
-        let (env, asked) = (env.clone(), handle.clone());
-        let thread = std::thread::Builder::new()
-            .name(format!("eos-worker-{n}"))
-            .spawn(move || {
-                let patience = stop_deadline(&spec);
-                let body = || -> Result<(), Error> {
-                    let meter = Arc::clone(&meter);
-                    let worker = Worker::new(spec, env, topology, client, meter)?;
-                    run_worker(worker, &asked, patience)
-                };
-                let end = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
-                meter.ended();
-                if end.is_err() {
-                    // The others stop too: the process is what gets restarted.
-                    asked.stop(StopMode::Restart);
-                }
-                end
-            })
-            .map_err(Error::Thread);
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                handle.stop(StopMode::Restart);
-                return Err(error);
-            }
-        }
-    }
+    let workers: Vec<Recruit> = (0..settings.workers)
+        .zip(meters)
+        .map(|(n, meter)| Recruit {
+            spec: worker_spec(&settings, &slot, WorkerId(n), &partitions),
+            meter,
+        })
+        .collect();
+    let limits = settings.limits();
+    let crew = Workers {
+        recruits: workers,
+        env,
+        topology,
+        client: Arc::new(client),
+        asked: handle.clone(),
+    };
+    let count = usize::from(settings.workers);
+    let supervisor =
+        Supervisor::start(crew, count, limits.commit + limits.abort).map_err(Error::Thread)?;
 
     let (ended, on_end) = oneshot::channel();
     let asked = handle.clone();
     std::thread::Builder::new()
-        .name("eos-ending".into())
+        .name("eos-supervisor".into())
         .spawn(move || {
-            let ends = threads
-                .into_iter()
-                .map(|t| t.join().unwrap_or(Err(Error::Gone)));
-            let ends: Vec<Result<(), Error>> = ends.collect();
-            let end = ends.into_iter().find(Result::is_err).unwrap_or(Ok(()));
+            let end = supervisor.run();
             // The slot is free once no worker runs under its ids any more.
             match (&end, asked.asked()) {
                 (Ok(()), Some(StopMode::Leave)) => slot.leave(),
@@ -104,6 +90,69 @@ where
         #[cfg(feature = "prometheus")]
         _serving: serving,
     })
+}
+
+/// What a worker is made of.
+struct Recruit {
+    spec: WorkerSpec,
+    meter: Arc<WorkerMeter>,
+}
+
+/// The app's workers, one thread each.
+struct Workers<C> {
+    recruits: Vec<Recruit>,
+    env: Env,
+    topology: Arc<Topology>,
+    client: Arc<C>,
+    asked: Handle,
+}
+
+impl<C> Crew for Workers<C>
+where
+    C: Client + Send + Sync + 'static,
+{
+    fn spawn(
+        &mut self,
+        worker: usize,
+        watch: Arc<Watch>,
+        done: Done,
+    ) -> io::Result<JoinHandle<Result<(), Error>>> {
+        let recruit = self.recruits.get(worker).ok_or(io::ErrorKind::NotFound)?;
+        let (spec, meter) = (recruit.spec.clone(), Arc::clone(&recruit.meter));
+        let (env, topology) = (self.env.clone(), Arc::clone(&self.topology));
+        let client = Arc::new(Watched::new(&self.client, &watch));
+        let asked = self.asked.clone();
+        std::thread::Builder::new()
+            .name(format!("eos-worker-{worker}"))
+            .spawn(move || {
+                let _done = done;
+                let patience = stop_deadline(&spec);
+                let body = || -> Result<(), Error> {
+                    let meter = Arc::clone(&meter);
+                    let worker = Worker::new(spec, env, topology, client, meter)?;
+                    run_worker(worker, &asked, &watch, patience)
+                };
+                let end = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
+                if !watch.is_abandoned() {
+                    meter.ended();
+                }
+                end
+            })
+    }
+
+    fn stop(&mut self) {
+        self.asked.stop(StopMode::Restart);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.asked.asked().is_some()
+    }
+
+    fn abandoned(&mut self, worker: usize) {
+        if let Some(recruit) = self.recruits.get(worker) {
+            recruit.meter.count(Count::Abandoned, 1);
+        }
+    }
 }
 
 /// Before anything else is begun: an address that can't be had is a mistake in the program's start.
@@ -182,10 +231,14 @@ fn protocol(settings: &Settings, slot: &Slot, id: WorkerId) -> GroupProtocol {
 fn run_worker<C: Client>(
     mut worker: Worker<C>,
     handle: &Handle,
+    watch: &Watch,
     patience: Duration,
 ) -> Result<(), Error> {
     let mut stopping_since: Option<Instant> = None;
     loop {
+        if watch.is_abandoned() {
+            return Err(Error::Gone);
+        }
         if stopping_since.is_none()
             && let Some(mode) = handle.asked()
         {
