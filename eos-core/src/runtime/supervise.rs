@@ -21,6 +21,9 @@ const REPLACEMENTS: u32 = 3;
 
 type End = Result<(), Error>;
 
+/// A worker, and which of its threads.
+type Who = (usize, u32);
+
 /// How a worker's thread is made, and what is asked of it.
 pub(super) trait Crew: Send + 'static {
     /// Starts the thread of this worker; `done` is dropped when it ends.
@@ -44,9 +47,8 @@ pub(super) trait Crew: Send + 'static {
 /// Tells that a thread has ended, when it is dropped.
 #[derive(Debug)]
 pub(super) struct Done {
-    /// The worker, and which of its threads.
-    who: (usize, u32),
-    to: Sender<(usize, u32)>,
+    who: Who,
+    to: Sender<Who>,
 }
 
 impl Drop for Done {
@@ -61,7 +63,7 @@ pub(super) struct Supervisor<C> {
     crew: C,
     /// By worker.
     posts: Vec<Post>,
-    ended: (Sender<(usize, u32)>, Receiver<(usize, u32)>),
+    ended: (Sender<Who>, Receiver<Who>),
     /// How long a call may be under way.
     patience: Duration,
 }
@@ -117,7 +119,7 @@ impl<C: Crew> Supervisor<C> {
     pub(super) fn run(mut self) -> End {
         while self.posts.iter().any(|post| post.end.is_none()) {
             match self.ended.1.recv_timeout(LOOK) {
-                Ok((worker, turn)) => self.joined(worker, turn),
+                Ok(who) => self.joined(who),
                 Err(RecvTimeoutError::Timeout) => self.look(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -126,7 +128,7 @@ impl<C: Crew> Supervisor<C> {
         ends.find(Result::is_err).unwrap_or(Ok(()))
     }
 
-    fn joined(&mut self, worker: usize, turn: u32) {
+    fn joined(&mut self, (worker, turn): Who) {
         // An abandoned thread that came to its end says so, too.
         let mut posts = self.posts.iter_mut().enumerate();
         let post = posts.find(|(n, post)| *n == worker && post.replaced == turn);
