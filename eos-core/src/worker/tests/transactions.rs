@@ -171,6 +171,39 @@ fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
     );
 }
 
+/// What the new producer's init left behind would hit what is begun right after the verdict.
+#[test]
+fn rule_7_an_unanswered_init_replaces_the_producer_that_decided_a_doubt() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench
+        .kafka
+        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench
+        .kafka
+        .answer(CallSite::Committed, [Answer::Pending; 4]);
+    let made = |bench: &Bench| {
+        let broker = bench.kafka.broker();
+        broker.calls.iter().filter(|c| *c == "new producer").count()
+    };
+    while made(&bench) == 0 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.broker().unanswered = true;
+    bench.settle();
+    bench.assert_exact();
+    let calls = bench.kafka.calls();
+    let made: Vec<usize> = (0..calls.len())
+        .filter(|&at| calls[at] == "new producer")
+        .collect();
+    assert_eq!(made.len(), 2, "{calls:?}");
+    assert!(
+        !calls[made[0]..made[1]].contains(&"begin".to_owned()),
+        "{calls:?}"
+    );
+}
+
 #[test]
 fn rule_11_at_least_once_commits_through_the_consumer_after_everything_is_acknowledged() {
     let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
