@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use eos_protocol::{MaxIdle, WorkerId};
+use eos_protocol::{MaxIdle, Stage, WorkerId, subscription};
 use tokio::sync::oneshot;
 
 use super::clock::real_world;
@@ -54,7 +54,13 @@ where
     let workers: Vec<Recruit> = (0..settings.workers)
         .zip(meters)
         .map(|(n, meter)| Recruit {
-            spec: worker_spec(&settings, &slot, WorkerId(n), &partitions),
+            spec: worker_spec(
+                &settings,
+                &slot,
+                WorkerId(n),
+                &partitions,
+                topology.stages(),
+            ),
             meter,
         })
         .collect();
@@ -183,6 +189,7 @@ fn worker_spec(
     slot: &Slot,
     id: WorkerId,
     partitions: &Partitions,
+    stages: &[Stage],
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -196,7 +203,7 @@ fn worker_spec(
         first_start: settings.first_start,
         accepted_layout: settings.accepted().ok().flatten(),
         transaction_timeout: settings.transaction_timeout,
-        protocol: protocol(settings, slot, id),
+        protocol: protocol(settings, slot, id, stages),
         prefetch: prefetch(partitions.inputs.values().sum()),
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
@@ -215,13 +222,19 @@ fn prefetch(partitions: u32) -> usize {
     (WORKER / partitions).clamp(256 << 10, 4 << 20)
 }
 
-fn protocol(settings: &Settings, slot: &Slot, id: WorkerId) -> GroupProtocol {
+/// A static member's name: see [`subscription`].
+fn instance_id(settings: &Settings, slot: &Slot, id: WorkerId, subscription: u32) -> String {
+    let identity = id.identity(&settings.app, &slot.instance);
+    format!("{identity}-{subscription:08x}")
+}
+
+fn protocol(settings: &Settings, slot: &Slot, id: WorkerId, stages: &[Stage]) -> GroupProtocol {
     match settings.protocol {
         Protocol::Consumer => GroupProtocol::Consumer,
         Protocol::Classic => GroupProtocol::Classic {
             instance_id: settings
                 .static_member()
-                .then(|| id.identity(&settings.app, &slot.instance).to_string()),
+                .then(|| instance_id(settings, slot, id, subscription(stages))),
             session_timeout: settings.session_timeout(),
             heartbeat_interval: settings.heartbeat(),
         },

@@ -211,6 +211,14 @@ impl Source for FakeSource {
     }
 
     fn seek(&mut self, to: &[(TopicPartition, Offset)], _: Duration) -> Poll<Result<()>> {
+        let revoked = self.fake.broker().revoked_in_seek.take();
+        if let Some(partition) = revoked {
+            let event = SourceEvent::Revoked {
+                partitions: vec![partition],
+                lost: false,
+            };
+            self.fake.event(&self.id, event);
+        }
         if let Some(answer) = self.fails(CallSite::Seek)? {
             return answer.map(Ok);
         }

@@ -287,9 +287,8 @@ fn what_is_revoked_while_its_bounds_are_asked_for_never_starts() {
     assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
 }
 
-/// The client has a revocation that the worker has not heard of: to assign again would answer it.
-#[test]
-fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
+/// Two partitions, of which the first goes back; its fetcher refuses to seek.
+fn rewinding() -> Bench {
     let mut bench = Bench::new();
     bench.assign(&[0, 1]);
     bench.settle();
@@ -298,25 +297,72 @@ fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
         CallSite::Flush,
         [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
     );
-    let too_early = Answer::Fails(Fault::plain(code::LOCAL_STATE));
     while bench.worker.rewinds.is_empty() {
         bench.step();
         bench.clock.pass(Duration::from_millis(50));
     }
+    bench.kafka.calls();
+    bench
+}
+
+fn too_early() -> Answer {
+    Answer::Fails(Fault::plain(code::LOCAL_STATE))
+}
+
+fn place(calls: &[String], call: &str) -> usize {
+    calls.iter().position(|c| c == call).unwrap_or(usize::MAX)
+}
+
+/// The client may have a revocation that the worker has not heard of: to assign again answers it.
+#[test]
+fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
+    let mut bench = rewinding();
     bench.feed(1, &["b"]);
     bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
     while bench.worker.machine.state() != State::Open {
         bench.step();
-        bench.kafka.answer(CallSite::Seek, [too_early]);
+        bench.kafka.answer(CallSite::Seek, [too_early()]);
     }
-    bench.kafka.answer(CallSite::Seek, [too_early; 30]);
+    bench.kafka.answer(CallSite::Seek, [too_early(); 30]);
     bench.kafka.calls();
-    bench.step();
-    assert_eq!(bench.worker.machine.state(), State::Open);
-    // It is there when the seek fails, and heard in the step after it.
     bench.settle();
     let calls = bench.kafka.calls();
-    let at = |call: &str| calls.iter().position(|c| c == call).unwrap_or(usize::MAX);
-    assert!(at("commit") < at("unassign [in-0]"), "{calls:?}");
+    assert!(
+        place(&calls, "commit") < place(&calls, "unassign [in-0]"),
+        "{calls:?}"
+    );
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(4)));
+}
+
+#[test]
+fn rule_8_a_partition_goes_back_however_busy_the_others_are() {
+    let mut bench = rewinding();
+    bench.feed(1, &["b"]);
+    bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
+    bench.kafka.answer(CallSite::Seek, [too_early(); 100]);
+    for _ in 0..50 {
+        bench.feed(1, &["more"]);
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    assert_eq!(bench.committed(0), Some(4));
+}
+
+#[test]
+fn rule_4_what_assigning_again_may_have_answered_is_heard_before_the_next_begin() {
+    let mut bench = rewinding();
+    bench.feed(1, &["b"]);
+    bench.kafka.answer(CallSite::Seek, [too_early()]);
+    bench.kafka.broker().revoked_in_seek = Some(tp(1));
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(
+        place(&calls, "assign in-0@3") < place(&calls, "unassign [in-1]"),
+        "{calls:?}"
+    );
+    assert!(
+        place(&calls, "unassign [in-1]") < place(&calls, "begin"),
+        "{calls:?}"
+    );
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(3)));
 }

@@ -176,9 +176,10 @@ fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
 fn rule_7_an_unanswered_init_replaces_the_producer_that_decided_a_doubt() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench
-        .kafka
-        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.kafka.answer(
+        CallSite::Commit,
+        [Answer::DoneBut(fatal(code::LOCAL_FENCED))],
+    );
     bench
         .kafka
         .answer(CallSite::Committed, [Answer::Pending; 4]);
@@ -191,6 +192,7 @@ fn rule_7_an_unanswered_init_replaces_the_producer_that_decided_a_doubt() {
         bench.clock.pass(Duration::from_millis(50));
     }
     bench.kafka.broker().unanswered = true;
+    bench.feed(0, &["c"]);
     bench.settle();
     bench.assert_exact();
     let calls = bench.kafka.calls();
