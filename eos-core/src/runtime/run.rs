@@ -18,6 +18,7 @@ use super::watch::{Watch, Watched};
 use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
+use crate::failpoints::Failpoints;
 use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
@@ -71,6 +72,7 @@ where
         topology,
         client: Arc::new(client),
         asked: handle.clone(),
+        faults: Failpoints::here(),
     };
     let count = usize::from(settings.workers);
     let supervisor =
@@ -111,6 +113,7 @@ struct Workers<C> {
     topology: Arc<Topology>,
     client: Arc<C>,
     asked: Handle,
+    faults: Failpoints,
 }
 
 impl<C> Crew for Workers<C>
@@ -127,11 +130,12 @@ where
         let (spec, meter) = (recruit.spec.clone(), Arc::clone(&recruit.meter));
         let (env, topology) = (self.env.clone(), Arc::clone(&self.topology));
         let client = Arc::new(Watched::new(&self.client, &watch));
-        let asked = self.asked.clone();
+        let (asked, faults) = (self.asked.clone(), self.faults.clone());
         std::thread::Builder::new()
             .name(format!("eos-worker-{worker}"))
             .spawn(move || {
                 let _done = done;
+                let _entered = faults.enter();
                 let patience = stop_deadline(&spec);
                 let body = || -> Result<(), Error> {
                     let meter = Arc::clone(&meter);

@@ -14,6 +14,7 @@ use super::calls::as_committed;
 use super::task::{Readiness, Task};
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
+use crate::failpoints::{self, Point};
 use crate::metrics::Count;
 
 /// How long after an error the brokers are asked again where a task starts.
@@ -112,6 +113,11 @@ impl<C: Client> Worker<C> {
             Settle::Nothing => {}
             Settle::Commit => self.commit(CommitCause::Revoke),
             Settle::Abort => self.feed(Event::Lost),
+        }
+        if let Err(error) = failpoints::hit(Point::InRevoke)
+            && !self.settled()
+        {
+            self.failed(error);
         }
         let deadline = Deadline::after(self.env.now(), self.spec.revoke_deadline);
         self.answering = Answering::Revoking(Revoking { plan, deadline });
