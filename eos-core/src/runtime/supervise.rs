@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::watch::Watch;
 use crate::error::Error;
 
-/// How often it looks.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often it looks: in so many parts of its patience.
+const LOOKS: u32 = 40;
 /// How often one worker is replaced before the process has to be.
 const REPLACEMENTS: u32 = 3;
 
@@ -118,7 +118,7 @@ impl<C: Crew> Supervisor<C> {
     /// Until every worker has ended: the first error, if there is one.
     pub(super) fn run(mut self) -> End {
         while self.posts.iter().any(|post| post.end.is_none()) {
-            match self.ended.1.recv_timeout(LOOK) {
+            match self.ended.1.recv_timeout(self.patience / LOOKS) {
                 Ok(who) => self.joined(who),
                 Err(RecvTimeoutError::Timeout) => self.look(),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -149,8 +149,6 @@ impl<C: Crew> Supervisor<C> {
     /// Looks whether a call is under way that was so at every look for too long. Counted in looks,
     /// not in time: a process that was stopped for a while has looked at nothing meanwhile.
     fn look(&mut self) {
-        let too_often = u32::try_from(self.patience.as_millis() / LOOK.as_millis());
-        let too_often = too_often.unwrap_or(u32::MAX).max(1);
         for worker in 0..self.posts.len() {
             let Some(post) = self.posts.get_mut(worker) else {
                 continue;
@@ -163,7 +161,7 @@ impl<C: Crew> Supervisor<C> {
                 (Some(now), (Some(before), looks)) if now == before => (call, looks + 1),
                 _ => (call, 0),
             };
-            if call.is_some() && post.seen.1 >= too_often {
+            if call.is_some() && post.seen.1 >= LOOKS {
                 self.abandon(worker);
             }
         }
@@ -221,6 +219,8 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_millis(200);
+
     type Body = Box<dyn Fn(u32, &Watch) -> End + Send + Sync>;
 
     /// A crew of one, whose threads do what the test says.
@@ -268,7 +268,7 @@ mod tests {
             abandoned: Arc::clone(&abandoned),
         };
         let start = Instant::now();
-        let supervisor = Supervisor::start(crew, 1, Duration::from_millis(1500)).unwrap();
+        let supervisor = Supervisor::start(crew, 1, PATIENCE).unwrap();
         let end = supervisor.run();
         let abandoned = *abandoned.lock().unwrap();
         (end, abandoned, start.elapsed())
@@ -294,16 +294,16 @@ mod tests {
     #[test]
     fn one_that_works_on_or_makes_many_short_calls_is_left_alone() {
         let (end, abandoned, took) = run(false, |_, watch| {
-            std::thread::sleep(Duration::from_millis(2500));
+            std::thread::sleep(PATIENCE * 2);
             let start = Instant::now();
-            while start.elapsed() < Duration::from_millis(2500) {
+            while start.elapsed() < PATIENCE * 2 {
                 let _under_way = watch.enter(CallSite::Commit);
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(PATIENCE / 20);
             }
             Ok(())
         });
         assert!(end.is_ok() && abandoned == 0, "{end:?}");
-        assert!(took >= Duration::from_secs(5));
+        assert!(took >= PATIENCE * 4);
     }
 
     #[test]
@@ -326,11 +326,11 @@ mod tests {
         let (end, _, _) = run(false, |turn, watch| match turn {
             0 => {
                 let _under_way = watch.enter(CallSite::Commit);
-                std::thread::sleep(Duration::from_secs(4));
+                std::thread::sleep(PATIENCE * 3);
                 Err(Error::Gone)
             }
             _ => {
-                std::thread::sleep(Duration::from_secs(4));
+                std::thread::sleep(PATIENCE * 3);
                 Ok(())
             }
         });
