@@ -5,6 +5,7 @@
 //! else: a verifier that shared code with what it verifies would share its bugs.
 
 pub mod data;
+pub mod faults;
 pub mod fleet;
 pub mod judge;
 pub mod kill;
