@@ -40,7 +40,8 @@
 //! # Features
 //! `kafka` (default) is the adapter on librdkafka; without it closures can be tested where there is
 //! no C compiler. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
-//! Kerberos. `prometheus` serves the metrics.
+//! Kerberos. `prometheus` serves the metrics. `failpoints` is for tests of eos itself: it compiles
+//! faults into the runtime.
 
 pub mod client;
 pub mod codec;
@@ -54,6 +55,10 @@ mod config;
 mod ctx;
 mod error;
 mod error_policy;
+#[cfg(feature = "failpoints")]
+pub mod failpoints;
+#[cfg(not(feature = "failpoints"))]
+mod failpoints;
 mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;

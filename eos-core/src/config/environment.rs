@@ -23,7 +23,12 @@ const OTHERS: &[&str] = &[
     "EOS_KEEP_LOGS",
     "EOS_SEED",
     "EOS_BLESS",
+    "EOS_FAULTS_REPORT",
 ];
+
+/// Variables of the tests' faults.
+#[cfg(feature = "failpoints")]
+const FAULTS: &[&str] = &["EOS_FAILPOINTS", "EOS_FAILPOINTS_LOG", "EOS_UNDEFENDED"];
 
 /// What the environment says.
 #[derive(Debug, Default)]
@@ -60,6 +65,10 @@ impl Environment {
         if variable == CONFIG_FILE {
             self.file = Some((value.into(), origin));
             return Ok(());
+        }
+        #[cfg(feature = "failpoints")]
+        if FAULTS.contains(&variable.as_str()) {
+            return armed(variable, &value, origin);
         }
         let Some(name) = variable.strip_prefix(PREFIX) else {
             return Ok(());
@@ -98,6 +107,19 @@ impl Environment {
         self.given.push(Given { key, value, origin });
         Ok(())
     }
+}
+
+/// The failpoints read their variables themselves; what they can't read is said here.
+#[cfg(feature = "failpoints")]
+fn armed(variable: String, value: &OsString, origin: Origin) -> Result<(), SettingsError> {
+    let value = value.to_string_lossy();
+    let read = crate::failpoints::Failpoints::check_environment(&variable, &value);
+    read.map_err(|unreadable| SettingsError::Value {
+        key: variable,
+        shown: value.into_owned(),
+        origin,
+        expected: format!("what eos_core::failpoints describes ({unreadable})"),
+    })
 }
 
 fn is_known(key: &str) -> bool {

@@ -16,6 +16,11 @@ use crate::client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpe
 /// to be, a flush does not end.
 const FLUSH_SLICE: Duration = Duration::from_millis(10);
 
+/// For how long after its first record an abort waits for what was sent. librdkafka #4849: an abort
+/// that overtakes AddPartitionsToTxn, say while that is retried, ends a transaction that the
+/// coordinator does not know, and INVALID_TXN_STATE costs the producer.
+const FIRST_ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
+
 /// A transactional producer; without a transactional id, an idempotent one.
 #[derive(Debug)]
 pub(crate) struct KafkaProducer {
@@ -27,6 +32,8 @@ pub(crate) struct KafkaProducer {
     request_timeout: Duration,
     /// A transaction is open, as far as we did not see it end.
     open: bool,
+    /// When its first record was sent.
+    first_sent: Option<Instant>,
     /// The first failed delivery since the transaction began.
     undelivered: Option<Failure>,
 }
@@ -43,6 +50,7 @@ impl KafkaProducer {
             transactional: spec.transactional_id.is_some(),
             request_timeout: spec.request_timeout,
             open: false,
+            first_sent: None,
             undelivered: None,
         })
     }
@@ -53,6 +61,20 @@ impl KafkaProducer {
                 self.undelivered = self.undelivered.take().or_else(|| event.failed_delivery());
             }
         }
+    }
+
+    /// Whether an abort would come too early: see [`FIRST_ACKNOWLEDGEMENT`].
+    fn awaits_first_acknowledgement(&mut self, slice: Duration) -> bool {
+        let early = |sent: Instant| sent.elapsed() < FIRST_ACKNOWLEDGEMENT;
+        if !self.first_sent.is_some_and(early)
+            || self.undelivered.is_some()
+            || self.client.fatal().is_some()
+        {
+            return false;
+        }
+        let acknowledged = self.client.flush(slice);
+        self.read_reports();
+        matches!(acknowledged, Ok(false))
     }
 
     /// Why this transaction, or this producer, cannot go on.
@@ -99,6 +121,7 @@ impl Producer for KafkaProducer {
 
     fn begin(&mut self) -> Result<()> {
         self.undelivered = None;
+        self.first_sent = None;
         if !self.transactional {
             return Ok(());
         }
@@ -116,7 +139,10 @@ impl Producer for KafkaProducer {
             return Poll::Ready(Err(ClientError::new(call, code::LOCAL_UNKNOWN_TOPIC, text)));
         };
         match topic.produce(record) {
-            Ok(()) => Poll::Ready(Ok(())),
+            Ok(()) => {
+                self.first_sent.get_or_insert_with(Instant::now);
+                Poll::Ready(Ok(()))
+            }
             Err(failure) => match failure.fault.code {
                 code::LOCAL_QUEUE_FULL => Poll::Pending,
                 code::LOCAL_STATE if self.open => Poll::Ready(Err(self.cause(failure).at(call))),
@@ -190,6 +216,12 @@ impl Producer for KafkaProducer {
         let end = Instant::now() + slice;
         loop {
             let left = end.saturating_duration_since(Instant::now());
+            if self.awaits_first_acknowledgement(left.min(FLUSH_SLICE)) {
+                if left.is_zero() {
+                    return Poll::Pending;
+                }
+                continue;
+            }
             let outcome = self.client.abort_transaction(left.min(FLUSH_SLICE));
             // The abort flushes what it purged, and that ends only when the reports are read.
             self.read_reports();

@@ -14,6 +14,7 @@ use super::slot::{Slot, default_state_dir};
 use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
+use crate::failpoints::Failpoints;
 use crate::metrics::WorkerMeter;
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
@@ -53,9 +54,11 @@ where
         let spec = worker_spec(&settings, &slot, WorkerId(n), &partitions);
         let (topology, client) = (Arc::clone(&topology), Arc::clone(&client));
         let (env, asked) = (env.clone(), handle.clone());
+        let faults = Failpoints::here();
         let thread = std::thread::Builder::new()
             .name(format!("eos-worker-{n}"))
             .spawn(move || {
+                let _entered = faults.enter();
                 let patience = stop_deadline(&spec);
                 let body = || -> Result<(), Error> {
                     let meter = Arc::clone(&meter);

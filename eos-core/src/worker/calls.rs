@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Load, Nonce, Now, Outcome,
-    State, Taken, blames_a_record, checked_membership, outcome,
+    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Load, Nonce, Now, Offset,
+    Outcome, State, Taken, TopicPartition, blames_a_record, checked_membership, outcome,
 };
 
 use super::error::{self, WorkerError};
@@ -16,6 +16,7 @@ use crate::client::{
     Client, ClientError, CommittedOffset, GroupMetadata, OffsetToCommit, Producer, ProducerSpec,
     Source,
 };
+use crate::failpoints::{self, Defence, Point};
 use crate::metrics::{Count, Stopwatch, in_ms};
 
 /// How long to wait before a call that failed is made again.
@@ -66,7 +67,8 @@ impl<C: Client> Worker<C> {
                 if let Err(error) = self.perform(action) {
                     let (call, class) = (error.call, error.class());
                     self.last_error = Some(error);
-                    // Begin is the one call that answers at once; nothing follows it.
+                    // Begin is the one call that answers at once; nothing follows it. (Nor is there
+                    // anything behind a commit or an abort at which a failpoint fires.)
                     next = Some(Event::Failed(call, class));
                 }
             }
@@ -78,7 +80,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    fn failed(&mut self, error: ClientError) {
+    pub(super) fn failed(&mut self, error: ClientError) {
         let (call, class) = (error.call, error.class());
         self.blamed |= blames_a_record(error.fault.code);
         if class == ErrorClass::Retriable {
@@ -114,9 +116,13 @@ impl<C: Client> Worker<C> {
             }
             Action::SendOffsets => self.calls.send_offsets = true,
             Action::Flush => self.calls.flush = true,
-            Action::Commit => self.calls.commit = true,
+            Action::Commit => {
+                failpoints::hit(Point::PreCommit)?;
+                self.calls.commit = true;
+            }
             Action::CommitThroughConsumer => self.calls.consumer_commit = true,
             Action::Abort => {
+                failpoints::hit(Point::PreAbort)?;
                 self.calls = Calls {
                     abort: true,
                     ..Calls::default()
@@ -137,6 +143,7 @@ impl<C: Client> Worker<C> {
     }
 
     fn begin(&mut self) -> Result<(), ClientError> {
+        failpoints::hit(Point::Begin)?;
         match &mut self.producer {
             Some(producer) => producer.begin(),
             None => Err(ClientError::new(CallSite::Begin, 0, "there is no producer")),
@@ -148,7 +155,9 @@ impl<C: Client> Worker<C> {
             self.meter.count(Count::Rebuilds, 1);
             tracing::info!(
                 app = %self.spec.app, worker = %self.spec.id, id = %self.spec.identity,
-                state = ?self.machine.state(), "replacing the producer"
+                state = ?self.machine.state(),
+                last_error = self.last_error.as_ref().map(tracing::field::display),
+                "replacing the producer"
             );
         }
         self.calls = Calls {
@@ -206,7 +215,11 @@ impl<C: Client> Worker<C> {
         }
         for task in self.tasks.values_mut() {
             task.chains.discard();
-            let back = task.progress.discarded();
+            let back = if failpoints::undefended(Defence::Rewind) {
+                Vec::new()
+            } else {
+                task.progress.discarded()
+            };
             if !back.is_empty() {
                 task.drop_fetched();
                 task.readiness = Readiness::Rewinding;
@@ -277,7 +290,7 @@ impl<C: Client> Worker<C> {
             self.report(done, |calls| &mut calls.flush, Event::Drained);
         }
         if self.calls.commit {
-            let done = self.on_producer(|p| p.commit(slice));
+            let done = self.commit_for(slice);
             if done.is_ready() {
                 self.look_for_unanswered();
             }
@@ -290,6 +303,21 @@ impl<C: Client> Worker<C> {
             }
             self.report(done, |calls| &mut calls.abort, Event::Aborted);
         }
+    }
+
+    fn commit_for(&mut self, slice: Duration) -> Poll<Result<(), ClientError>> {
+        let slice = if failpoints::is_due(Point::InCommit) {
+            // Time for EndTxn to leave, and hardly any for its answer.
+            Duration::from_millis(1)
+        } else {
+            slice
+        };
+        let done = self.on_producer(|p| p.commit(slice));
+        failpoints::hit(Point::InCommit)?;
+        if matches!(done, Poll::Ready(Ok(()))) {
+            failpoints::hit(Point::PostCommit)?;
+        }
+        done
     }
 
     fn on_producer(
@@ -341,7 +369,9 @@ impl<C: Client> Worker<C> {
 
     /// Rule 7: a request that was never answered may hit the next transaction.
     fn look_for_unanswered(&mut self) {
-        if self.producer.as_ref().is_some_and(Producer::unanswered) {
+        if self.producer.as_ref().is_some_and(Producer::unanswered)
+            && !failpoints::undefended(Defence::Quarantine)
+        {
             self.feed(Event::Unanswered);
         }
     }
@@ -356,14 +386,22 @@ impl<C: Client> Worker<C> {
                 task.progress.recommit()
             }
         });
-        self.calls.offsets = sealed
-            .map(|(partition, offset, metadata)| OffsetToCommit {
-                partition,
-                offset,
-                metadata,
-            })
-            .collect();
+        self.calls.offsets = sealed.map(to_commit).collect();
+        if failpoints::undefended(Defence::EveryTouchedTask) {
+            self.weaken_offsets();
+        }
         self.feed(Event::Sealed);
+    }
+
+    /// Without rule 2: the offsets of any one task that is owned, rather of one that is not
+    /// touched. They fence the transaction, but not by what it holds.
+    fn weaken_offsets(&mut self) {
+        let mut idle = self.tasks.values().map(|task| task.progress.recommit());
+        let any = idle.find(|offsets| !offsets.is_empty());
+        match any {
+            Some(offsets) => self.calls.offsets = offsets.into_iter().map(to_commit).collect(),
+            None => self.calls.offsets.truncate(1),
+        }
     }
 
     fn send_offsets(&mut self) {
@@ -395,7 +433,12 @@ impl<C: Client> Worker<C> {
         let Some(producer) = &mut self.producer else {
             return Poll::Pending;
         };
-        producer.send_offsets(&self.calls.offsets, &member, slice)
+        failpoints::hit(Point::PreOffsets)?;
+        let done = producer.send_offsets(&self.calls.offsets, &member, slice);
+        if matches!(done, Poll::Ready(Ok(()))) {
+            failpoints::hit(Point::PostOffsets)?;
+        }
+        done
     }
 
     /// Rule 6: what became of the transaction, by the names beside the stable offsets.
@@ -433,6 +476,9 @@ impl<C: Client> Worker<C> {
     }
 
     fn judge(&self, committed: &[CommittedOffset]) -> Outcome {
+        if failpoints::undefended(Defence::InDoubt) {
+            return Outcome::Aborted;
+        }
         let mut verdict = None;
         for task in self.tasks.values().filter(|t| t.progress.touched()) {
             let inputs = task.progress.inputs();
@@ -461,6 +507,14 @@ impl<C: Client> Worker<C> {
             return Err(failure);
         }
         Ok(())
+    }
+}
+
+fn to_commit((partition, offset, metadata): (TopicPartition, Offset, String)) -> OffsetToCommit {
+    OffsetToCommit {
+        partition,
+        offset,
+        metadata,
     }
 }
 

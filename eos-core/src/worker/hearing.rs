@@ -26,18 +26,23 @@ impl<C: Client> Worker<C> {
                         self.out_of_range.get_or_insert((partition, deadline));
                     }
                 }
-                SourceEvent::Failed(error) => match error.class() {
-                    ErrorClass::Retriable => {
-                        tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
-                    }
-                    _ => self.give_up(error::from_client(self.spec.identity.as_str(), error)),
-                },
+                SourceEvent::Failed(error) => self.consumer_failed(error),
             }
         }
         if self.out_of_range.is_some() {
             self.explain_out_of_range()?;
         }
         Ok(())
+    }
+
+    /// The consumer reports an error of its own.
+    pub(super) fn consumer_failed(&mut self, error: ClientError) {
+        match error.class() {
+            ErrorClass::Retriable => {
+                tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
+            }
+            _ => self.give_up(error::from_client(self.spec.identity.as_str(), error)),
+        }
     }
 
     /// Stops for good, without committing what is open: it can't be trusted to be complete, or

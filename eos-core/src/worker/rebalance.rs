@@ -13,6 +13,7 @@ use super::calls::as_committed;
 use super::task::{Readiness, Task};
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
+use crate::failpoints::{self, Point};
 use crate::metrics::Count;
 
 /// A rebalance event that waits for its answer.
@@ -96,6 +97,11 @@ impl<C: Client> Worker<C> {
             Settle::Nothing => {}
             Settle::Commit => self.commit(CommitCause::Revoke),
             Settle::Abort => self.feed(Event::Lost),
+        }
+        if let Err(error) = failpoints::hit(Point::InRevoke)
+            && !self.settled()
+        {
+            self.failed(error);
         }
         let deadline = Deadline::after(self.env.now(), self.spec.revoke_deadline);
         self.answering = Answering::Revoking(Revoking { plan, deadline });

@@ -14,6 +14,7 @@ use super::task::{Readiness, Task};
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::{Ctx, Origin};
+use crate::failpoints::{self, Point};
 use crate::topology::{Chains, Fault, Next, Raw};
 
 /// How many records are fetched from one partition at a time.
@@ -67,6 +68,10 @@ impl<C: Client> Worker<C> {
                 return Done::Nothing;
             }
         };
+        failpoints::taken();
+        if let Err(error) = failpoints::hit(Point::Poll) {
+            self.consumer_failed(error);
+        }
         let Some(message) = task.fetched.get(input).and_then(Records::first) else {
             return Done::Nothing;
         };

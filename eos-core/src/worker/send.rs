@@ -6,6 +6,7 @@ use eos_protocol::{Event, Partition, blames_a_record};
 
 use super::{SLICE, Worker};
 use crate::client::{Client, ClientError, Producer};
+use crate::failpoints::{self, Point};
 
 /// Outputs of a finished record that are not all handed to the producer yet.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +54,17 @@ impl<C: Client> Worker<C> {
             let Some(producer) = &mut self.producer else {
                 return false;
             };
-            match producer.send(&outgoing) {
+            let first = unsent.at == 0 && self.load.as_ref().is_none_or(|load| load.bytes == 0);
+            let point = if first {
+                Point::FirstSend
+            } else {
+                Point::KthSend
+            };
+            let sent = match failpoints::hit(point) {
+                Ok(()) => producer.send(&outgoing),
+                Err(error) => Poll::Ready(Err(error)),
+            };
+            match sent {
                 Poll::Ready(Ok(())) => unsent.at += 1,
                 Poll::Pending => {
                     self.unsent = Some(unsent);

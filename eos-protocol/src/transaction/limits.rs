@@ -7,7 +7,8 @@ use crate::backoff::Backoff;
 /// The machine's patience.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// From sealing to the answer of the commit. One deadline for the whole chain.
+    /// From sealing to the answer of the commit. One deadline for the whole chain, the last quarter
+    /// of which is EndTxn's ([`end_floor`](Self::end_floor)).
     pub commit: Duration,
     /// For an abort.
     pub abort: Duration,
@@ -39,5 +40,15 @@ impl Default for Limits {
             fence_window: Duration::from_secs(60),
             aborts_in_a_row: 32,
         }
+    }
+}
+
+impl Limits {
+    /// What offsets and outputs leave of the commit's time, however slow they are: EndTxn has it for
+    /// itself. A commit that is sent with no time to wait for its answer would be in doubt, where an
+    /// abort before it is clean.
+    #[must_use]
+    pub fn end_floor(&self) -> Duration {
+        self.commit / 4
     }
 }

@@ -54,6 +54,8 @@ pub struct Transaction {
     rebuilds_in_a_row: u32,
     fenced_at: Vec<Now>,
     begun: u64,
+    /// A producer of ours was initialised once: the configuration works.
+    initialized: bool,
 }
 
 impl Transaction {
@@ -73,6 +75,7 @@ impl Transaction {
             rebuilds_in_a_row: 0,
             fenced_at: Vec::new(),
             begun: 0,
+            initialized: false,
         }
     }
 
@@ -97,7 +100,13 @@ impl Transaction {
     /// By when the calls under way must be done.
     #[must_use]
     pub fn deadline(&self) -> Option<Deadline> {
-        self.deadline
+        match self.state {
+            State::Sealing | State::SendingOffsets => {
+                let floor = self.limits.end_floor();
+                self.deadline.map(|deadline| deadline.reserving(floor))
+            }
+            _ => self.deadline,
+        }
     }
 
     /// Takes one event and decides what to do about it.
@@ -126,7 +135,10 @@ impl Transaction {
                 self.deadline = Some(Deadline::after(now, self.limits.init));
                 Actions::one(Action::Init)
             }
-            (State::Initializing, Event::Initialized) => self.rest(),
+            (State::Initializing, Event::Initialized) => {
+                self.initialized = true;
+                self.rest()
+            }
             (State::InDoubt, Event::Initialized) => Actions::one(Action::ReadOutcome),
             (State::InDoubt, Event::Resolved(outcome)) => self.resolved(outcome),
             (State::Idle, Event::Touched) => self.begin(),
@@ -453,11 +465,14 @@ impl Transaction {
     }
 
     fn tick(&mut self, now: Now) -> Actions {
-        if !self.deadline.is_some_and(|deadline| deadline.passed(now)) {
+        if !self.deadline().is_some_and(|deadline| deadline.passed(now)) {
             return Actions::none();
         }
         match self.state {
-            State::Initializing | State::InDoubt => self.fail(StopReason::InitTimedOut),
+            // Brokers that worked once are waited for: they come back, or a person stops us.
+            State::Initializing if self.initialized => self.rebuild(),
+            State::Initializing => self.fail(StopReason::InitTimedOut),
+            State::InDoubt => self.replace(State::InDoubt),
             // EndTxn has not left.
             State::Sealing | State::SendingOffsets => self.abort(now, CallSite::SendOffsets),
             State::Committing if self.guarantee == Guarantee::AtLeastOnce => {

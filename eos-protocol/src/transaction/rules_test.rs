@@ -125,9 +125,23 @@ fn rule_5_after_a_commit_time_out_only_commit_again() {
 fn rule_5_before_the_commit_has_left_the_deadline_aborts() {
     for state in [State::Sealing, State::SendingOffsets] {
         let mut life = Life::in_state(state);
-        assert_eq!(life.pass(Duration::from_secs(9)), []);
-        assert_eq!(life.pass(Duration::from_secs(1)), [Abort], "{state:?}");
+        assert_eq!(life.pass(Duration::from_secs(7)), []);
+        let rest = Duration::from_millis(500);
+        assert_eq!(life.pass(rest), [Abort], "{state:?}");
     }
+}
+
+/// However long the outputs took to drain, EndTxn has a quarter of the time; the whole is bounded.
+#[test]
+fn rule_4_the_end_of_the_transaction_has_time_of_its_own() {
+    let mut life = Life::in_state(State::SendingOffsets);
+    assert_eq!(life.on(Event::OffsetsSent), []);
+    assert_eq!(life.pass(Duration::from_millis(7400)), []);
+    assert_eq!(life.on(Event::Drained), [Commit]);
+    assert_eq!(life.pass(Duration::from_millis(2500)), []);
+    assert_eq!(life.machine.state(), State::Committing);
+    life.pass(Duration::from_millis(100));
+    assert_eq!(life.machine.state(), State::InDoubt, "after 10 s");
 }
 
 #[test]
@@ -301,7 +315,36 @@ fn a_permanent_error_aborts_before_it_stops() {
 }
 
 #[test]
-fn an_init_that_does_not_end_stops() {
+fn an_init_that_does_not_end_is_begun_again_once_one_has_ended() {
+    let mut life = Life::in_state(State::Idle);
+    assert_eq!(life.on(Event::Unanswered), [Drop, now_build()]);
+    for _ in 0..20 {
+        life.on(Event::Built);
+        assert_eq!(life.fail(CallSite::Init, Retriable), [Init]);
+        let again = life.pass(Limits::default().init);
+        assert!(matches!(again[..], [Drop, Build { .. }]), "{again:?}");
+    }
+    life.on(Event::Built);
+    assert_eq!(life.on(Event::Initialized), []);
+    assert_eq!(life.machine.state(), State::Idle);
+}
+
+#[test]
+fn rule_6_what_is_in_doubt_stays_so_until_a_broker_answers() {
+    let mut life = Life::in_state(State::Committing);
+    life.fail(CallSite::Commit, Fatal);
+    for _ in 0..20 {
+        assert_eq!(life.on(Event::Built), [Init]);
+        life.pass(Limits::default().init);
+        assert_eq!(life.machine.state(), State::InDoubt);
+    }
+    life.on(Event::Built);
+    assert_eq!(life.on(Event::Initialized), [ReadOutcome]);
+    assert_eq!(life.on(Event::Resolved(Outcome::Committed)), [Apply]);
+}
+
+#[test]
+fn the_first_init_that_does_not_end_stops() {
     let mut life = Life::in_state(State::Initializing);
     assert_eq!(life.fail(CallSite::Init, Retriable), [Init]);
     assert_eq!(

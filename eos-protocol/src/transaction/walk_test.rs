@@ -312,10 +312,16 @@ pub(super) fn step(machine: &mut Transaction, shell: &mut Shell, event: Event, l
 }
 
 /// A machine without times and endless counters.
-type Shape = (State, [bool; 4], Option<StopReason>, [u32; 3]);
+type Shape = (State, [bool; 5], Option<StopReason>, [u32; 3]);
 
 fn shape(m: &Transaction) -> Shape {
-    let flags = [m.deadline.is_some(), m.offsets_sent, m.drained, m.tainted];
+    let flags = [
+        m.deadline.is_some(),
+        m.offsets_sent,
+        m.drained,
+        m.tainted,
+        m.initialized,
+    ];
     let counts = [
         m.aborts_in_a_row,
         m.rebuilds_in_a_row.min(2),

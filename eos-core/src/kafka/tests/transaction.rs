@@ -402,3 +402,28 @@ fn a_partition_that_is_not_assigned_gives_nothing() {
     assert_eq!(offsets(&take(&mut source, &p0, 2)), [500, 501]);
     close(source);
 }
+
+/// librdkafka #4849: an abort that overtakes AddPartitionsToTxn ends a transaction that the
+/// coordinator does not know, which is fatal.
+#[test]
+fn an_abort_right_after_the_first_record_ends_well() {
+    let Some(mut fixture) = Fixture::new("early-abort") else {
+        return;
+    };
+    let output = fixture.topic("out", 3);
+    let mut failed = 0;
+    for n in 0..20 {
+        // The coordinator knows nothing of a new producer's first transaction.
+        let mut producer = fixture.producer(&[&output]);
+        ready(|slice| producer.init(slice)).unwrap();
+        producer.begin().unwrap();
+        send(&mut producer, 0, n % 3, "aborted");
+        std::thread::sleep(Duration::from_micros(200 * (n % 20) as u64));
+        if let Err(error) = ready(|slice| producer.abort(slice)) {
+            eprintln!("abort {n}: {error}");
+            failed += 1;
+        }
+    }
+    assert_eq!(failed, 0, "of 20");
+    expect(&mut fixture.wire, &output, &[]);
+}

@@ -1,0 +1,110 @@
+//! Faults at named steps of a transaction and a rebalance, and switches that take a defence away.
+//!
+//! For tests only: without the cargo feature `failpoints` nothing of it is compiled, and each call
+//! is an empty inlined function. With the feature but nothing armed, an app does what it always
+//! does.
+//!
+//! Armed by the environment of a process:
+//! ```sh
+//! EOS_FAILPOINTS='post_offsets=error@record:150;pre_abort=crash'
+//! EOS_FAILPOINTS_LOG=/tmp/fired    # a line for each that fired, written before its act
+//! EOS_UNDEFENDED=quarantine
+//! ```
+//! or by a test, for its thread and the apps that it starts: [`Failpoints::parse`] and
+//! [`Failpoints::enter`].
+//!
+//! A point is armed once: `point=action`, then `@hit:n` (the n-th time that it is passed, 1 if
+//! nothing is said) or `@record:n` (the first time once n records have been taken from their
+//! partitions). It fires once.
+//!
+//! | action | does |
+//! |---|---|
+//! | `crash` | SIGKILL to the process itself |
+//! | `freeze` | SIGSTOP to the process itself; somebody else sends the SIGCONT |
+//! | `error` | the step fails, as the client's call of that step can |
+//!
+//! | point | where | `error` is |
+//! |---|---|---|
+//! | `poll` | a record was taken from its partition | the consumer reports that all brokers are away |
+//! | `begin` | before `begin_transaction` | fenced |
+//! | `first_send` | before the first output of a transaction | an abortable error; nothing is sent |
+//! | `kth_send` | before each later one | the same |
+//! | `pre_offsets` | before `send_offsets_to_transaction` | an abortable time-out; nothing is sent |
+//! | `post_offsets` | after it | the same; but the offsets are sent |
+//! | `pre_commit` | before `commit_transaction` | a retriable time-out; nothing is sent |
+//! | `in_commit` | EndTxn is on its way | the same; but it is sent |
+//! | `post_commit` | after it | fenced; but it is committed: in doubt |
+//! | `pre_abort` | before `abort_transaction` | a retriable time-out; nothing is sent |
+//! | `in_revoke` | the open transaction is to be settled before partitions go | the group fences it |
+//!
+//! | defence | without it |
+//! |---|---|
+//! | `quarantine` | rule 7: a producer with an unanswered request goes on |
+//! | `every_touched_task` | rule 2: a transaction carries the offsets of any one task that is owned |
+//! | `rewind` | rule 8: after an abort reading goes on where it was |
+//! | `in_doubt` | rule 6: a commit of unknown outcome counts as aborted |
+//!
+//! The crate `fail` was not taken: its registry is one for the process, while unit tests step
+//! workers on many threads and tests run several apps beside each other; it knows neither records
+//! nor these actions nor a log that outlives a SIGKILL; and it brings three dependencies for what
+//! is left, the counting.
+
+mod point;
+#[cfg(feature = "failpoints")]
+mod scope;
+#[cfg(feature = "failpoints")]
+mod spec;
+
+pub(crate) use point::{Defence, Point};
+#[cfg(feature = "failpoints")]
+pub use scope::{Entered, Failpoints};
+#[cfg(feature = "failpoints")]
+pub(crate) use scope::{hit, is_due, taken, undefended};
+#[cfg(feature = "failpoints")]
+pub use spec::Unreadable;
+
+#[cfg(not(feature = "failpoints"))]
+mod off {
+    //! What is left without the feature: nothing.
+
+    use super::{Defence, Point};
+    use crate::client::ClientError;
+
+    /// What the threads of an app take over from the one that starts it.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Failpoints;
+
+    impl Failpoints {
+        #[inline(always)]
+        pub(crate) fn here() -> Self {
+            Self
+        }
+
+        #[inline(always)]
+        pub(crate) fn enter(self) -> Entered {
+            Entered
+        }
+    }
+
+    pub(crate) struct Entered;
+
+    #[inline(always)]
+    pub(crate) fn taken() {}
+
+    #[inline(always)]
+    pub(crate) fn hit(_: Point) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_due(_: Point) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    pub(crate) fn undefended(_: Defence) -> bool {
+        false
+    }
+}
+#[cfg(not(feature = "failpoints"))]
+pub(crate) use off::{Failpoints, hit, is_due, taken, undefended};

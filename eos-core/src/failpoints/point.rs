@@ -1,0 +1,132 @@
+//! The points and the defences. Their names exist with the feature only.
+
+#[cfg(feature = "failpoints")]
+use eos_protocol::{CallSite, Fault, code};
+
+#[cfg(feature = "failpoints")]
+use crate::client::ClientError;
+
+/// A step at which a fault can be injected; the table in the module's page says where each is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    Poll,
+    Begin,
+    FirstSend,
+    KthSend,
+    PreOffsets,
+    PostOffsets,
+    PreCommit,
+    InCommit,
+    PostCommit,
+    PreAbort,
+    InRevoke,
+}
+
+/// A defence that a test can take away, to see what it is good for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defence {
+    Quarantine,
+    EveryTouchedTask,
+    Rewind,
+    InDoubt,
+}
+
+#[cfg(feature = "failpoints")]
+impl Point {
+    pub(super) const ALL: [Self; 11] = [
+        Self::Poll,
+        Self::Begin,
+        Self::FirstSend,
+        Self::KthSend,
+        Self::PreOffsets,
+        Self::PostOffsets,
+        Self::PreCommit,
+        Self::InCommit,
+        Self::PostCommit,
+        Self::PreAbort,
+        Self::InRevoke,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Begin => "begin",
+            Self::FirstSend => "first_send",
+            Self::KthSend => "kth_send",
+            Self::PreOffsets => "pre_offsets",
+            Self::PostOffsets => "post_offsets",
+            Self::PreCommit => "pre_commit",
+            Self::InCommit => "in_commit",
+            Self::PostCommit => "post_commit",
+            Self::PreAbort => "pre_abort",
+            Self::InRevoke => "in_revoke",
+        }
+    }
+
+    /// What the client's call of this step fails with: each of them is an error that librdkafka
+    /// gives there.
+    pub(super) fn error(self) -> ClientError {
+        let (call, fault) = match self {
+            Self::Poll => (CallSite::Poll, Fault::plain(code::LOCAL_ALL_BROKERS_DOWN)),
+            Self::Begin => (CallSite::Begin, fatal(code::LOCAL_FENCED)),
+            Self::FirstSend | Self::KthSend => {
+                (CallSite::Send, Fault::plain(code::UNKNOWN_PRODUCER_ID))
+            }
+            Self::PreOffsets | Self::PostOffsets => (
+                CallSite::SendOffsets,
+                Fault {
+                    abortable: true,
+                    ..Fault::plain(code::LOCAL_TIMED_OUT)
+                },
+            ),
+            Self::PreCommit | Self::InCommit => (CallSite::Commit, late()),
+            Self::PostCommit => (CallSite::Commit, fatal(code::LOCAL_FENCED)),
+            Self::PreAbort => (CallSite::Abort, late()),
+            Self::InRevoke => (
+                CallSite::SendOffsets,
+                Fault::plain(code::ILLEGAL_GENERATION),
+            ),
+        };
+        ClientError {
+            call,
+            fault,
+            text: format!("injected at the failpoint {}", self.name()),
+        }
+    }
+}
+
+#[cfg(feature = "failpoints")]
+impl Defence {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Quarantine,
+        Self::EveryTouchedTask,
+        Self::Rewind,
+        Self::InDoubt,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Quarantine => "quarantine",
+            Self::EveryTouchedTask => "every_touched_task",
+            Self::Rewind => "rewind",
+            Self::InDoubt => "in_doubt",
+        }
+    }
+}
+
+#[cfg(feature = "failpoints")]
+fn fatal(code: i32) -> Fault {
+    Fault {
+        fatal: true,
+        ..Fault::plain(code)
+    }
+}
+
+/// A call of a transaction did not end in time and may be made again.
+#[cfg(feature = "failpoints")]
+fn late() -> Fault {
+    Fault {
+        retriable: true,
+        ..Fault::plain(code::LOCAL_TIMED_OUT)
+    }
+}

@@ -1,0 +1,262 @@
+//! Whose failpoints they are, and what happens when one is passed.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::point::{Defence, Point};
+use super::spec::{self, Act, Armed, Unreadable, When};
+use crate::client::ClientError;
+
+/// Failpoints and missing defences, and what came of them. A copy is the same.
+///
+/// ```
+/// use eos_core::failpoints::Failpoints;
+/// let faults = Failpoints::parse("pre_commit=error@hit:2", "quarantine").unwrap();
+/// let entered = faults.enter();
+/// // An app that is started here meets them; another thread's apps don't.
+/// assert!(faults.fired().is_empty());
+/// ```
+#[derive(Clone)]
+pub struct Failpoints(Arc<Inner>);
+
+struct Inner {
+    undefended: Vec<Defence>,
+    armed: bool,
+    log: Option<File>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Waiting>,
+    /// How many records were taken.
+    records: u64,
+    fired: Vec<String>,
+}
+
+struct Waiting {
+    armed: Armed,
+    hits: u64,
+}
+
+impl Waiting {
+    fn is_due(&self, hits: u64, records: u64) -> bool {
+        match self.armed.when {
+            When::Hit(n) => hits >= n,
+            When::Record(n) => records >= n,
+        }
+    }
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Failpoints>> = const { RefCell::new(None) };
+}
+
+impl Failpoints {
+    /// These points (`point=action@hit:n;…`) and without these defences (`name,…`).
+    ///
+    /// # Errors
+    /// Names what can't be read, and what there is.
+    pub fn parse(points: &str, undefended: &str) -> Result<Self, Unreadable> {
+        let points = spec::points(points)?;
+        let waiting = points.into_iter().map(|armed| Waiting { armed, hits: 0 });
+        Ok(Self::new(waiting.collect(), spec::defences(undefended)?, None))
+    }
+
+    fn new(waiting: Vec<Waiting>, undefended: Vec<Defence>, log: Option<File>) -> Self {
+        Self(Arc::new(Inner {
+            undefended,
+            armed: !waiting.is_empty(),
+            log,
+            state: Mutex::new(State {
+                waiting,
+                ..State::default()
+            }),
+        }))
+    }
+
+    /// From here on they count for this thread and the apps that it starts, instead of those of
+    /// the environment, until the answer is dropped.
+    #[must_use = "they count until this is dropped"]
+    pub fn enter(&self) -> Entered {
+        let before = HERE.with_borrow_mut(|here| here.replace(self.clone()));
+        Entered {
+            before,
+            _of_this_thread: PhantomData,
+        }
+    }
+
+    /// What fired so far: a line for each, as in the log.
+    #[must_use]
+    pub fn fired(&self) -> Vec<String> {
+        self.state().fired.clone()
+    }
+
+    /// Those that count on this thread.
+    pub(crate) fn here() -> Self {
+        HERE.with_borrow(|here| here.clone())
+            .unwrap_or_else(|| of_environment().clone())
+    }
+
+    /// Reads what the environment says, to tell at the start what can't be read.
+    pub(crate) fn check_environment(variable: &str, value: &str) -> Result<(), Unreadable> {
+        match variable {
+            "EOS_FAILPOINTS" => spec::points(value).map(|_| ()),
+            "EOS_UNDEFENDED" => spec::defences(value).map(|_| ()),
+            "EOS_FAILPOINTS_LOG" => open(Path::new(value)).map(|_| ()).map_err(|e| Unreadable {
+                part: value.to_owned(),
+                reason: format!("lines can't be appended to it ({e})"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass(&self, point: Point) -> Result<(), ClientError> {
+        if !self.0.armed {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let records = state.records;
+        let mut due = None;
+        for (at, waiting) in state.waiting.iter_mut().enumerate() {
+            if waiting.armed.point == point {
+                waiting.hits += 1;
+                if due.is_none() && waiting.is_due(waiting.hits, records) {
+                    due = Some(at);
+                }
+            }
+        }
+        let Some(at) = due else {
+            return Ok(());
+        };
+        let Waiting { armed, hits } = state.waiting.remove(at);
+        let (name, act) = (point.name(), armed.act);
+        let line = format!("{} {name} {act} hit {hits} record {records}", std::process::id());
+        state.fired.push(line.clone());
+        drop(state);
+        tracing::warn!(point = name, %act, hits, records, "failpoint");
+        self.write(&line);
+        match act {
+            Act::Crash => crash(),
+            Act::Freeze => {
+                freeze();
+                Ok(())
+            }
+            Act::Error => Err(point.error()),
+        }
+    }
+
+    /// One write: what the kernel has outlives the process.
+    fn write(&self, line: &str) {
+        if let Some(mut log) = self.0.log.as_ref() {
+            // It could be opened at the start; whoever asserts that the fault fired will see.
+            let _ = log.write_all(format!("{line}\n").as_bytes());
+        }
+    }
+}
+
+impl fmt::Debug for Failpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        let armed = state.waiting.iter().map(|w| w.armed.point.name());
+        f.debug_struct("Failpoints")
+            .field("armed", &armed.collect::<Vec<_>>())
+            .field("fired", &state.fired)
+            .finish_non_exhaustive()
+    }
+}
+
+/// While it lives, its failpoints count for the thread that entered them.
+#[derive(Debug)]
+pub struct Entered {
+    before: Option<Failpoints>,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        HERE.with_borrow_mut(|here| *here = self.before.take());
+    }
+}
+
+/// What can't be read arms nothing here: the start says it, before there is a worker.
+fn of_environment() -> &'static Failpoints {
+    static ALL: OnceLock<Failpoints> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let text = |variable| std::env::var(variable).unwrap_or_default();
+        let points = spec::points(&text("EOS_FAILPOINTS")).unwrap_or_default();
+        let waiting = points.into_iter().map(|armed| Waiting { armed, hits: 0 });
+        let undefended = spec::defences(&text("EOS_UNDEFENDED")).unwrap_or_default();
+        let log = std::env::var_os("EOS_FAILPOINTS_LOG");
+        let log = log.and_then(|path| open(Path::new(&path)).ok());
+        Failpoints::new(waiting.collect(), undefended, log)
+    })
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// A record was taken from its partition.
+pub(crate) fn taken() {
+    let here = Failpoints::here();
+    if here.0.armed {
+        here.state().records += 1;
+    }
+}
+
+/// The worker passes this point.
+///
+/// # Errors
+/// What the step is to fail with, if an error is due here.
+pub(crate) fn hit(point: Point) -> Result<(), ClientError> {
+    Failpoints::here().pass(point)
+}
+
+/// Whether something happens when this point is passed next.
+pub(crate) fn is_due(point: Point) -> bool {
+    let here = Failpoints::here();
+    let state = here.state();
+    let mut waiting = state.waiting.iter();
+    waiting.any(|w| w.armed.point == point && w.is_due(w.hits + 1, state.records))
+}
+
+/// Whether this defence is taken away.
+pub(crate) fn undefended(defence: Defence) -> bool {
+    Failpoints::here().0.undefended.contains(&defence)
+}
+
+#[cfg(target_os = "linux")]
+fn to_itself(signal: rustix::process::Signal) {
+    let itself = rustix::process::getpid();
+    // There is such a process, and it is ours.
+    let _ = rustix::process::kill_process(itself, signal);
+}
+
+/// A SIGKILL to a process of many threads may reach another one first: this one does nothing more.
+fn crash() -> ! {
+    #[cfg(target_os = "linux")]
+    loop {
+        to_itself(rustix::process::Signal::KILL);
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    #[cfg(not(target_os = "linux"))]
+    std::process::abort()
+}
+
+/// As with [`crash`]: this thread is asleep when the signal arrives, if that is later.
+fn freeze() {
+    #[cfg(target_os = "linux")]
+    to_itself(rustix::process::Signal::STOP);
+    std::thread::sleep(Duration::from_millis(50));
+}

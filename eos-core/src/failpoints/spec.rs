@@ -1,0 +1,141 @@
+//! What is armed, as text.
+
+use std::fmt;
+
+use super::point::{Defence, Point};
+
+/// What a point does when it fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    Crash,
+    Freeze,
+    Error,
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Crash => "crash",
+            Self::Freeze => "freeze",
+            Self::Error => "error",
+        })
+    }
+}
+
+/// When a point fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// The how many-th time it is passed, from 1 on.
+    Hit(u64),
+    /// The first time it is passed once so many records were taken.
+    Record(u64),
+}
+
+/// One armed point.
+#[derive(Clone, Copy)]
+pub(super) struct Armed {
+    pub(super) point: Point,
+    pub(super) act: Act,
+    pub(super) when: When,
+}
+
+/// A failpoint or a defence that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{part:?}: {reason}")]
+pub struct Unreadable {
+    /// The part that can't be read.
+    pub part: String,
+    /// Why, and what it could be.
+    pub reason: String,
+}
+
+/// Reads `point=action@hit:n;…`.
+pub(super) fn points(text: &str) -> Result<Vec<Armed>, Unreadable> {
+    parts(text, ';').map(armed).collect()
+}
+
+/// Reads `name,name,…`.
+pub(super) fn defences(text: &str) -> Result<Vec<Defence>, Unreadable> {
+    let all = parts(text, ',').map(|name| {
+        let found = Defence::ALL.into_iter().find(|d| d.name() == name);
+        found.ok_or_else(|| {
+            let names = Defence::ALL.map(Defence::name).join(", ");
+            bad(name, format!("no defence; there are {names}"))
+        })
+    });
+    all.collect()
+}
+
+fn parts(text: &str, between: char) -> impl Iterator<Item = &str> {
+    text.split(between)
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+}
+
+fn armed(part: &str) -> Result<Armed, Unreadable> {
+    let (name, rest) = part
+        .split_once('=')
+        .ok_or_else(|| bad(part, "it takes point=action, as in pre_commit=crash@hit:3"))?;
+    let (act, when) = rest.split_once('@').unwrap_or((rest, "hit:1"));
+    let point = Point::ALL.into_iter().find(|p| p.name() == name);
+    let point = point.ok_or_else(|| {
+        let names = Point::ALL.map(Point::name).join(", ");
+        bad(part, format!("no point is called {name:?}; there are {names}"))
+    })?;
+    let act = match act {
+        "crash" => Act::Crash,
+        "freeze" => Act::Freeze,
+        "error" => Act::Error,
+        _ => return Err(bad(part, "the action is crash, freeze or error")),
+    };
+    let number = |text: &str| text.parse().ok().filter(|&n| n > 0);
+    let when = match when.split_once(':') {
+        Some(("hit", n)) => number(n).map(When::Hit),
+        Some(("record", n)) => number(n).map(When::Record),
+        _ => None,
+    };
+    let when = when.ok_or_else(|| bad(part, "it is due at hit:n or record:n, n from 1 on"))?;
+    Ok(Armed { point, act, when })
+}
+
+fn bad(part: &str, reason: impl Into<String>) -> Unreadable {
+    Unreadable {
+        part: part.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_point_can_be_armed_with_every_action() {
+        for point in Point::ALL {
+            for act in [Act::Crash, Act::Freeze, Act::Error] {
+                let read = points(&format!("{}={act}@record:7", point.name())).unwrap();
+                assert!(read[0].point == point);
+                assert_eq!((read[0].act, read[0].when), (act, When::Record(7)));
+            }
+        }
+        let two = points("poll=error; pre_abort=crash@hit:2;").unwrap();
+        assert_eq!((two[0].when, two[1].when), (When::Hit(1), When::Hit(2)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_the_fix() {
+        for (text, says) in [
+            ("pre_commit", "point=action"),
+            ("precommit=crash", "pre_commit"),
+            ("poll=explode", "crash, freeze or error"),
+            ("poll=crash@hit:0", "from 1 on"),
+            ("poll=crash@record", "record:n"),
+        ] {
+            let error = points(text).err().unwrap().to_string();
+            assert!(error.contains(text) && error.contains(says), "{error}");
+        }
+        assert_eq!(defences("").unwrap().len(), 0);
+        let error = defences("quarantine,luck").err().unwrap().to_string();
+        assert!(error.contains("\"luck\"") && error.contains("rewind"), "{error}");
+    }
+}
