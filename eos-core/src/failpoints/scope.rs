@@ -66,7 +66,11 @@ impl Failpoints {
     pub fn parse(points: &str, undefended: &str) -> Result<Self, Unreadable> {
         let points = spec::points(points)?;
         let waiting = points.into_iter().map(|armed| Waiting { armed, hits: 0 });
-        Ok(Self::new(waiting.collect(), spec::defences(undefended)?, None))
+        Ok(Self::new(
+            waiting.collect(),
+            spec::defences(undefended)?,
+            None,
+        ))
     }
 
     fn new(waiting: Vec<Waiting>, undefended: Vec<Defence>, log: Option<File>) -> Self {
@@ -141,7 +145,10 @@ impl Failpoints {
         };
         let Waiting { armed, hits } = state.waiting.remove(at);
         let (name, act) = (point.name(), armed.act);
-        let line = format!("{} {name} {act} hit {hits} record {records}", std::process::id());
+        let line = format!(
+            "{} {name} {act} hit {hits} record {records}",
+            std::process::id()
+        );
         state.fired.push(line.clone());
         drop(state);
         tracing::warn!(point = name, %act, hits, records, "failpoint");

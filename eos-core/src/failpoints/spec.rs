@@ -80,7 +80,10 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
     let point = Point::ALL.into_iter().find(|p| p.name() == name);
     let point = point.ok_or_else(|| {
         let names = Point::ALL.map(Point::name).join(", ");
-        bad(part, format!("no point is called {name:?}; there are {names}"))
+        bad(
+            part,
+            format!("no point is called {name:?}; there are {names}"),
+        )
     })?;
     let act = match act {
         "crash" => Act::Crash,
@@ -136,6 +139,9 @@ mod tests {
         }
         assert_eq!(defences("").unwrap().len(), 0);
         let error = defences("quarantine,luck").err().unwrap().to_string();
-        assert!(error.contains("\"luck\"") && error.contains("rewind"), "{error}");
+        assert!(
+            error.contains("\"luck\"") && error.contains("rewind"),
+            "{error}"
+        );
     }
 }

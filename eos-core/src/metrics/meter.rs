@@ -20,11 +20,12 @@ pub(crate) enum Count {
     DeadLetters,
     Aborts,
     Rebuilds,
+    Quarantines,
     Rebalances,
 }
 
 impl Count {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -32,6 +33,7 @@ impl Count {
         Self::DeadLetters,
         Self::Aborts,
         Self::Rebuilds,
+        Self::Quarantines,
         Self::Rebalances,
     ];
 
@@ -44,6 +46,7 @@ impl Count {
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
+            Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,
         }
     }

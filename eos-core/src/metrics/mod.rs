@@ -82,6 +82,9 @@ pub struct Totals {
     pub aborts: u64,
     /// Producers replaced: quarantine, fences, repeated aborts.
     pub rebuilds: u64,
+    /// Those among them with a request that was never answered: it may still arrive, and meets a newer
+    /// epoch then instead of the next transaction.
+    pub quarantines: u64,
     /// Assignments and revocations answered.
     pub rebalances: u64,
     /// How long commits took.
@@ -98,6 +101,7 @@ impl Totals {
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;
+        self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;
         self.commit_times.add(&other.commit_times);
     }

@@ -50,6 +50,11 @@ const COUNTERS: [Counter; 8] = [
         |t| t.rebuilds,
     ),
     (
+        "eos_producer_quarantines_total",
+        "Producers replaced that had a request which was never answered.",
+        |t| t.quarantines,
+    ),
+    (
         "eos_rebalances_total",
         "Assignments and revocations answered.",
         |t| t.rebalances,

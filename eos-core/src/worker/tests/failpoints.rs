@@ -34,7 +34,11 @@ fn an_error_at_any_step_of_a_transaction_costs_nothing() {
         let (mut bench, faults, _entered) = bench(&format!("{point}=error"), "");
         bench.feed(0, &["a", "b", "c"]);
         bench.settle();
-        assert_eq!(faults.fired().len(), point.matches('=').count() + 1, "{point}");
+        assert_eq!(
+            faults.fired().len(),
+            point.matches('=').count() + 1,
+            "{point}"
+        );
         bench.assert_exact();
         bench.feed(0, &["d"]);
         bench.settle();
@@ -50,7 +54,11 @@ fn an_error_in_a_revocation_costs_nothing() {
     bench.revoke(0, false);
     bench.settle();
     assert_eq!(faults.fired().len(), 1);
-    assert_eq!(bench.committed(0), Some(3), "the group fenced what was open");
+    assert_eq!(
+        bench.committed(0),
+        Some(3),
+        "the group fenced what was open"
+    );
     bench.assign(&[0]);
     bench.settle();
     bench.assert_exact();
@@ -58,13 +66,15 @@ fn an_error_in_a_revocation_costs_nothing() {
 
 #[test]
 fn a_point_fires_once_and_at_the_hit_or_record_that_was_asked_for() {
-    let (mut bench, faults, _entered) =
-        bench("kth_send=error@hit:2;pre_commit=error@record:5", "");
+    let (mut bench, faults, _entered) = bench("kth_send=error@hit:2;pre_commit=error@record:5", "");
     bench.feed(0, &["a", "b", "c"]);
     bench.settle();
     assert_eq!(
         positions(&faults),
-        ["kth_send error hit 2 record 3", "pre_commit error hit 1 record 6"],
+        [
+            "kth_send error hit 2 record 3",
+            "pre_commit error hit 1 record 6"
+        ],
         "three records, and the three again"
     );
     bench.assert_exact();
@@ -106,7 +116,8 @@ fn rule_7_without_the_quarantine_a_producer_with_an_unanswered_request_goes_on()
 
 #[test]
 fn rule_2_weakened_the_offset_of_another_task_fences() {
-    for (undefended, own, name_is_new) in [("", Some(4), true), ("every_touched_task", Some(3), false)]
+    for (undefended, own, name_is_new) in
+        [("", Some(4), true), ("every_touched_task", Some(3), false)]
     {
         let mut bench = Bench::new();
         bench.assign(&[0, 1]);
