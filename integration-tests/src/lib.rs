@@ -5,10 +5,12 @@
 //! else: a verifier that shared code with what it verifies would share its bugs.
 
 pub mod data;
+pub mod faults;
 pub mod fleet;
 pub mod judge;
 pub mod kill;
 pub mod process;
+pub mod proxy;
 pub mod user;
 pub mod wait;
 

@@ -20,12 +20,13 @@ pub(crate) enum Count {
     DeadLetters,
     Aborts,
     Rebuilds,
+    Quarantines,
     Rebalances,
     Abandoned,
 }
 
 impl Count {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -33,6 +34,7 @@ impl Count {
         Self::DeadLetters,
         Self::Aborts,
         Self::Rebuilds,
+        Self::Quarantines,
         Self::Rebalances,
         Self::Abandoned,
     ];
@@ -46,6 +48,7 @@ impl Count {
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
+            Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,
             Self::Abandoned => &mut totals.abandoned,
         }

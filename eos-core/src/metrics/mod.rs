@@ -82,6 +82,9 @@ pub struct Totals {
     pub aborts: u64,
     /// Producers replaced: quarantine, fences, repeated aborts.
     pub rebuilds: u64,
+    /// Those among them with a request that was never answered: it may still arrive, and meets a newer
+    /// epoch then instead of the next transaction.
+    pub quarantines: u64,
     /// Assignments and revocations answered.
     pub rebalances: u64,
     /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
@@ -101,6 +104,7 @@ impl Totals {
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;
+        self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;
         self.abandoned += other.abandoned;
         self.commit_times.add(&other.commit_times);

@@ -13,7 +13,7 @@ use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
 
-const COUNTERS: [Counter; 9] = [
+const COUNTERS: [Counter; 10] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -48,6 +48,11 @@ const COUNTERS: [Counter; 9] = [
         "eos_producer_rebuilds_total",
         "Producers replaced: quarantine, fences, repeated aborts.",
         |t| t.rebuilds,
+    ),
+    (
+        "eos_producer_quarantines_total",
+        "Producers replaced that had a request which was never answered.",
+        |t| t.quarantines,
     ),
     (
         "eos_rebalances_total",
