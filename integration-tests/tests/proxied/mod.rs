@@ -85,7 +85,8 @@ impl<'a> Subject<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let mut app = self.case.app().commit_interval(INTERVAL);
+        let app = self.case.app().commit_interval(INTERVAL);
+        let mut app = app.set("commit.pace", "fixed");
         if let Some(timeout) = self.settings.transaction_timeout {
             app = app.transaction_timeout(timeout);
         }
