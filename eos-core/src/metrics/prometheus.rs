@@ -13,7 +13,7 @@ use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
 
-const COUNTERS: [Counter; 8] = [
+const COUNTERS: [Counter; 9] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
