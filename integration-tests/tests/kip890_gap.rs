@@ -90,15 +90,16 @@ fn a_bare_loop_shows_a_record_that_it_aborted() -> Result<()> {
     })
 }
 
-/// Commits "kept", then aborts "aborted": what a read_committed reader sees.
+/// Commits "kept", then aborts "aborted" and "more": what a read_committed reader sees.
 ///
 /// With a fault, the EndTxn of the first transaction is held and its connection cut. librdkafka
 /// sends it again, and the commit returns without error. The held one is delivered when the second
-/// transaction's record is written.
+/// transaction's first record is written, and commits it; with the second record a transaction
+/// begins that the client knows nothing of, and the abort ends that one, without error.
 fn bare(proxy: &Proxy, bootstrap: &str, name: &str, faulty: bool) -> Result<Vec<String>> {
     const LONG: Duration = Duration::from_secs(30);
     let mut client = Client::connect(bootstrap, PATIENCE)?;
-    client.create_topic(name, 1, 1, &[])?;
+    client.create_topic(name, 2, 1, &[])?;
     let hold = Hold::cut().until([ApiKey::EndTxn, ApiKey::Produce]);
     let rule = Rule::on(ApiKey::EndTxn).of(&format!("{name}-client"));
     let rule = rule.nth(if faulty { 1 } else { u64::MAX });
@@ -109,17 +110,19 @@ fn bare(proxy: &Proxy, bootstrap: &str, name: &str, faulty: bool) -> Result<Vec<
         .set("client.id", format!("{name}-client"))
         .set("transactional.id", name)
         .create()?;
-    let send = |value: &str| -> Result<()> {
+    let send = |partition: i32, value: &str| -> Result<()> {
         let record = BaseRecord::to(name).key("k").payload(value);
+        let record = record.partition(partition);
         producer.send(record).map_err(|(error, _)| error)?;
         Ok(producer.flush(LONG)?)
     };
     producer.init_transactions(LONG)?;
     producer.begin_transaction()?;
-    send("kept")?;
+    send(0, "kept")?;
     producer.commit_transaction(LONG).context("the commit")?;
     producer.begin_transaction()?;
-    send("aborted")?;
+    send(0, "aborted")?;
+    send(1, "more")?;
     producer.abort_transaction(LONG).context("the abort")?;
 
     if faulty {
