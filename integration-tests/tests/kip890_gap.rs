@@ -215,6 +215,8 @@ struct Outcome {
     found: Found,
     fired: u64,
     quarantines: u64,
+    /// Producers replaced, for whatever reason.
+    rebuilds: u64,
     /// What the broker said to the late ones, and how often.
     codes: BTreeMap<Option<i16>, u64>,
     seconds: f64,
@@ -227,6 +229,7 @@ impl Outcome {
             found: Found::default(),
             fired: 0,
             quarantines: 0,
+            rebuilds: 0,
             codes: BTreeMap::new(),
             seconds: 0.0,
         }
@@ -236,6 +239,7 @@ impl Outcome {
         self.found.add(other.found);
         self.fired += other.fired;
         self.quarantines += other.quarantines;
+        self.rebuilds += other.rebuilds;
         for (code, count) in other.codes {
             *self.codes.entry(code).or_default() += count;
         }
@@ -254,9 +258,11 @@ impl Outcome {
         let codes = self.codes.iter();
         let codes: Vec<String> = codes.map(|(c, n)| format!("{} ({n})", name(c))).collect();
         let verdict = format!(
-            "{}; quarantines {}; the broker's answer to the late ones: {}",
+            "{}; quarantines {} among {} producers replaced; the broker's answer to the late \
+             ones: {}",
             self.found,
             self.quarantines,
+            self.rebuilds,
             codes.join(", ")
         );
         let cases = size.cases();
@@ -302,7 +308,9 @@ fn one(mut subject: Subject<'_>, api: ApiKey, until: [ApiKey; 2], rounds: u64) -
         *outcome.codes.entry(code).or_default() += 1;
         outcome.fired += 1;
     }
-    outcome.quarantines = subject.totals().quarantines;
+    let totals = subject.totals();
+    outcome.quarantines = totals.quarantines;
+    outcome.rebuilds = totals.rebuilds;
     // What was committed beside its outputs is processed again by a successor.
     subject.restart()?;
     subject.await_offsets(PATIENCE)?;
@@ -312,8 +320,9 @@ fn one(mut subject: Subject<'_>, api: ApiKey, until: [ApiKey; 2], rounds: u64) -
 }
 
 /// Two lots: a request of the first one's transaction is held and delivered into the second one's.
-/// That one is aborted after it, unless it is the offsets that are to be damaged: what the late
-/// request has committed of it is then done again. What the broker said to the late request.
+/// That one is aborted after it, so that what the late request has committed of it is done again;
+/// not if the late request brings offsets or records, which must be committed to do harm. What the
+/// broker said to the late request.
 fn hurt(subject: &mut Subject<'_>, api: ApiKey, until: [ApiKey; 2]) -> Result<Option<i16>> {
     let (proxy, clients) = (subject.proxy, subject.clients());
     let hold = Hold::cut().until(until);
@@ -321,10 +330,12 @@ fn hurt(subject: &mut Subject<'_>, api: ApiKey, until: [ApiKey; 2]) -> Result<Op
     subject.lot()?;
     subject.await_outputs(PATIENCE)?;
     ensure!(proxy.fired(held) == 1, "{api:?} was not held");
-    let abort = Rule::on(ApiKey::TxnOffsetCommit).of(&clients);
-    let abort = abort.after([until[1]]).nth(1);
-    let abort = (api != ApiKey::TxnOffsetCommit)
-        .then(|| proxy.add(abort.then(Act::Answer(ILLEGAL_GENERATION))));
+    let is_aborted = !matches!(api, ApiKey::TxnOffsetCommit | ApiKey::Produce);
+    let abort = is_aborted.then(|| {
+        let rule = Rule::on(ApiKey::TxnOffsetCommit).of(&clients);
+        let rule = rule.after([until[1]]).nth(1);
+        proxy.add(rule.then(Act::Answer(ILLEGAL_GENERATION)))
+    });
     subject.lot()?;
     wait_until(PATIENCE, "the late request is delivered", || {
         Ok(proxy.late(held).len() == 1)
