@@ -17,8 +17,8 @@ use xtask::wire::protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse, ApiKey, EndTxnRequest, EndTxnResponse, HeartbeatRequest,
     HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, OffsetCommitRequest,
-    OffsetCommitResponse, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader,
-    TxnOffsetCommitRequest, TxnOffsetCommitResponse,
+    OffsetCommitResponse, ProduceRequest, ProduceResponse, ProducerId, RequestHeader,
+    ResponseHeader, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
 use xtask::wire::protocol::protocol::{Decodable, Encodable, Request};
 
@@ -26,7 +26,6 @@ use super::frame::Header;
 
 /// The first error code in an answer, 0 if it has none; nothing for an API that is not known here.
 pub(super) fn code(header: &Header, answer: &[u8]) -> Option<i16> {
-    let first = |codes: &mut dyn Iterator<Item = i16>| codes.find(|code| *code != 0).unwrap_or(0);
     let answer = &mut &answer[..];
     let code = match header.api()? {
         ApiKey::EndTxn => decode::<EndTxnRequest>(header, answer)?.error_code,
@@ -37,27 +36,31 @@ pub(super) fn code(header: &Header, answer: &[u8]) -> Option<i16> {
             let answer = decode::<AddPartitionsToTxnRequest>(header, answer)?;
             let topics = answer.results_by_topic_v3_and_below.iter();
             let partitions = topics.flat_map(|t| &t.results_by_partition);
-            first(&mut partitions.map(|p| p.partition_error_code))
+            first(partitions.map(|p| p.partition_error_code))
         }
         ApiKey::TxnOffsetCommit => {
             let answer = decode::<TxnOffsetCommitRequest>(header, answer)?;
             let partitions = answer.topics.iter().flat_map(|t| &t.partitions);
-            first(&mut partitions.map(|p| p.error_code))
+            first(partitions.map(|p| p.error_code))
         }
         ApiKey::OffsetCommit => {
             let answer = decode::<OffsetCommitRequest>(header, answer)?;
             let partitions = answer.topics.iter().flat_map(|t| &t.partitions);
-            first(&mut partitions.map(|p| p.error_code))
+            first(partitions.map(|p| p.error_code))
         }
         ApiKey::Produce => {
             let answer = decode::<ProduceRequest>(header, answer)?;
             let topics = answer.responses.iter();
             let partitions = topics.flat_map(|t| &t.partition_responses);
-            first(&mut partitions.map(|p| p.error_code))
+            first(partitions.map(|p| p.error_code))
         }
         _ => return None,
     };
     Some(code)
+}
+
+fn first(mut codes: impl Iterator<Item = i16>) -> i16 {
+    codes.find(|code| *code != 0).unwrap_or(0)
 }
 
 /// What a broker would say that answers a request with this error; nothing for an API that is not
@@ -81,7 +84,7 @@ pub(super) fn refusal(header: &Header, request: &[u8], code: i16) -> Result<Opti
         ApiKey::InitProducerId => {
             let answer = InitProducerIdResponse::default()
                 .with_error_code(code)
-                .with_producer_id((-1).into());
+                .with_producer_id(ProducerId(-1));
             encode::<InitProducerIdRequest>(header, &answer)?
         }
         ApiKey::Heartbeat => {

@@ -163,6 +163,11 @@ impl Book {
         self.take(|kept| kept.rule == rule)
     }
 
+    /// What was kept for a time that is over, taken out.
+    pub(super) fn take_ripe(&mut self) -> Vec<Kept> {
+        self.take(Kept::is_ripe)
+    }
+
     pub(super) fn held(&self, rule: RuleId) -> usize {
         self.kept.iter().filter(|kept| kept.rule == rule).count()
     }
@@ -265,6 +270,10 @@ impl Kept {
         {
             self.progress += 1;
         }
+    }
+
+    fn is_ripe(&self) -> bool {
+        matches!(self.hold.until, Until::After(time) if self.since.elapsed() >= time)
     }
 
     fn is_due(&self) -> bool {

@@ -180,7 +180,7 @@ impl Link {
             let shared = Arc::clone(&self.shared);
             thread::spawn(move || {
                 thread::sleep(time);
-                let due = lock(&shared.book).take_of(rule);
+                let due = lock(&shared.book).take_ripe();
                 shared.deliver(due);
             });
         }

@@ -11,7 +11,7 @@ use xtask::wire::protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, HeartbeatRequest, ProducerId,
     RequestHeader, TransactionalId,
 };
-use xtask::wire::protocol::protocol::{Encodable, HeaderVersion, Request, StrBytes};
+use xtask::wire::protocol::protocol::{Encodable, Request, StrBytes};
 
 use super::listen::lock;
 use super::{Act, ApiKey, Cut, Header, Hold, On, Proxy, Rule, answers, frame};
