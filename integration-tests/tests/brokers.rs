@@ -83,6 +83,8 @@ struct Stage {
     load: Load,
     watch: Watch,
     kinds: Vec<Kind>,
+    /// One of the app's transactional ids.
+    id: String,
     /// Dropped last: the others talk to it.
     cluster: Cluster,
 }
@@ -111,6 +113,7 @@ impl Stage {
             load: Load::start(generator, bootstrap, INPUT, 60 * RATE, RATE)?,
             watch: Watch::start(bootstrap, INPUT, OUTPUTS[0])?,
             kinds: Vec::new(),
+            id: String::new(),
             cluster,
         })
     }
@@ -118,6 +121,7 @@ impl Stage {
     fn play(&mut self) -> Result<()> {
         let begun = Instant::now();
         self.flows()?;
+        self.id = self.transactional_id()?;
         for _ in 0..if is_full() { 5 } else { 1 } {
             for strike in [Strike::Kill, Strike::Freeze] {
                 for role in ROLES {
@@ -128,7 +132,7 @@ impl Stage {
             self.too_few_replicas()?;
         }
         let verdict = self.finish()?;
-        eprintln!("{verdict} after {:.1?}", begun.elapsed());
+        eprintln!("{}after {:.1?}", verdict.text, begun.elapsed());
         for kind in &self.kinds {
             record(&kind.row(&verdict))?;
         }
@@ -229,19 +233,14 @@ impl Stage {
     fn holder(&mut self, role: Role) -> Result<u8> {
         let client = &mut self.client;
         let node = match role {
-            // Every role is asked for anew, so this one is another node each time it moved.
             Role::Leader => client.broker_of(Node::Leader(OUTPUTS[0], 0))?,
             Role::GroupCoordinator => client.broker_of(Node::Group(APP))?,
             Role::Controller => client.controller()?,
-            Role::TransactionCoordinator => {
-                let id = self.transactional_id()?;
-                self.client.broker_of(Node::Transaction(&id))?
-            }
+            Role::TransactionCoordinator => client.broker_of(Node::Transaction(&self.id))?,
         };
         u8::try_from(node).context("a node id")
     }
 
-    /// The first of the app's, whichever live broker lists it.
     fn transactional_id(&mut self) -> Result<String> {
         let all = self.client.transactions()?.into_iter();
         let ids = all.map(|transaction| transaction.transactional_id);
@@ -320,12 +319,6 @@ struct Verdict {
     clean: bool,
     counts: String,
     text: String,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 impl Kind {
