@@ -30,6 +30,7 @@ mod groups;
 mod offsets;
 pub mod partitioner;
 mod producer;
+mod quotas;
 mod routing;
 mod spans;
 mod tally;
