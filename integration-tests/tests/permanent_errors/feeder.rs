@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use xtask::wire::Producer;
 
 use crate::common::Case;
@@ -13,17 +13,22 @@ use crate::common::Case;
 /// Numbered records, a few hundred a second, until it is stopped or its topic is gone.
 pub(crate) struct Feeder {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<()>>,
+    thread: JoinHandle<Result<i32>>,
 }
 
 impl Feeder {
     pub(crate) fn start(case: &Case) -> Feeder {
+        Self::from(case, 0)
+    }
+
+    /// Begins with this number.
+    pub(crate) fn from(case: &Case, first: i32) -> Feeder {
         let stop = Arc::new(AtomicBool::new(false));
         let (bootstrap, topic) = (case.bootstrap.clone(), case.input.clone());
         let asked = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let mut producer = Producer::with_patience(&bootstrap, Duration::from_secs(5))?;
-            let mut seq = 0_i32;
+            let mut seq = first;
             while !asked.load(Ordering::Relaxed) {
                 for _ in 0..5 {
                     let value = format!(r#"{{"seq":{seq}}}"#);
@@ -35,15 +40,19 @@ impl Feeder {
                 producer.flush()?;
                 thread::sleep(Duration::from_millis(10));
             }
-            Ok(())
+            Ok(seq)
         });
         Feeder { stop, thread }
     }
 
-    pub(crate) fn stop(self) {
+    /// The number after the last.
+    ///
+    /// # Errors
+    /// When a record could not be delivered: its topic may be gone, which is the test's own doing.
+    pub(crate) fn stop(self) -> Result<i32> {
         self.stop.store(true, Ordering::Relaxed);
-        // It fails when its topic is deleted, which is the test's own doing.
-        let _ = self.thread.join();
+        let end = self.thread.join();
+        end.map_err(|_| anyhow!("the feeder panicked"))?
     }
 }
 

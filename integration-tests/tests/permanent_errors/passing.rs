@@ -22,10 +22,11 @@ fn idle_connections_are_cut(bootstrap: &str) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, "idle-connections", 2)?;
     let running = copy(&case).start(bootstrap)?;
     const SILENCES: u64 = 3;
+    let mut next = 0;
     for nth in 1..=SILENCES {
-        let feeder = Feeder::start(&case);
+        let feeder = Feeder::from(&case, next);
         commits_go_on(&running)?;
-        feeder.stop();
+        next = feeder.stop()?;
         ensure!(!case.output()?.is_empty(), "silence {nth}: no output");
         thread::sleep(Duration::from_secs(7));
     }
@@ -52,7 +53,7 @@ fn a_quota_slows_everybody(bootstrap: &str) -> Result<()> {
         case.client.set_quota(key, None)?;
     }
     commits_go_on(&running)?;
-    feeder.stop();
+    feeder.stop()?;
     stop(running)?;
     clean(&case)?;
     told("every client held to 4 kB/s for 15 s", 1, begun)

@@ -20,7 +20,7 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
     wait_until(PATIENCE, "it commits, several times", || {
         Ok(running.handle().metrics().totals.commits.total() > 2)
     })?;
-    feeder.stop();
+    feeder.stop()?;
     case.client.delete_topic(&case.input)?;
     case.client.create_topic(&case.input, 2, 1, &KEEP)?;
     let since = Instant::now();

@@ -148,7 +148,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     let since = Instant::now();
     let end = ended(&mut running);
     let took = since.elapsed();
-    feeder.stop();
+    let _its_topic_may_be_gone = feeder.stop();
     (fault.mend)(&mut case)?;
     let error = end?.err().context("it ended without an error")?;
     eprintln!("{name}: after {took:.1?}: {error}");
