@@ -9,7 +9,7 @@
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use integration_tests::judge::{self, Expectation, Question};
 use xtask::kafka::{ClusterOptions, own_for_tests};
 use xtask::wire::{Client, End, Producer, TransactionalProducer};
@@ -72,9 +72,8 @@ fn the_judge_names_what_is_planted_and_nothing_else() -> Result<()> {
         });
         let mut wrong = Vec::new();
         for ((name, ..), thread) in PLANTS.iter().zip(running) {
-            if let Err(error) = thread.join().map_err(|_| ()).unwrap_or(Ok(())) {
-                wrong.push(format!("{name}: {error:#}"));
-            }
+            let end = thread.join().unwrap_or_else(|_| bail!("it panicked"));
+            wrong.extend(end.err().map(|error| format!("{name}: {error:#}")));
         }
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
         Ok(())
