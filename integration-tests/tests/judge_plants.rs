@@ -11,12 +11,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::wait::wait_until;
 use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::wire::{Client, End, Producer, TransactionalProducer};
+use xtask::wire::{Client, End, Isolation, Producer, TransactionalProducer};
 
 use Expectation::{Behind, Finished};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// EndTxn is answered before its markers are written.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// The input: key and value by number.
 const INPUT: [(&str, &str); 4] = [
@@ -94,10 +97,9 @@ fn found(
         outputs: &history.outputs,
         group: &history.group,
         transactional_prefix: &history.group,
-        patience: Duration::ZERO,
+        patience: SETTLED,
     };
     let verdict = judge::judge(&judge::read(&question)?, expectation);
-    eprintln!("{name}: {verdict:?}");
     let findings = verdict.findings().into_iter();
     let counts = findings.map(|(kind, finding)| (kind, finding.count));
     Ok(counts.filter(|(_, count)| *count > 0).collect())
@@ -109,6 +111,7 @@ struct History {
     outputs: [String; 2],
     group: String,
     app: TransactionalProducer,
+    client: Client,
 }
 
 impl History {
@@ -132,6 +135,7 @@ impl History {
             input,
             outputs,
             group,
+            client,
         })
     }
 
@@ -224,6 +228,12 @@ fn open(history: &mut History) -> Result<()> {
 
 fn hanging(history: &mut History) -> Result<()> {
     history.commit([&INPUT[..2], &INPUT[..2]], 2)?;
+    // Before the markers it would be part of this transaction.
+    let topic = history.outputs[0].clone();
+    wait_until(TIMEOUT, "the transaction has its marker", || {
+        let mut end = |isolation| history.client.end_offsets(&topic, isolation);
+        Ok(end(Isolation::ReadCommitted)? == end(Isolation::ReadUncommitted)?)
+    })?;
     let late = history
         .app
         .send_unannounced(&history.outputs[0], 0, &INPUT[2..3]);
