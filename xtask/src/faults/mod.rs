@@ -30,12 +30,13 @@ struct Test {
     failpoints: bool,
 }
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 7] = [
     shipped("brokers"),
     shipped("permanent_errors"),
     instrumented("kip890_gap"),
     instrumented("in_doubt"),
     instrumented("zombies"),
+    instrumented("revocations"),
     instrumented("crash_sweep"),
 ];
 
