@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod judge;
 pub mod kill;
 pub mod process;
+pub mod proxy;
 pub mod sweep;
 pub mod user;
 pub mod wait;

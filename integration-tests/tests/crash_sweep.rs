@@ -9,7 +9,7 @@
 mod common;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
@@ -59,7 +59,7 @@ fn at_every_step_nothing_is_lost_or_doubled() -> Result<()> {
     Ok(())
 }
 
-fn rows(act: Act, cases: &[Case], program: &PathBuf, bootstrap: &str) -> Result<()> {
+fn rows(act: Act, cases: &[Case], program: &Path, bootstrap: &str) -> Result<()> {
     let since = Instant::now();
     let done = each(cases, at_once(), |case| sweep(case, program, bootstrap));
     let sum = print(cases, &done);

@@ -20,11 +20,13 @@ pub(crate) enum Count {
     DeadLetters,
     Aborts,
     Rebuilds,
+    Quarantines,
     Rebalances,
+    Abandoned,
 }
 
 impl Count {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -32,7 +34,9 @@ impl Count {
         Self::DeadLetters,
         Self::Aborts,
         Self::Rebuilds,
+        Self::Quarantines,
         Self::Rebalances,
+        Self::Abandoned,
     ];
 
     fn of(self, totals: &mut Totals) -> &mut u64 {
@@ -44,7 +48,9 @@ impl Count {
             Self::DeadLetters => &mut totals.dead_letters,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
+            Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,
+            Self::Abandoned => &mut totals.abandoned,
         }
     }
 }

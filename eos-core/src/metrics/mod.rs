@@ -82,8 +82,14 @@ pub struct Totals {
     pub aborts: u64,
     /// Producers replaced: quarantine, fences, repeated aborts.
     pub rebuilds: u64,
+    /// Those among them with a request that was never answered: it may still arrive, and meets a newer
+    /// epoch then instead of the next transaction.
+    pub quarantines: u64,
     /// Assignments and revocations answered.
     pub rebalances: u64,
+    /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
+    /// leaks until the process ends.
+    pub abandoned: u64,
     /// How long commits took.
     pub commit_times: CommitTimes,
 }
@@ -98,7 +104,9 @@ impl Totals {
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;
+        self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;
+        self.abandoned += other.abandoned;
         self.commit_times.add(&other.commit_times);
     }
 }

@@ -13,7 +13,7 @@ use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
 
-const COUNTERS: [Counter; 8] = [
+const COUNTERS: [Counter; 10] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -50,9 +50,19 @@ const COUNTERS: [Counter; 8] = [
         |t| t.rebuilds,
     ),
     (
+        "eos_producer_quarantines_total",
+        "Producers replaced that had a request which was never answered.",
+        |t| t.quarantines,
+    ),
+    (
         "eos_rebalances_total",
         "Assignments and revocations answered.",
         |t| t.rebalances,
+    ),
+    (
+        "eos_abandoned_threads_total",
+        "Threads left to themselves, because a client call did not come back.",
+        |t| t.abandoned,
     ),
 ];
 

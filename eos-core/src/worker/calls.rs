@@ -151,11 +151,13 @@ impl<C: Client> Worker<C> {
     }
 
     fn drop_producer(&mut self) {
+        let unanswered = self.is_unanswered();
         if self.producer.take().is_some() && !self.calls.over {
             self.meter.count(Count::Rebuilds, 1);
+            self.meter.count(Count::Quarantines, unanswered.into());
             tracing::info!(
                 app = %self.spec.app, worker = %self.spec.id, id = %self.spec.identity,
-                state = ?self.machine.state(),
+                state = ?self.machine.state(), unanswered,
                 last_error = self.last_error.as_ref().map(tracing::field::display),
                 "replacing the producer"
             );
@@ -368,12 +370,15 @@ impl<C: Client> Worker<C> {
     }
 
     /// Rule 7: a request that was never answered may hit the next transaction.
-    fn look_for_unanswered(&mut self) {
-        if self.producer.as_ref().is_some_and(Producer::unanswered)
-            && !failpoints::undefended(Defence::Quarantine)
-        {
+    pub(super) fn look_for_unanswered(&mut self) {
+        if self.is_unanswered() {
             self.feed(Event::Unanswered);
         }
+    }
+
+    fn is_unanswered(&self) -> bool {
+        self.producer.as_ref().is_some_and(Producer::unanswered)
+            && !failpoints::undefended(Defence::Quarantine)
     }
 
     /// Rule 2: the offsets of all inputs of every touched task, under one name each.

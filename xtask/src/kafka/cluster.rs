@@ -153,9 +153,16 @@ impl Cluster {
         Ok(())
     }
 
-    /// Where clients connect: `127.0.0.1:p1,127.0.0.1:p2,..`.
+    /// Where clients connect: `127.0.0.1:p1,127.0.0.1:p2,..`. With
+    /// [`ClusterOptions::advertised_ports`], those.
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
+    }
+
+    /// Where the nodes listen, in their order; clients that know nothing else are sent on to
+    /// [`Cluster::bootstrap`].
+    pub fn listeners(&self) -> Vec<String> {
+        self.layout.nodes.iter().map(NodeLayout::address).collect()
     }
 
     /// The directory of settings, logs and data: `node-<id>/broker.log` and so on.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::java::Compiler;
@@ -30,19 +30,37 @@ pub(crate) struct Layout {
 pub(crate) struct NodeLayout {
     /// 1, 2, 3, as Kafka counts them.
     pub(crate) id: u8,
-    /// Where clients connect.
+    /// Where clients connect, or the proxy in front of the node.
     pub(crate) port: u16,
+    /// If clients are to come through a proxy.
+    #[serde(default)]
+    pub(crate) detour: Option<Detour>,
     /// Where the controllers talk to each other.
     pub(crate) controller_port: u16,
     /// Settings, logs and data of this node.
     pub(crate) dir: PathBuf,
 }
 
+/// How a node that is behind a proxy is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Detour {
+    /// By clients: the proxy's port.
+    pub(crate) advertised: u16,
+    /// By the other brokers: a port of its own, since what is advertised there is the node itself.
+    pub(crate) between_brokers: u16,
+}
+
 impl Layout {
     /// Chooses ids and ports for a cluster under `dir`; touches no file.
     pub(crate) fn plan(options: &ClusterOptions, dir: &Path) -> Result<Layout> {
         let count = usize::from(options.nodes);
-        let mut free = ports::free(2 * count)?.into_iter();
+        let advertised = &options.advertised_ports;
+        ensure!(
+            advertised.is_empty() || advertised.len() == count,
+            "{} advertised ports for {count} nodes: give one for each",
+            advertised.len()
+        );
+        let mut free = ports::free(3 * count)?.into_iter();
         let mut nodes = Vec::new();
         let controllers: Vec<_> = free.by_ref().take(count).collect();
         for (id, controller_port) in (1..=options.nodes).zip(controllers) {
@@ -52,9 +70,17 @@ impl Layout {
                 Some(port) => port.context("the last node's port would be above 65535")?,
                 None => free.next().context("as many ports as were asked for")?,
             };
+            let detour = match advertised.get(usize::from(offset)) {
+                Some(&advertised) => Some(Detour {
+                    advertised,
+                    between_brokers: free.next().context("as many ports as were asked for")?,
+                }),
+                None => None,
+            };
             nodes.push(NodeLayout {
                 id,
                 port,
+                detour,
                 controller_port,
                 dir: dir.join(format!("node-{id}")),
             });
@@ -71,15 +97,21 @@ impl Layout {
 
     /// The addresses of all nodes, as clients take them.
     pub(crate) fn bootstrap(&self) -> String {
-        let addresses: Vec<_> = self.nodes.iter().map(NodeLayout::address).collect();
+        let addresses: Vec<_> = self.nodes.iter().map(NodeLayout::advertised).collect();
         addresses.join(",")
     }
 }
 
 impl NodeLayout {
-    /// Where clients reach this node.
+    /// Where this node listens.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where clients are told to connect.
+    pub(crate) fn advertised(&self) -> String {
+        let port = self.detour.map_or(self.port, |detour| detour.advertised);
+        format!("127.0.0.1:{port}")
     }
 
     /// Topic data and the metadata log.
@@ -108,6 +140,7 @@ impl Layout {
         let node = |id: u8| NodeLayout {
             id,
             port: 10_000 + u16::from(id),
+            detour: None,
             controller_port: 20_000 + u16::from(id),
             dir: PathBuf::from(format!("/example/node-{id}")),
         };
@@ -146,6 +179,29 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 6);
+    }
+
+    #[test]
+    fn clients_are_sent_to_the_advertised_ports() {
+        let options = ClusterOptions::default().nodes(3);
+        let options = options.advertised_ports(vec![1, 2, 3]);
+        let layout = Layout::plan(&options, Path::new("/x")).unwrap();
+        assert_eq!(layout.bootstrap(), "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
+        let nodes = layout.nodes.iter();
+        let mut ports: Vec<_> = nodes
+            .flat_map(|n| [n.port, n.controller_port, n.detour.unwrap().between_brokers])
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 9);
+    }
+
+    #[test]
+    fn a_node_without_an_advertised_port_is_refused() {
+        let options = ClusterOptions::default().nodes(3);
+        let options = options.advertised_ports(vec![1, 2]);
+        let error = Layout::plan(&options, Path::new("/x")).unwrap_err();
+        assert!(error.to_string().contains("2 advertised ports for 3 nodes"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::java::Compiler;
 pub struct ClusterOptions {
     pub(crate) nodes: u8,
     pub(crate) port: Option<u16>,
+    pub(crate) advertised_ports: Vec<u16>,
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) heap_mb: u32,
@@ -22,6 +23,7 @@ impl Default for ClusterOptions {
         ClusterOptions {
             nodes: 1,
             port: None,
+            advertised_ports: Vec::new(),
             properties: Vec::new(),
             data_dir: None,
             heap_mb: 256,
@@ -42,6 +44,18 @@ impl ClusterOptions {
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
+    }
+
+    /// Tells clients these ports, one for each node, instead of those that the nodes listen on: what
+    /// listens there passes everything on (a proxy). Brokers talk to each other directly.
+    pub fn advertised_ports(mut self, ports: Vec<u16>) -> Self {
+        self.advertised_ports = ports;
+        self
+    }
+
+    /// How many nodes there will be.
+    pub fn count(&self) -> usize {
+        usize::from(self.nodes)
     }
 
     /// Sets a broker property, over whatever the launcher would set.

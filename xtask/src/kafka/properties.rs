@@ -65,16 +65,35 @@ pub(crate) fn server(layout: &Layout, node: &NodeLayout) -> String {
         .iter()
         .map(|n| format!("{}@127.0.0.1:{}", n.id, n.controller_port))
         .collect();
+    let plain = "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT";
+    let own = format!("PLAINTEXT://127.0.0.1:{port}");
     let mut lines = vec![
         "process.roles=broker,controller".to_owned(),
         format!("node.id={id}"),
         format!("controller.quorum.voters={}", voters.join(",")),
         "controller.listener.names=CONTROLLER".to_owned(),
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT".to_owned(),
-        format!("listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}"),
-        format!("advertised.listeners=PLAINTEXT://127.0.0.1:{port}"),
         format!("log.dirs={}", escaped(&node.data().to_string_lossy())),
     ];
+    let listeners = match node.detour {
+        None => [
+            plain.to_owned(),
+            format!("listeners={own},CONTROLLER://127.0.0.1:{controller}"),
+            format!("advertised.listeners={own}"),
+        ],
+        // Brokers reach each other at what is advertised, too: on a listener of their own that is
+        // the node itself.
+        Some(detour) => {
+            let inner = format!("BROKERS://127.0.0.1:{}", detour.between_brokers);
+            let outer = format!("PLAINTEXT://127.0.0.1:{}", detour.advertised);
+            lines.push("inter.broker.listener.name=BROKERS".to_owned());
+            [
+                format!("{plain},BROKERS:PLAINTEXT"),
+                format!("listeners={own},{inner},CONTROLLER://127.0.0.1:{controller}"),
+                format!("advertised.listeners={outer},{inner}"),
+            ]
+        }
+    };
+    lines.extend(listeners);
     let common = common(layout.nodes.len() as u8);
     lines.extend(common.iter().map(|(key, value)| format!("{key}={value}")));
     let overrides = layout.properties.iter();
@@ -106,6 +125,7 @@ logger.kafkaconfig.level=warn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kafka::layout::Detour;
 
     fn value<'a>(properties: &'a str, key: &str) -> Vec<&'a str> {
         let lines = properties.lines();
@@ -128,6 +148,25 @@ mod tests {
         );
         assert_eq!(value(&second, "transaction.state.log.min.isr"), ["2"]);
         assert_eq!(value(&second, "offsets.topic.replication.factor"), ["3"]);
+    }
+
+    #[test]
+    fn behind_a_proxy_only_clients_are_told_its_port() {
+        let mut layout = Layout::example(1);
+        layout.nodes[0].detour = Some(Detour {
+            advertised: 30_001,
+            between_brokers: 40_001,
+        });
+        let only = server(&layout, &layout.nodes[0]);
+        assert_eq!(
+            value(&only, "listeners"),
+            ["PLAINTEXT://127.0.0.1:10001,BROKERS://127.0.0.1:40001,CONTROLLER://127.0.0.1:20001"]
+        );
+        assert_eq!(
+            value(&only, "advertised.listeners"),
+            ["PLAINTEXT://127.0.0.1:30001,BROKERS://127.0.0.1:40001"]
+        );
+        assert_eq!(value(&only, "inter.broker.listener.name"), ["BROKERS"]);
     }
 
     #[test]

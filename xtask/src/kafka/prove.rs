@@ -63,6 +63,7 @@ fn set_up(
         id: service.variable("KAFKA_NODE_ID")?.parse()?,
         port: clients_port(service, ports)?,
         controller_port: 0,
+        detour: None,
         dir: dir.join("final"),
     };
     for part in ["default", "mounted", "final", "tmp", "final/tmp"] {

@@ -83,6 +83,7 @@ fn a_quarantined_producer_counts_as_rebuilt_though_its_commit_ended_well() {
     bench.assert_exact();
     let totals = bench.metrics().totals;
     assert_eq!((totals.rebuilds, totals.aborts), (1, 0));
+    assert_eq!(totals.quarantines, 1);
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn a_transaction_in_doubt_is_timed_until_it_is_decided() {
     bench.assert_exact();
     let totals = bench.metrics().totals;
     assert_eq!((totals.commits.total(), totals.aborts), (3, 0));
-    assert_eq!(totals.rebuilds, 1);
+    assert_eq!((totals.rebuilds, totals.quarantines), (1, 0));
     let commit = totals.commit_times.commit.max;
     assert!(commit >= ms(200), "{commit:?}");
 }

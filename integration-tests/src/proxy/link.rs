@@ -1,0 +1,319 @@
+//! One client's connection and its counterpart to the broker.
+//!
+//! Two threads: one takes requests and does what the rules say, the other takes answers and does
+//! what was decided for their requests. The client's side may be cut while the broker's stays, for
+//! as long as an answer is still to come or a kept request is still to be sent on it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::answers;
+use super::book::{Deed, RuleId};
+use super::frame::{self, Header};
+use super::late::{Kept, Late};
+use super::listen::{Shared, lock};
+use super::rule::{Act, Cut, Hold, On, Until};
+
+/// A connection through the proxy.
+#[derive(Debug)]
+pub(super) struct Link {
+    shared: Arc<Shared>,
+    number: u64,
+    broker: usize,
+    client: TcpStream,
+    upstream: TcpStream,
+    /// Whose turn it is to write; cutting a connection needs none.
+    to_client: Mutex<()>,
+    to_broker: Mutex<()>,
+    /// Requests that the broker has not answered, in the order in which they were sent.
+    pending: Mutex<VecDeque<Pending>>,
+    /// The client's side is cut; the broker's is closed once nothing is pending.
+    cut: AtomicBool,
+    /// Kept requests that will be sent on this connection.
+    promised: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Pending {
+    header: Header,
+    fate: Fate,
+}
+
+/// What happens to an answer.
+#[derive(Debug)]
+enum Fate {
+    Pass,
+    /// The second answer to a request that was sent twice.
+    Discard,
+    Lose {
+        rule: RuleId,
+        cut: bool,
+    },
+    Late {
+        rule: RuleId,
+        kept: Duration,
+    },
+}
+
+impl Link {
+    /// Joins the two sides and starts the threads.
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        number: u64,
+        broker: usize,
+        client: TcpStream,
+        upstream: TcpStream,
+    ) -> io::Result<Arc<Link>> {
+        for stream in [&client, &upstream] {
+            stream.set_nodelay(true)?;
+        }
+        let (mut requests, mut answers) = (client.try_clone()?, upstream.try_clone()?);
+        let link = Arc::new(Link {
+            shared: Arc::clone(shared),
+            number,
+            broker,
+            client,
+            upstream,
+            to_client: Mutex::default(),
+            to_broker: Mutex::default(),
+            pending: Mutex::default(),
+            cut: AtomicBool::new(false),
+            promised: AtomicUsize::new(0),
+        });
+        let (up, down) = (Arc::clone(&link), Arc::clone(&link));
+        thread::spawn(move || {
+            // A broken connection ends like a closed one.
+            let _ = up.take_requests(&mut requests);
+            up.client_is_gone();
+        });
+        thread::spawn(move || {
+            let _ = down.take_answers(&mut answers);
+            down.close();
+        });
+        Ok(link)
+    }
+
+    fn take_requests(self: &Arc<Self>, from: &mut TcpStream) -> io::Result<()> {
+        while let Some(request) = frame::read(from)? {
+            let header = Header::parse(&request)?;
+            let verdict = lock(&self.shared.book).decide(&header);
+            match verdict {
+                None => self.pass(header, Fate::Pass, &request)?,
+                Some((rule, act)) => self.act(rule, act, header, request)?,
+            }
+            if self.cut.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn act(
+        self: &Arc<Self>,
+        rule: RuleId,
+        act: Act,
+        header: Header,
+        request: Vec<u8>,
+    ) -> io::Result<()> {
+        match act {
+            Act::Hold(hold) => self.hold(rule, hold, header, request),
+            Act::Drop => self.log(rule, &header, Deed::Dropped),
+            Act::Duplicate => {
+                self.log(rule, &header, Deed::Duplicated);
+                self.pass(header.clone(), Fate::Pass, &request)?;
+                self.pass(header, Fate::Discard, &request)?;
+            }
+            Act::Delay(time) => {
+                self.log(rule, &header, Deed::Delayed(time));
+                thread::sleep(time);
+                self.pass(header, Fate::Pass, &request)?;
+            }
+            Act::Throttle(rate) => {
+                let time = Duration::from_secs_f64(request.len() as f64 / f64::from(rate.max(1)));
+                self.log(rule, &header, Deed::Delayed(time));
+                thread::sleep(time);
+                self.pass(header, Fate::Pass, &request)?;
+            }
+            Act::Cut(Cut::Before) => {
+                self.log(rule, &header, Deed::CutBefore);
+                self.cut_client();
+            }
+            Act::Cut(Cut::After) => {
+                self.log(rule, &header, Deed::CutAfter);
+                self.pass(header, Fate::Discard, &request)?;
+                self.cut_client();
+            }
+            Act::LoseAnswer { cut } => {
+                self.pass(header, Fate::Lose { rule, cut }, &request)?;
+            }
+            Act::Answer(code) => self.refuse(rule, code, header, &request)?,
+        }
+        Ok(())
+    }
+
+    fn hold(self: &Arc<Self>, rule: RuleId, hold: Hold, header: Header, frame: Vec<u8>) {
+        if hold.on == On::Same {
+            self.promised.fetch_add(1, Ordering::AcqRel);
+        }
+        let (cut, until) = (hold.cut, hold.until.clone());
+        let mut book = lock(&self.shared.book);
+        book.write(rule, self.place(), &header, Deed::Held);
+        book.keep(Kept {
+            rule,
+            header,
+            frame,
+            hold,
+            since: Instant::now(),
+            progress: 0,
+            link: Arc::clone(self),
+        });
+        drop(book);
+        if cut {
+            self.cut_client();
+        }
+        if let Until::After(time) = until {
+            let shared = Arc::clone(&self.shared);
+            thread::spawn(move || {
+                thread::sleep(time);
+                let due = lock(&shared.book).take_ripe();
+                shared.deliver(due);
+            });
+        }
+    }
+
+    fn refuse(&self, rule: RuleId, code: i16, header: Header, request: &[u8]) -> io::Result<()> {
+        let refusal = answers::refusal(&header, request, code).map_err(io::Error::other)?;
+        match refusal {
+            Some(refusal) => {
+                self.log(rule, &header, Deed::Answered(code));
+                let _turn = lock(&self.to_client);
+                frame::write(&mut &self.client, &refusal)
+            }
+            None => self.pass(header, Fate::Pass, request),
+        }
+    }
+
+    /// Sends what was kept, on the connection that it came on.
+    pub(super) fn send_late(&self, rule: RuleId, header: Header, request: &[u8], kept: Duration) {
+        // A connection that is gone answers nothing: the log will lack the delivery.
+        let _ = self.pass(header, Fate::Late { rule, kept }, request);
+        self.promised.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn pass(&self, header: Header, fate: Fate, request: &[u8]) -> io::Result<()> {
+        // Both under one lock, so that what is pending is in the order of what was sent.
+        let _turn = lock(&self.to_broker);
+        lock(&self.pending).push_back(Pending { header, fate });
+        frame::write(&mut &self.upstream, request)
+    }
+
+    fn take_answers(&self, from: &mut TcpStream) -> io::Result<()> {
+        while let Some(answer) = frame::read(from)? {
+            match self.pending_of(&answer) {
+                Some(Pending { header, fate }) => self.answer(&header, fate, &answer),
+                None => self.to_client(&answer),
+            }
+            if self.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, header: &Header, fate: Fate, answer: &[u8]) {
+        let code = || answers::code(header, answer);
+        match fate {
+            Fate::Pass => {
+                // An API without a code that is known here counts as answered well.
+                if code().unwrap_or(0) == 0 {
+                    let due = lock(&self.shared.book).answered(header);
+                    self.shared.deliver(due);
+                }
+                self.to_client(answer);
+            }
+            Fate::Discard => {}
+            Fate::Lose { rule, cut } => {
+                self.log(rule, header, Deed::AnswerLost(code()));
+                if cut {
+                    self.cut_client();
+                }
+            }
+            Fate::Late { rule, kept } => {
+                let late = Late {
+                    header: header.clone(),
+                    kept,
+                    code: code(),
+                };
+                let mut book = lock(&self.shared.book);
+                book.write(rule, self.place(), header, Deed::Delivered(late.code));
+                book.delivered(rule, late);
+                drop(book);
+                self.to_client(answer);
+            }
+        }
+    }
+
+    fn to_client(&self, answer: &[u8]) {
+        if self.cut.load(Ordering::Acquire) {
+            return;
+        }
+        let turn = lock(&self.to_client);
+        let written = frame::write(&mut &self.client, answer);
+        drop(turn);
+        if written.is_err() {
+            self.client_is_gone();
+        }
+    }
+
+    fn pending_of(&self, answer: &[u8]) -> Option<Pending> {
+        let correlation = frame::correlation(answer)?;
+        let mut pending = lock(&self.pending);
+        let at = pending
+            .iter()
+            .position(|p| p.header.correlation == correlation)?;
+        pending.remove(at)
+    }
+
+    fn is_over(&self) -> bool {
+        self.cut.load(Ordering::Acquire)
+            && self.promised.load(Ordering::Acquire) == 0
+            && lock(&self.pending).is_empty()
+    }
+
+    /// Cuts the client's side; the broker's lives on while something is to come or to be sent.
+    fn cut_client(&self) {
+        self.cut.store(true, Ordering::Release);
+        // It may be closed already.
+        let _ = self.client.shutdown(Shutdown::Both);
+        if self.is_over() {
+            self.close();
+        }
+    }
+
+    /// The client has gone by itself: the broker is told, unless we cut the client before.
+    fn client_is_gone(&self) {
+        if !self.cut.load(Ordering::Acquire) || self.is_over() {
+            self.close();
+        }
+    }
+
+    /// Closes both sides.
+    pub(super) fn close(&self) {
+        for side in [&self.client, &self.upstream] {
+            let _ = side.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(super) fn place(&self) -> (u64, usize) {
+        (self.number, self.broker)
+    }
+
+    fn log(&self, rule: RuleId, header: &Header, deed: Deed) {
+        lock(&self.shared.book).write(rule, self.place(), header, deed);
+    }
+}

@@ -1,0 +1,216 @@
+//! The proxy itself: its ports, its connections, and what a test may ask of it.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use xtask::wire::protocol::messages::ApiKey;
+
+use super::book::{Book, Deed, Entry, RuleId};
+use super::late::{Kept, Late};
+use super::link::Link;
+use super::rule::Rule;
+
+/// How long a broker may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A proxy in front of every broker of a cluster. Dropping it cuts all connections.
+#[derive(Debug)]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    ports: Vec<u16>,
+    acceptors: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) book: Mutex<Book>,
+    /// Where the brokers are, once that is known.
+    brokers: Mutex<Vec<SocketAddr>>,
+    links: Mutex<Vec<Weak<Link>>>,
+    connections: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Proxy {
+    /// Opens a port for each of so many brokers. Connections are refused until
+    /// [`Proxy::forward_to`] says where the brokers are.
+    ///
+    /// # Errors
+    /// When no port can be had.
+    pub fn start(brokers: usize) -> Result<Proxy> {
+        Proxy::seeded(brokers, 1)
+    }
+
+    /// As [`Proxy::start`]; what is drawn by chance follows from the seed.
+    ///
+    /// # Errors
+    /// As [`Proxy::start`].
+    pub fn seeded(brokers: usize, seed: u64) -> Result<Proxy> {
+        let shared = Arc::new(Shared {
+            book: Mutex::new(Book::new(seed)),
+            brokers: Mutex::default(),
+            links: Mutex::default(),
+            connections: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        });
+        let mut proxy = Proxy {
+            shared,
+            ports: Vec::new(),
+            acceptors: Vec::new(),
+        };
+        for broker in 0..brokers {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("open a port")?;
+            proxy.ports.push(listener.local_addr()?.port());
+            let shared = Arc::clone(&proxy.shared);
+            let accept = move || shared.accept(&listener, broker);
+            proxy.acceptors.push(thread::spawn(accept));
+        }
+        Ok(proxy)
+    }
+
+    /// The ports to be advertised, in the order of the brokers.
+    pub fn ports(&self) -> Vec<u16> {
+        self.ports.clone()
+    }
+
+    /// Says where the brokers listen, in the order of the ports.
+    ///
+    /// # Errors
+    /// When these are not as many as ports, or one is no address.
+    pub fn forward_to(&self, brokers: &[String]) -> Result<()> {
+        let (given, ports) = (brokers.len(), self.ports.len());
+        ensure!(given == ports, "{given} brokers for {ports} ports");
+        let address = |broker: &String| {
+            let mut found = broker.to_socket_addrs().context(broker.clone())?;
+            found.next().with_context(|| broker.clone())
+        };
+        *lock(&self.shared.brokers) = brokers.iter().map(address).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Adds a rule, after those that are there: the first one that fits a request acts.
+    pub fn add(&self, rule: Rule) -> RuleId {
+        lock(&self.shared.book).add(rule)
+    }
+
+    /// Ends a rule. What it keeps stays kept until it is [released](Proxy::release).
+    pub fn end(&self, rule: RuleId) {
+        lock(&self.shared.book).end(rule);
+    }
+
+    /// How often a rule has acted.
+    pub fn fired(&self, rule: RuleId) -> u64 {
+        lock(&self.shared.book).fired(rule)
+    }
+
+    /// How many requests a rule keeps now.
+    pub fn held(&self, rule: RuleId) -> usize {
+        lock(&self.shared.book).held(rule)
+    }
+
+    /// Delivers what a rule keeps; answers how many. [`Proxy::late`] knows what brokers said.
+    pub fn release(&self, rule: RuleId) -> usize {
+        let due = lock(&self.shared.book).take_of(rule);
+        let count = due.len();
+        self.shared.deliver(due);
+        count
+    }
+
+    /// What was kept by a rule, delivered late, and how brokers answered.
+    pub fn late(&self, rule: RuleId) -> Vec<Late> {
+        lock(&self.shared.book).late(rule)
+    }
+
+    /// How many requests of an API came from clients whose `client.id` begins so.
+    pub fn requests(&self, api: ApiKey, client: &str) -> u64 {
+        lock(&self.shared.book).requests(api as i16, client)
+    }
+
+    /// Every act so far, in order.
+    pub fn log(&self) -> Vec<Entry> {
+        lock(&self.shared.book).log().to_vec()
+    }
+
+    /// The acts of one rule.
+    pub fn log_of(&self, rule: RuleId) -> Vec<Entry> {
+        let mut log = self.log();
+        log.retain(|entry| entry.rule == rule);
+        log
+    }
+}
+
+impl Shared {
+    fn accept(self: &Arc<Self>, listener: &TcpListener, broker: usize) {
+        for client in listener.incoming() {
+            if self.over.load(Ordering::Acquire) {
+                return;
+            }
+            let shared = Arc::clone(self);
+            // A frozen broker must not keep others from being reached.
+            thread::spawn(move || {
+                // Who can't be connected sees the connection closed.
+                if let Ok(client) = client {
+                    let _ = shared.connect(client, broker);
+                }
+            });
+        }
+    }
+
+    fn connect(self: &Arc<Self>, client: TcpStream, broker: usize) -> Result<()> {
+        let to = self.broker(broker).context("not yet known")?;
+        let upstream = TcpStream::connect_timeout(&to, CONNECT)?;
+        let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let link = Link::start(self, number, broker, client, upstream)?;
+        let mut links = lock(&self.links);
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(&link));
+        Ok(())
+    }
+
+    fn broker(&self, broker: usize) -> Option<SocketAddr> {
+        lock(&self.brokers).get(broker).copied()
+    }
+
+    /// Delivers what was kept, one after the other.
+    pub(super) fn deliver(&self, due: Vec<Kept>) {
+        for kept in due {
+            let (place, header) = (kept.link.place(), kept.header.clone());
+            let Some(to) = self.broker(place.1) else {
+                continue;
+            };
+            if let Some((rule, late)) = kept.deliver(to) {
+                let mut book = lock(&self.book);
+                book.write(rule, place, &header, Deed::Delivered(late.code));
+                book.delivered(rule, late);
+            }
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Release);
+        for port in &self.ports {
+            // Wakes the thread that accepts.
+            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, *port));
+        }
+        for acceptor in self.acceptors.drain(..) {
+            // A panic there has been printed.
+            let _ = acceptor.join();
+        }
+        for link in lock(&self.shared.links).drain(..) {
+            if let Some(link) = link.upgrade() {
+                link.close();
+            }
+        }
+    }
+}
+
+/// What is locked is whole between two statements.
+pub(super) fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}

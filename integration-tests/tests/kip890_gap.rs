@@ -1,0 +1,369 @@
+//! The gap that KIP-890 closes, and that librdkafka leaves open: a request of one transaction that
+//! arrives in the next one is taken for its own.
+//!
+//! A bare librdkafka loop behind the proxy shows the damage; then the runtime behind the same proxy,
+//! with each request of a transaction held past its re-send and delivered into the next
+//! transaction; then the runtime with its defence (quarantine, rule 7) taken away.
+//!
+//! `EOS_FULL=1 cargo test -p integration-tests --test kip890_gap -- --nocapture` runs at least 100
+//! cases of each; without, 10.
+
+mod common;
+mod proxied;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use common::PATIENCE;
+use integration_tests::faults::{Row, is_full, record};
+use integration_tests::proxy::{Act, ApiKey, Hold, Proxy, Rule, behind};
+use integration_tests::wait::wait_until;
+use proxied::{Found, Settings, Subject, in_parallel};
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use xtask::kafka::ClusterOptions;
+use xtask::wire::{Client, Isolation};
+
+/// One cluster at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const POINT: &str = "1 KIP-890 gap";
+const COMMAND: &str = "cargo test -p integration-tests --test kip890_gap";
+
+/// Kafka's code for "this member is of an older generation": the transaction is aborted, and
+/// nothing else happens.
+const ILLEGAL_GENERATION: i16 = 22;
+/// How a broker refuses a producer that has a successor.
+const FENCED: [i16; 2] = [47, 90];
+
+/// The requests that make up a transaction, and what the client must have been answered to before
+/// a held one is delivered: its own re-send, the end of its transaction, and so much of the next
+/// one that this is open and holds something to be damaged.
+const HELD: [(ApiKey, [ApiKey; 2]); 5] = [
+    (ApiKey::EndTxn, [ApiKey::EndTxn, ApiKey::Produce]),
+    (
+        ApiKey::TxnOffsetCommit,
+        [ApiKey::EndTxn, ApiKey::TxnOffsetCommit],
+    ),
+    (
+        ApiKey::AddOffsetsToTxn,
+        [ApiKey::EndTxn, ApiKey::AddPartitionsToTxn],
+    ),
+    (
+        ApiKey::AddPartitionsToTxn,
+        [ApiKey::EndTxn, ApiKey::AddPartitionsToTxn],
+    ),
+    (ApiKey::Produce, [ApiKey::EndTxn, ApiKey::Produce]),
+];
+
+#[test]
+fn a_bare_loop_shows_a_record_that_it_aborted() -> Result<()> {
+    on_a_proxied_cluster(|proxy, bootstrap| {
+        let start = Instant::now();
+        let cases = if is_full() { 100 } else { 10 };
+        ensure!(
+            bare(proxy, bootstrap, "unhurt", false)? == ["kept"],
+            "without a fault an aborted record stays hidden"
+        );
+        let names: Vec<String> = (0..cases).map(|n| format!("bare-{n}")).collect();
+        let outcomes = in_parallel(6, &names, |name| bare(proxy, bootstrap, name, true));
+        let mut torn = 0;
+        for (seen, _) in outcomes {
+            let seen = seen?;
+            ensure!(seen == ["kept", "aborted"], "{seen:?}");
+            torn += 1;
+        }
+        record(&Row {
+            point: POINT.into(),
+            case: "EndTxn held, bare librdkafka loop (control)".into(),
+            cases,
+            fired: torn,
+            verdict: format!(
+                "red: {torn} records of aborted transactions visible to read_committed, every \
+                 call answered Ok, the late EndTxn with NONE"
+            ),
+            seconds: start.elapsed().as_secs_f64(),
+            command: COMMAND.into(),
+        })
+    })
+}
+
+/// Commits "kept", then aborts "aborted" and "more": what a read_committed reader sees.
+///
+/// With a fault, the EndTxn of the first transaction is held and its connection cut. librdkafka
+/// sends it again, and the commit returns without error. The held one is delivered when the second
+/// transaction's first record is written, and commits it; with the second record a transaction
+/// begins that the client knows nothing of, and the abort ends that one, without error.
+fn bare(proxy: &Proxy, bootstrap: &str, name: &str, faulty: bool) -> Result<Vec<String>> {
+    const LONG: Duration = Duration::from_secs(30);
+    let mut client = Client::connect(bootstrap, PATIENCE)?;
+    client.create_topic(name, 2, 1, &[])?;
+    let hold = Hold::cut().until([ApiKey::EndTxn, ApiKey::Produce]);
+    let rule = Rule::on(ApiKey::EndTxn).of(&format!("{name}-client"));
+    let rule = rule.nth(if faulty { 1 } else { u64::MAX });
+    let rule = proxy.add(rule.then(Act::Hold(hold)));
+
+    let producer: BaseProducer = ClientConfig::new()
+        .set("bootstrap.servers", bootstrap)
+        .set("client.id", format!("{name}-client"))
+        .set("transactional.id", name)
+        .create()?;
+    let send = |partition: i32, value: &str| -> Result<()> {
+        let record = BaseRecord::to(name).key("k").payload(value);
+        let record = record.partition(partition);
+        producer.send(record).map_err(|(error, _)| error)?;
+        Ok(producer.flush(LONG)?)
+    };
+    producer.init_transactions(LONG)?;
+    producer.begin_transaction()?;
+    send(0, "kept")?;
+    producer.commit_transaction(LONG).context("the commit")?;
+    producer.begin_transaction()?;
+    send(0, "aborted")?;
+    send(1, "more")?;
+    producer.abort_transaction(LONG).context("the abort")?;
+
+    if faulty {
+        let (fired, late) = (proxy.fired(rule), proxy.late(rule));
+        ensure!(fired == 1 && late.len() == 1, "{fired}, {late:?}");
+        ensure!(late[0].code == Some(0), "{late:?}");
+    }
+    let mut seen = Vec::new();
+    client.read_all(name, Isolation::ReadCommitted, |_, record| {
+        let value = record.value.as_deref().unwrap_or_default();
+        seen.push(String::from_utf8_lossy(value).into_owned());
+    })?;
+    Ok(seen)
+}
+
+#[test]
+fn the_runtime_is_whole_whatever_arrives_late() -> Result<()> {
+    let size = match is_full() {
+        true => Size {
+            apps: 10,
+            rounds: 10,
+        },
+        false => Size { apps: 2, rounds: 5 },
+    };
+    on_a_proxied_cluster(|proxy, bootstrap| {
+        for outcome in sweep(proxy, bootstrap, size, Settings::default())? {
+            let Outcome { api, found, .. } = &outcome;
+            let cases = size.cases();
+            outcome.record("quarantine on", size)?;
+            ensure!(found.is_clean(), "{api:?}: {found}\n{}", found.said);
+            ensure!(
+                outcome.quarantines >= cases,
+                "{api:?}: {} quarantines in {cases} cases",
+                outcome.quarantines
+            );
+            let refused = |code: &Option<i16>| code.is_some_and(|code| FENCED.contains(&code));
+            ensure!(
+                outcome.codes.keys().all(refused),
+                "{api:?}: the late ones were answered {:?}",
+                outcome.codes
+            );
+        }
+        Ok(())
+    })
+}
+
+/// Otherwise the test above proves nothing.
+#[test]
+fn without_quarantine_it_is_torn() -> Result<()> {
+    let size = match is_full() {
+        true => Size { apps: 5, rounds: 4 },
+        false => Size { apps: 2, rounds: 2 },
+    };
+    on_a_proxied_cluster(|proxy, bootstrap| {
+        let settings = Settings {
+            undefended: "quarantine",
+            ..Settings::default()
+        };
+        for outcome in sweep(proxy, bootstrap, size, settings)? {
+            let Outcome { api, found, .. } = &outcome;
+            outcome.record("quarantine off (control)", size)?;
+            let must_be_red = matches!(api, ApiKey::EndTxn | ApiKey::TxnOffsetCommit);
+            ensure!(
+                !(must_be_red && found.is_clean()),
+                "{api:?}: no harm without the defence, the late ones were answered {:?}",
+                outcome.codes
+            );
+        }
+        Ok(())
+    })
+}
+
+/// How many apps for each request, and how many times each of them is hurt.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    apps: u64,
+    rounds: u64,
+}
+
+impl Size {
+    fn cases(self) -> u64 {
+        self.apps * self.rounds
+    }
+}
+
+/// What came of holding one kind of request.
+#[derive(Debug)]
+struct Outcome {
+    api: ApiKey,
+    found: Found,
+    fired: u64,
+    quarantines: u64,
+    /// Producers replaced, for whatever reason.
+    rebuilds: u64,
+    /// What the broker said to the late ones, and how often.
+    codes: BTreeMap<Option<i16>, u64>,
+    seconds: f64,
+}
+
+impl Outcome {
+    fn of(api: ApiKey) -> Outcome {
+        Outcome {
+            api,
+            found: Found::default(),
+            fired: 0,
+            quarantines: 0,
+            rebuilds: 0,
+            codes: BTreeMap::new(),
+            seconds: 0.0,
+        }
+    }
+
+    fn add(&mut self, other: Outcome) {
+        self.found.add(other.found);
+        self.fired += other.fired;
+        self.quarantines += other.quarantines;
+        self.rebuilds += other.rebuilds;
+        for (code, count) in other.codes {
+            *self.codes.entry(code).or_default() += count;
+        }
+        self.seconds += other.seconds;
+    }
+
+    fn record(&self, defence: &str, size: Size) -> Result<()> {
+        let name = |code: &Option<i16>| match code {
+            Some(0) => "NONE".to_owned(),
+            Some(code) => {
+                let known = xtask::wire::protocol::ResponseError::try_from_code(*code);
+                known.map_or_else(|| code.to_string(), |error| format!("{error:?}"))
+            }
+            None => "no answer".to_owned(),
+        };
+        let codes = self.codes.iter();
+        let codes: Vec<String> = codes.map(|(c, n)| format!("{} ({n})", name(c))).collect();
+        let verdict = format!(
+            "{}; quarantines {} among {} producers replaced; the broker's answer to the late \
+             ones: {}",
+            self.found,
+            self.quarantines,
+            self.rebuilds,
+            codes.join(", ")
+        );
+        let cases = size.cases();
+        record(&Row {
+            point: POINT.into(),
+            case: format!("{:?} held, {defence}", self.api),
+            cases,
+            fired: self.fired,
+            verdict,
+            seconds: self.seconds,
+            command: COMMAND.into(),
+        })?;
+        ensure!(self.fired == cases, "{} of {cases} faults", self.fired);
+        Ok(())
+    }
+}
+
+/// Each request held, by several apps at a time.
+fn sweep(proxy: &Proxy, bootstrap: &str, size: Size, settings: Settings) -> Result<Vec<Outcome>> {
+    let jobs: Vec<_> = (0..size.apps)
+        .flat_map(|n| HELD.map(|(api, until)| (n, api, until)))
+        .collect();
+    let done = in_parallel(10, &jobs, |(n, api, until)| {
+        let name = format!("held-{api:?}-{n}").to_lowercase();
+        let subject = Subject::start(proxy, bootstrap, &name, settings.clone())?;
+        one(subject, *api, *until, size.rounds).with_context(|| name)
+    });
+    let mut outcomes: Vec<Outcome> = HELD.iter().map(|(api, _)| Outcome::of(*api)).collect();
+    for ((_, api, _), (outcome, took)) in jobs.iter().zip(done) {
+        let mut outcome = outcome?;
+        outcome.seconds = took.as_secs_f64();
+        let all = outcomes.iter_mut().find(|all| all.api == *api);
+        all.context("one of them")?.add(outcome);
+    }
+    Ok(outcomes)
+}
+
+/// One app, hurt so many times.
+fn one(mut subject: Subject<'_>, api: ApiKey, until: [ApiKey; 2], rounds: u64) -> Result<Outcome> {
+    let mut outcome = Outcome::of(api);
+    for _ in 0..rounds {
+        let code = hurt(&mut subject, api, until)?;
+        *outcome.codes.entry(code).or_default() += 1;
+        outcome.fired += 1;
+    }
+    let totals = subject.totals();
+    outcome.quarantines = totals.quarantines;
+    outcome.rebuilds = totals.rebuilds;
+    // What was committed beside its outputs is processed again by a successor.
+    subject.restart()?;
+    subject.await_offsets(PATIENCE)?;
+    subject.stop()?;
+    outcome.found = subject.judge()?;
+    Ok(outcome)
+}
+
+/// Two lots: a request of the first one's transaction is held and delivered into the second one's.
+/// That one is aborted after it, so that what the late request has committed of it is done again;
+/// not if the late request brings offsets or records, which must be committed to do harm. What the
+/// broker said to the late request.
+fn hurt(subject: &mut Subject<'_>, api: ApiKey, until: [ApiKey; 2]) -> Result<Option<i16>> {
+    let (proxy, clients) = (subject.proxy, subject.clients());
+    let hold = Hold::cut().until(until);
+    let held = proxy.add(Rule::on(api).of(&clients).nth(1).then(Act::Hold(hold)));
+    subject.lot()?;
+    subject.await_outputs(PATIENCE)?;
+    ensure!(proxy.fired(held) == 1, "{api:?} was not held");
+    let is_aborted = !matches!(api, ApiKey::TxnOffsetCommit | ApiKey::Produce);
+    let abort = is_aborted.then(|| {
+        let rule = Rule::on(ApiKey::TxnOffsetCommit).of(&clients);
+        let rule = rule.after([until[1]]).nth(1);
+        proxy.add(rule.then(Act::Answer(ILLEGAL_GENERATION)))
+    });
+    subject.lot()?;
+    wait_until(PATIENCE, "the late request is delivered", || {
+        Ok(proxy.late(held).len() == 1)
+    })?;
+    subject.await_outputs(PATIENCE)?;
+    if let Some(abort) = abort {
+        wait_until(PATIENCE, "the transaction is aborted", || {
+            Ok(proxy.fired(abort) == 1)
+        })?;
+        // The lot is done again.
+        subject.await_offsets(PATIENCE)?;
+    }
+    Ok(proxy.late(held)[0].code)
+}
+
+fn on_a_proxied_cluster(test: impl Fn(&Proxy, &str) -> Result<()>) -> Result<()> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    let _already_there = log.with_env_filter(filter).try_init();
+    let Some((proxy, cluster)) = behind(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    let outcome = test(&proxy, cluster.bootstrap());
+    if outcome.is_err() {
+        for entry in proxy.log() {
+            eprintln!("{entry}");
+        }
+    }
+    outcome
+}

@@ -1,0 +1,276 @@
+//! An app behind the proxy, whose input comes in lots: what fault happens to which transaction is
+//! then known, and repeatable.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use eos_core::failpoints::Failpoints;
+use eos_core::{Handle, Running, StopMode, Topic};
+use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::proxy::Proxy;
+use integration_tests::wait::wait_until;
+use xtask::wire::{Isolation, Producer};
+
+use crate::common::{Case, PATIENCE, ended};
+
+const PARTITIONS: i32 = 2;
+/// Records of one lot.
+pub(crate) const LOT: u64 = 20;
+/// Long enough for the outputs of a lot to be acknowledged before its transaction is sealed.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// One app with an input and two outputs, and what happened to it.
+pub(crate) struct Subject<'a> {
+    pub(crate) proxy: &'a Proxy,
+    pub(crate) case: Case,
+    outputs: [String; 2],
+    producer: Producer,
+    sent: u64,
+    settings: Settings,
+    running: Option<Running>,
+}
+
+/// What an app is started with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) transaction_timeout: Option<Duration>,
+    /// Without these defences.
+    pub(crate) undefended: &'static str,
+}
+
+/// What the judge found in several runs.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Found {
+    lost: u64,
+    doubled: u64,
+    torn: u64,
+    /// Offsets that are not where the outputs are.
+    offsets: u64,
+    /// Whatever else it found.
+    other: u64,
+    /// What it said of the first run that was not clean.
+    pub(crate) said: String,
+}
+
+impl<'a> Subject<'a> {
+    /// Starts an app with topics of its own, and has it process a first lot.
+    pub(crate) fn start(
+        proxy: &'a Proxy,
+        bootstrap: &str,
+        name: &str,
+        settings: Settings,
+    ) -> Result<Subject<'a>> {
+        let mut case = Case::with_partitions(bootstrap, name, PARTITIONS)?;
+        let second = format!("{}-out-2", case.app);
+        case.client
+            .create_topic(&second, PARTITIONS, 1, &crate::common::KEEP)?;
+        let mut subject = Subject {
+            proxy,
+            outputs: [case.output.clone(), second],
+            producer: Producer::new(bootstrap)?,
+            case,
+            sent: 0,
+            settings,
+            running: None,
+        };
+        subject.run()?;
+        subject.lot()?;
+        subject.await_outputs(PATIENCE)?;
+        Ok(subject)
+    }
+
+    fn run(&mut self) -> Result<()> {
+        let app = self.case.app().commit_interval(INTERVAL);
+        let mut app = app.set("commit.pace", "fixed");
+        if let Some(timeout) = self.settings.transaction_timeout {
+            app = app.transaction_timeout(timeout);
+        }
+        let input = Topic::<String, serde_json::Value>::json(&self.case.input);
+        for output in &self.outputs {
+            app.source(&input).to(&Topic::json(output));
+        }
+        let faults = Failpoints::parse("", self.settings.undefended)?;
+        let _entered = faults.enter();
+        self.running = Some(app.start(&self.case.bootstrap)?);
+        Ok(())
+    }
+
+    /// What the clients of this app are called begins so.
+    pub(crate) fn clients(&self) -> String {
+        format!("{}-", self.case.app)
+    }
+
+    pub(crate) fn handle(&self) -> Option<Handle> {
+        self.running.as_ref().map(Running::handle)
+    }
+
+    pub(crate) fn totals(&self) -> eos_core::metrics::Totals {
+        self.handle()
+            .map(|handle| handle.metrics().totals)
+            .unwrap_or_default()
+    }
+
+    /// Sends a lot: one batch for each partition, so that it is one transaction's work.
+    pub(crate) fn lot(&mut self) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+        for seq in self.sent..self.sent + LOT {
+            let (key, value) = (format!("k{}", seq % 4), format!("{{\"seq\":{seq}}}"));
+            let partition = (seq % 2) as i32;
+            let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+            let input = &self.case.input;
+            self.producer.send(input, partition, key, value, &[], now)?;
+        }
+        self.sent += LOT;
+        self.producer.flush()
+    }
+
+    /// Waits until what was sent is committed in both outputs.
+    pub(crate) fn await_outputs(&mut self, patience: Duration) -> Result<()> {
+        let what = format!("{} records are in both outputs", self.sent);
+        let runs = self.running.is_some();
+        wait_until(patience, &what, || {
+            for output in &self.outputs {
+                let mut seen = std::collections::BTreeSet::new();
+                let client = &mut self.case.client;
+                client.read_all(output, Isolation::ReadCommitted, |_, record| {
+                    seen.insert(record.value.clone());
+                })?;
+                if (seen.len() as u64) < self.sent {
+                    ensure!(runs, "nothing runs");
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Waits until the group's offsets are at the end of the input.
+    pub(crate) fn await_offsets(&mut self, patience: Duration) -> Result<()> {
+        let input = &self.case.input;
+        let ends = self
+            .case
+            .client
+            .end_offsets(input, Isolation::ReadUncommitted)?;
+        wait_until(patience, "the offsets are at the end", || {
+            let committed = self.case.client.committed(&self.case.app, input)?;
+            let offsets = committed
+                .into_iter()
+                .map(|known| known.map_or(0, |(at, _)| at));
+            Ok(offsets.eq(ends.iter().copied()))
+        })
+    }
+
+    /// Stops the app, which must end well.
+    pub(crate) fn stop(&mut self) -> Result<()> {
+        if let Some(mut running) = self.running.take() {
+            running.handle().stop(StopMode::Leave);
+            ended(&mut running)??;
+        }
+        Ok(())
+    }
+
+    /// Stops and starts again: what is committed twice shows.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.stop()?;
+        self.run()
+    }
+
+    /// What the judge says of it, once it is stopped.
+    pub(crate) fn judge(&self) -> Result<Found> {
+        let question = Question {
+            bootstrap: &self.case.bootstrap,
+            input: &self.case.input,
+            outputs: &self.outputs,
+            group: &self.case.app,
+            transactional_prefix: &self.clients(),
+            patience: Duration::from_secs(30),
+        };
+        let evidence = judge::read(&question)?;
+        let verdict = judge::judge(&evidence, Expectation::Finished);
+        let mut found = Found::default();
+        if !verdict.is_clean() {
+            found.said = format!("{}: {}", self.case.app, judge::text(&evidence, &verdict));
+        }
+        for (kind, finding) in verdict.findings() {
+            let count = match kind {
+                "lost" => &mut found.lost,
+                "doubled" => &mut found.doubled,
+                "torn" => &mut found.torn,
+                "offsets" => &mut found.offsets,
+                _ => &mut found.other,
+            };
+            *count += finding.count;
+        }
+        Ok(found)
+    }
+}
+
+impl Found {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.lost + self.doubled + self.torn + self.offsets + self.other == 0
+    }
+
+    pub(crate) fn add(&mut self, other: Found) {
+        self.lost += other.lost;
+        self.doubled += other.doubled;
+        self.torn += other.torn;
+        self.offsets += other.offsets;
+        self.other += other.other;
+        if self.said.is_empty() {
+            self.said = other.said;
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Found {
+            lost,
+            doubled,
+            torn,
+            ..
+        } = self;
+        write!(f, "lost {lost}, doubled {doubled}, torn {torn}")?;
+        if self.offsets > 0 {
+            write!(f, ", offsets beside the outputs {}", self.offsets)?;
+        }
+        if self.other > 0 {
+            write!(f, ", other {}", self.other)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs the jobs, so many at a time; answers in their order, and how long each took.
+pub(crate) fn in_parallel<J: Sync, T: Send>(
+    at_a_time: usize,
+    jobs: &[J],
+    run: impl Fn(&J) -> Result<T> + Sync,
+) -> Vec<(Result<T>, Duration)> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..at_a_time.min(jobs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(nth) else {
+                        return;
+                    };
+                    let start = Instant::now();
+                    let outcome = run(job);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((nth, (outcome, start.elapsed())));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(nth, _)| *nth);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
