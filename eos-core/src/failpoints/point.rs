@@ -29,6 +29,7 @@ pub(crate) enum Defence {
     EveryTouchedTask,
     Rewind,
     InDoubt,
+    Membership,
 }
 
 #[cfg(feature = "failpoints")]
@@ -97,11 +98,12 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
         Self::InDoubt,
+        Self::Membership,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -110,6 +112,7 @@ impl Defence {
             Self::EveryTouchedTask => "every_touched_task",
             Self::Rewind => "rewind",
             Self::InDoubt => "in_doubt",
+            Self::Membership => "membership",
         }
     }
 }

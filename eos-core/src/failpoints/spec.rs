@@ -9,6 +9,7 @@ use super::point::{Defence, Point};
 pub(super) enum Act {
     Crash,
     Freeze,
+    Stall,
     Error,
 }
 
@@ -17,6 +18,7 @@ impl fmt::Display for Act {
         f.write_str(match self {
             Self::Crash => "crash",
             Self::Freeze => "freeze",
+            Self::Stall => "stall",
             Self::Error => "error",
         })
     }
@@ -88,8 +90,9 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
     let act = match act {
         "crash" => Act::Crash,
         "freeze" => Act::Freeze,
+        "stall" => Act::Stall,
         "error" => Act::Error,
-        _ => return Err(bad(part, "the action is crash, freeze or error")),
+        _ => return Err(bad(part, "the action is crash, freeze, stall or error")),
     };
     let number = |text: &str| text.parse().ok().filter(|&n| n > 0);
     let when = match when.split_once(':') {
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn every_point_can_be_armed_with_every_action() {
         for point in Point::ALL {
-            for act in [Act::Crash, Act::Freeze, Act::Error] {
+            for act in [Act::Crash, Act::Freeze, Act::Stall, Act::Error] {
                 let read = points(&format!("{}={act}@record:7", point.name())).unwrap();
                 assert!(read[0].point == point);
                 assert_eq!((read[0].act, read[0].when), (act, When::Record(7)));
@@ -130,7 +133,7 @@ mod tests {
         for (text, says) in [
             ("pre_commit", "point=action"),
             ("precommit=crash", "pre_commit"),
-            ("poll=explode", "crash, freeze or error"),
+            ("poll=explode", "crash, freeze, stall or error"),
             ("poll=crash@hit:0", "from 1 on"),
             ("poll=crash@record", "record:n"),
         ] {
