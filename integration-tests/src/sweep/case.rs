@@ -35,6 +35,8 @@ const RECORDS: u64 = 200;
 const AFTER: u64 = 40;
 /// How long anything may take that takes seconds: longer than every time-out of the settings.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The heartbeats of [`IN_REVOKE_LONG`].
+const LATE_HEARTBEAT: Duration = Duration::from_secs(2);
 /// By when a fault fires.
 const FIRE_LIMIT: Duration = Duration::from_secs(20);
 /// How often a case is begun.
@@ -175,7 +177,7 @@ impl Case {
             interval: Duration::from_millis(interval),
             // A member that hears late of the next rebalance works for longer in this one.
             heartbeat: match self.point {
-                IN_REVOKE_LONG => Duration::from_secs(2),
+                IN_REVOKE_LONG => LATE_HEARTBEAT,
                 _ => Duration::from_millis(session / 10),
             },
         }
@@ -305,6 +307,11 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         }
         scene.members[0].await_frozen(PATIENCE)?;
         let frozen = Instant::now();
+        let successor = scene.members.len() - 1;
+        wait_until(PATIENCE, "the successor is given something", || {
+            Ok(scene.members[successor].log().contains("task starts"))
+        })?;
+        let given = Instant::now();
         scene
             .await_committed(PATIENCE)
             .context("the successor takes over")?;
@@ -316,6 +323,16 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         } = case.settings();
         let past = session.max(transaction) + SWEEP;
         thread::sleep(past.saturating_sub(frozen.elapsed()));
+        if case.point == IN_REVOKE_LONG {
+            // Between two heartbeats of the successor: it hears late that somebody joins. (A stall is
+            // as long as a heartbeat's interval.)
+            let interval = LATE_HEARTBEAT.as_millis();
+            while given.elapsed().as_millis() % interval < 200
+                || given.elapsed().as_millis() % interval > 400
+            {
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
         let zombie = scene.members[0].id();
         let of_zombie = |scene: &mut Scene| -> Result<Vec<u64>> {
             let makers = scene.makers()?.into_iter();
