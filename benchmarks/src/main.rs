@@ -74,7 +74,9 @@ fn work(mut words: impl Iterator<Item = String>) -> Result<()> {
                 std::thread::park();
             }
         }
-        Side::Eos | Side::EosAtLeastOnce | Side::EosDefault => eos::run(side, &task),
+        Side::Eos | Side::EosAtLeastOnce | Side::EosDefault | Side::EosUnguarded => {
+            eos::run(side, &task)
+        }
     }
 }
 
@@ -92,6 +94,11 @@ fn measure(options: &Options) -> Result<()> {
             &[Side::Bare, Side::Eos],
             options,
         )?;
+    }
+    // Not one of all: it needs a build of its own.
+    if options.what == What::Quarantine {
+        let usual = [Side::Eos, Side::EosUnguarded];
+        throughput(What::Quarantine, Work::Pass, &usual, options)?;
     }
     if wanted(What::Latency) {
         let sides = options.sides(&latency::SIDES, &latency::SIDES)?;
@@ -115,9 +122,10 @@ fn throughput(what: What, work: Work, usual: &[Side], options: &Options) -> Resu
         Side::Eos,
         Side::EosAtLeastOnce,
         Side::EosDefault,
+        Side::EosUnguarded,
         Side::Streams,
     ];
     let sides = options.sides(usual, &possible)?;
-    let results = throughput::run(work, &sides, options)?;
+    let results = throughput::run(what, work, &sides, options)?;
     page::show(what, &tables::throughput(&results, options), options)
 }

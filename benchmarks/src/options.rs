@@ -20,6 +20,8 @@ pub(crate) enum What {
     Siblings,
     /// Bytes in, bytes out, beside the bare loop
     PassThrough,
+    /// Bytes in, bytes out, with and without the look at unanswered requests
+    Quarantine,
     /// All of them, one after the other
     All,
 }
@@ -35,10 +37,11 @@ pub(crate) struct Options {
     /// memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
-    /// Rounds that count [default: 3; latency 1]. One more warms the broker
+    /// Rounds that count [default: 3; latency 1; quarantine 7]. One more warms the broker
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// Which sides, separated by commas: bare, eos, eos-at-least-once, eos-default, streams
+    /// Which sides, separated by commas: bare, eos, eos-at-least-once, eos-default,
+    /// eos-unguarded, streams
     /// [default: those that the benchmark compares]
     #[arg(long, value_delimiter = ',', value_parser = side)]
     pub(crate) sides: Option<Vec<Side>>,
@@ -92,8 +95,9 @@ impl Options {
 }
 
 fn side(name: &str) -> Result<Side, String> {
-    Side::named(name)
-        .ok_or_else(|| "there are bare, eos, eos-at-least-once, eos-default and streams".into())
+    Side::named(name).ok_or_else(|| {
+        "there are bare, eos, eos-at-least-once, eos-default, eos-unguarded and streams".into()
+    })
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub(crate) enum Side {
     EosAtLeastOnce,
     /// eos with the commit interval that it has if nobody sets one.
     EosDefault,
+    /// eos without the look at unanswered requests: the feature `failpoints` has it.
+    EosUnguarded,
     /// Kafka Streams with `exactly_once_v2`.
     Streams,
 }
@@ -35,6 +37,7 @@ impl Side {
             Side::Eos => "eos",
             Side::EosAtLeastOnce => "eos-at-least-once",
             Side::EosDefault => "eos-default",
+            Side::EosUnguarded => "eos-unguarded",
             Side::Streams => "streams",
         }
     }
@@ -46,6 +49,7 @@ impl Side {
             Side::Eos,
             Side::EosAtLeastOnce,
             Side::EosDefault,
+            Side::EosUnguarded,
             Side::Streams,
         ];
         all.into_iter().find(|side| side.name() == name)

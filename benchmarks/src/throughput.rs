@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Play};
-use crate::options::Options;
+use crate::options::{Options, What};
 use crate::proc;
 use crate::records::PARTITIONS;
 use crate::running::Running;
@@ -43,7 +43,8 @@ pub(crate) struct Results {
 }
 
 /// Lets the sides alternate. The first round does not count: it warms the broker.
-pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Results> {
+pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
+    let rounds = if what == What::Quarantine { 7 } else { 3 };
     let records = options.records.unwrap_or(match work {
         Work::Map => 10_000_000,
         Work::Pass => 6_000_000,
@@ -56,7 +57,7 @@ pub(crate) fn run(work: Work, sides: &[Side], options: &Options) -> Result<Resul
     let mut bench = Bench::open(PARTITIONS)?;
     let input = bench.filled("in", records)?;
     let mut outcomes = Vec::new();
-    for round in 0..=options.rounds.unwrap_or(3) {
+    for round in 0..=options.rounds.unwrap_or(rounds) {
         for &side in &turn(sides, round) {
             // The broker is warmed by those that are quick.
             if round == 0 && side == Side::Streams {
@@ -231,6 +232,12 @@ impl Results {
                 Side::Eos,
                 Side::EosAtLeastOnce,
                 rate,
+            ),
+            (
+                "CPU per record, eos / without quarantine",
+                Side::Eos,
+                Side::EosUnguarded,
+                cpu,
             ),
         ];
         let ratios = wanted

@@ -42,6 +42,18 @@ pub enum Error {
         /// How long, in seconds.
         waited_s: u64,
     },
+    /// Calls of the Kafka client did not come back, one after the other.
+    #[error(
+        "{times} times a call of the Kafka client did not come back to worker {worker}, long past \
+         every time-out; what was open is decided by the next start. End the process: the threads \
+         that hang stay until then"
+    )]
+    Hangs {
+        /// The worker's number.
+        worker: usize,
+        /// How often.
+        times: u32,
+    },
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(io::Error),

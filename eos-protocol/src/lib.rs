@@ -70,7 +70,7 @@ pub use progress::{Admission, Input, OutOfOrder, TaskProgress};
 pub use rebalance::{Revocation, Settle, plan_revocation};
 pub use recommit::recommit_due;
 pub use retry::{Attempt, RetryPlan};
-pub use stages::{Stage, stages};
+pub use stages::{Stage, stages, subscription};
 pub use start::{Committed, FirstStart, Situation, Start, StartError, plan_start};
 pub use time::{Deadline, Now};
 pub use transaction::{Action, Actions, Event, Limits, State, StopReason, Transaction};

@@ -55,6 +55,24 @@ impl Fnv {
     }
 }
 
+/// What tells one subscription from another: the driving topics, in any order, by FNV-1a.
+///
+/// It is part of a static member's `group.instance.id`. A coordinator gives a member that comes back
+/// under its old id its old partitions, whatever it subscribes to now (KIP-345): topics that are new
+/// would be read by nobody, and those that are gone would stay with it.
+#[must_use]
+pub fn subscription(stages: &[Stage]) -> u32 {
+    let mut topics: Vec<&str> = stages.iter().map(|s| s.driving_topic().as_str()).collect();
+    topics.sort_unstable();
+    topics.dedup();
+    let mut hash = Fnv::new();
+    for topic in topics {
+        hash.add(topic);
+    }
+    let [a, b, c, d, e, f, g, h] = hash.0.to_be_bytes();
+    u32::from_be_bytes([a ^ e, b ^ f, c ^ g, d ^ h])
+}
+
 /// Groups sources into stages.
 ///
 /// `sources` are topics in the order of declaration; `links` are pairs of sources that meet in a
@@ -114,6 +132,16 @@ mod tests {
 
     fn topics(names: &[&str]) -> Vec<TopicName> {
         names.iter().map(|&n| n.into()).collect()
+    }
+
+    #[test]
+    fn a_subscription_is_told_by_its_driving_topics_alone() {
+        let of =
+            |names: &[&str], links: &[(usize, usize)]| subscription(&stages(&topics(names), links));
+        assert_eq!(of(&["a", "b"], &[]), of(&["b", "a"], &[]));
+        assert_ne!(of(&["a", "b"], &[]), of(&["a"], &[]));
+        assert_ne!(of(&["ab"], &[]), of(&["a", "b"], &[]));
+        assert_eq!(of(&["a", "b"], &[(0, 1)]), of(&["a"], &[]), "b follows");
     }
 
     #[test]

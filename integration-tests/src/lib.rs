@@ -11,6 +11,7 @@ pub mod judge;
 pub mod kill;
 pub mod process;
 pub mod proxy;
+pub mod sweep;
 pub mod user;
 pub mod wait;
 

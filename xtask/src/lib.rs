@@ -13,6 +13,7 @@ mod run;
 
 pub mod bench;
 pub mod demo;
+pub mod faults;
 pub mod kafka;
 pub mod os;
 pub mod setup;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::kafka::{Keys, NewTopic};
 use xtask::wire::Isolation;
-use xtask::{bench, demo, kafka, setup, test};
+use xtask::{bench, demo, faults, kafka, setup, test};
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
 #[derive(Debug, Parser)]
@@ -32,6 +32,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The fault-injection tests, and the table of what they found
+    Faults(faults::Options),
     /// All tests, those on a real Kafka included; further arguments go to `cargo test`
     Test {
         /// A filter, or anything that `cargo test` takes
@@ -101,6 +103,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Setup => setup::everything()?,
         Command::Kafka(kafka) => run_kafka(kafka)?,
         Command::Demo(options) => return demo::run(&options),
+        Command::Faults(options) => return faults::run(&options),
         Command::Test { arguments } => return test::run(&arguments),
         Command::Bench { arguments } => return bench::run(&arguments),
     }

@@ -23,6 +23,7 @@ const OTHERS: &[&str] = &[
     "EOS_KEEP_LOGS",
     "EOS_SEED",
     "EOS_BLESS",
+    "EOS_CASE",
     "EOS_FAULTS_REPORT",
 ];
 

@@ -71,7 +71,7 @@ mod off {
     use crate::client::ClientError;
 
     /// What the threads of an app take over from the one that starts it.
-    #[derive(Clone, Copy)]
+    #[derive(Clone)]
     pub(crate) struct Failpoints;
 
     impl Failpoints {
@@ -81,7 +81,7 @@ mod off {
         }
 
         #[inline(always)]
-        pub(crate) fn enter(self) -> Entered {
+        pub(crate) fn enter(&self) -> Entered {
             Entered
         }
     }

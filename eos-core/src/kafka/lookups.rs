@@ -3,6 +3,10 @@
 //! `rd_kafka_offsets_for_times` blocks. The admin call that answers on a queue, `rd_kafka_ListOffsets`,
 //! must not be called: when the leaders are not all cached it goes on using its own request after
 //! another thread may have answered and freed it (docs/design/0012).
+//!
+//! The price: one leader that does not answer costs a request its answers of all others. So what is
+//! asked at the same time travels together only until it fails. A partition that did not answer
+//! alone is a *suspect*, and what asks for suspects is asked last, one question at a time.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,8 +19,11 @@ use eos_protocol::{TopicPartition, code};
 use super::ffi::{Client, Entry, Failure, OffsetSpec};
 use super::wake::Wake;
 
-/// How long one call may block: as long as the thread may outlive its source.
-const SLICE: Duration = Duration::from_secs(2);
+/// How long a first try may block the others.
+const FIRST_TRY: Duration = Duration::from_millis(250);
+/// Later tries may take longer: the broker may be slow. This is how long the thread may outlive its
+/// source.
+const LONGEST_TRY: Duration = Duration::from_secs(2);
 
 /// The thread that asks; it ends when this is dropped.
 #[derive(Debug)]
@@ -36,6 +43,8 @@ struct Question {
     of: Vec<TopicPartition>,
     spec: OffsetSpec,
     until: Instant,
+    /// How long the next try alone may take.
+    patience: Duration,
     answer: Sender<Answer>,
     wanted: Weak<()>,
 }
@@ -43,15 +52,27 @@ struct Question {
 impl Lookups {
     /// Signals `wake` with each answer.
     pub(super) fn start(client: &Arc<Client>, wake: &Arc<Wake>) -> Result<Self, Failure> {
+        let (client, wake) = (Arc::clone(client), Arc::clone(wake));
+        Self::asking(
+            move |of, spec, within| client.offsets(of, spec, within),
+            move || wake.signal(),
+        )
+    }
+
+    fn asking(
+        ask: impl Fn(&[TopicPartition], OffsetSpec, Duration) -> Answer + Send + 'static,
+        answered: impl Fn() + Send + 'static,
+    ) -> Result<Self, Failure> {
         let (questions, asked) = channel();
-        let asker = Asker {
+        let thread = Thread {
             asked,
-            wake: Arc::clone(wake),
-            client: Arc::clone(client),
+            ask,
+            answered,
+            suspects: BTreeSet::new(),
         };
         std::thread::Builder::new()
             .name("eos-offsets".into())
-            .spawn(move || asker.run())
+            .spawn(move || thread.run())
             .map_err(|e| Failure::no_thread(&e))?;
         Ok(Self(questions))
     }
@@ -65,6 +86,7 @@ impl Lookups {
             of: of.to_vec(),
             spec,
             until: Instant::now() + within,
+            patience: FIRST_TRY,
             answer: sender,
             wanted: Arc::downgrade(&wanted),
         };
@@ -91,14 +113,20 @@ impl Lookup {
 }
 
 /// It holds the client, so that it may end after the source did.
-struct Asker {
+struct Thread<A, D> {
     asked: Receiver<Question>,
-    wake: Arc<Wake>,
-    client: Arc<Client>,
+    ask: A,
+    answered: D,
+    /// Partitions whose leaders did not answer when they were asked alone.
+    suspects: BTreeSet<TopicPartition>,
 }
 
-impl Asker {
-    fn run(self) {
+impl<A, D> Thread<A, D>
+where
+    A: Fn(&[TopicPartition], OffsetSpec, Duration) -> Answer,
+    D: Fn(),
+{
+    fn run(mut self) {
         let mut open: Vec<Question> = Vec::new();
         loop {
             if open.is_empty() {
@@ -110,40 +138,73 @@ impl Asker {
             // What was asked meanwhile travels in the same request.
             open.extend(self.asked.try_iter());
             open.retain(Question::is_wanted);
-            let Some(spec) = open.first().map(|question| question.spec) else {
-                continue;
-            };
-            let (now, later) = open.into_iter().partition(|q| q.spec == spec);
-            open = later;
-            open.extend(self.answer(spec, now));
+            let spec = open.iter().find(|q| !self.is_suspect(q)).map(|q| q.spec);
+            if let Some(spec) = spec {
+                let (together, others): (Vec<_>, _) = open
+                    .into_iter()
+                    .partition(|q| q.spec == spec && !self.is_suspect(q));
+                open = others;
+                open.extend(self.ask_together(spec, together));
+            } else if !open.is_empty() {
+                let question = open.remove(0);
+                open.extend(self.ask_alone(question));
+            }
         }
     }
 
-    /// Asks once for all of them; returns those that have no answer yet.
-    fn answer(&self, spec: OffsetSpec, questions: Vec<Question>) -> Vec<Question> {
-        let all: BTreeSet<_> = questions.iter().flat_map(|q| &q.of).collect();
-        let found = self.client.offsets(all, spec, SLICE);
-        let alone = questions.len() == 1;
-        let mut open = Vec::new();
-        for question in questions {
-            let answer = match &found {
-                Ok(entries) => Ok(question.of_these(entries)),
-                Err(failure) if !failure.is_time_out() && alone => Err(failure.clone()),
-                // One that can't be answered must not fail the others.
-                Err(failure) if !failure.is_time_out() => {
-                    self.client.offsets(&question.of, spec, SLICE)
-                }
-                Err(failure) => Err(failure.clone()),
-            };
-            if answer.as_ref().is_err_and(Failure::is_time_out) && Instant::now() < question.until {
-                open.push(question);
-                continue;
-            }
-            // Nobody listens if the lookup was dropped just now.
-            let _ = question.answer.send(answer);
-            self.wake.signal();
+    fn is_suspect(&self, question: &Question) -> bool {
+        question.of.iter().any(|p| self.suspects.contains(p))
+    }
+
+    /// Returns those that have no answer yet.
+    fn ask_together(&mut self, spec: OffsetSpec, mut questions: Vec<Question>) -> Vec<Question> {
+        if let [_] = questions[..] {
+            return questions
+                .pop()
+                .and_then(|q| self.ask_alone(q))
+                .into_iter()
+                .collect();
         }
-        open
+        let all: BTreeSet<_> = questions.iter().flat_map(|q| &q.of).cloned().collect();
+        let all: Vec<_> = all.into_iter().collect();
+        if let Ok(entries) = (self.ask)(&all, spec, FIRST_TRY) {
+            for question in questions {
+                let mine = question.of_these(&entries);
+                self.tell(&question, Ok(mine));
+            }
+            return Vec::new();
+        }
+        // One that can't be answered must not fail the others.
+        let alone = questions.into_iter().filter_map(|q| self.ask_alone(q));
+        alone.collect()
+    }
+
+    /// Returns the question if it is still open.
+    fn ask_alone(&mut self, mut question: Question) -> Option<Question> {
+        if !question.is_wanted() {
+            return None;
+        }
+        let answer = (self.ask)(&question.of, question.spec, question.patience);
+        let late = answer.as_ref().is_err_and(Failure::is_time_out);
+        if late {
+            self.suspects.extend(question.of.iter().cloned());
+            question.patience = (question.patience * 2).min(LONGEST_TRY);
+        } else {
+            for partition in &question.of {
+                self.suspects.remove(partition);
+            }
+        }
+        if late && Instant::now() < question.until {
+            return Some(question);
+        }
+        self.tell(&question, answer);
+        None
+    }
+
+    fn tell(&self, question: &Question, answer: Answer) {
+        // Nobody listens if the lookup was dropped just now.
+        let _ = question.answer.send(answer);
+        (self.answered)();
     }
 }
 
@@ -155,5 +216,86 @@ impl Question {
     fn of_these(&self, entries: &[Entry]) -> Vec<Entry> {
         let mine = entries.iter().filter(|e| self.of.contains(&e.partition));
         mine.cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_protocol::Partition;
+
+    use super::*;
+
+    fn tp(topic: &str) -> TopicPartition {
+        TopicPartition::new(topic, Partition::ZERO)
+    }
+
+    /// Brokers of which one is frozen: a request that names its partition takes all its time.
+    fn frozen(of: &[TopicPartition], spec: OffsetSpec, within: Duration) -> Answer {
+        if of.contains(&tp("frozen")) {
+            std::thread::sleep(within);
+            return Err(Failure::of(code::LOCAL_TIMED_OUT));
+        }
+        if of.contains(&tp("gone")) {
+            return Err(Failure::of(code::UNKNOWN_TOPIC_OR_PARTITION));
+        }
+        let entry = |partition: &TopicPartition| Entry {
+            partition: partition.clone(),
+            offset: if spec == OffsetSpec::First { 3 } else { 7 },
+            metadata: String::new(),
+            code: 0,
+        };
+        Ok(of.iter().map(entry).collect())
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn both_ends_of_several_partitions_are_told_to_whoever_asked() {
+        let lookups = Lookups::asking(frozen, || ()).unwrap();
+        let first = lookups.ask(&[tp("a"), tp("b")], OffsetSpec::First, LONG);
+        let end = lookups.ask(&[tp("b")], OffsetSpec::End, LONG);
+        let offsets = |lookup: &Lookup| match lookup.poll(LONG) {
+            Poll::Ready(Ok(entries)) => entries.iter().map(|e| e.offset).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((offsets(&first), offsets(&end)), (vec![3, 3], vec![7]));
+    }
+
+    #[test]
+    fn a_leader_that_does_not_answer_holds_nobody_else_up() {
+        let lookups = Lookups::asking(frozen, || ()).unwrap();
+        let start = Instant::now();
+        let stuck = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);
+        for _ in 0..3 {
+            // One of those is asked for again and again.
+            let probe = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);
+            let gone = lookups.ask(&[tp("gone")], OffsetSpec::End, LONG);
+            let well = lookups.ask(&[tp("a")], OffsetSpec::End, LONG);
+            assert!(matches!(well.poll(LONG), Poll::Ready(Ok(_))));
+            assert!(matches!(gone.poll(LONG), Poll::Ready(Err(_))));
+            assert!(probe.poll(Duration::ZERO).is_pending());
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(6),
+            "{:?}",
+            start.elapsed()
+        );
+        assert!(stuck.poll(Duration::ZERO).is_pending());
+    }
+
+    #[test]
+    fn a_question_fails_when_its_time_is_up_and_the_thread_ends_with_its_source() {
+        let (told, ended) = channel();
+        let lookups = Lookups::asking(frozen, move || told.send(()).unwrap()).unwrap();
+        let within = Duration::from_millis(100);
+        let stuck = lookups.ask(&[tp("frozen")], OffsetSpec::End, within);
+        let Poll::Ready(Err(failure)) = stuck.poll(LONG) else {
+            panic!()
+        };
+        assert!(failure.is_time_out());
+        ended.recv().unwrap();
+        let _forgotten = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);
+        drop((lookups, _forgotten));
+        assert!(ended.recv_timeout(LONG).is_err(), "its end is dropped");
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! KafkaClient ──facts──→ facts
-//!      ├─ KafkaSource ── queries (committed, bounds, commit)     config: settings of each client
+//!      ├─ KafkaSource ── committed, queries (bounds, commit)     config: settings of each client
 //!      │      └───────── probe, tail, lookups: the end of each   log:    librdkafka → tracing
 //!      └─ KafkaProducer
 //!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
@@ -15,6 +15,7 @@
 //! metadata, the queues and the batch calls, cannot add interceptors, and flush for 100 ms where
 //! 1 ms is enough.
 
+mod committed;
 mod config;
 mod facts;
 mod ffi;

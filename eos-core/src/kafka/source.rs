@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 
+use super::committed::CommittedQuery;
 use super::config::KafkaConfig;
 use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
 use super::lookups::Lookups;
 use super::probe::Probe;
-use super::queries::{BoundsQuery, CommitQuery, CommittedQuery};
+use super::queries::{BoundsQuery, CommitQuery};
 use super::tail::{End, Tail};
 use super::wake::Wake;
 use crate::client::{

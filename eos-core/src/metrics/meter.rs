@@ -22,10 +22,11 @@ pub(crate) enum Count {
     Rebuilds,
     Quarantines,
     Rebalances,
+    Abandoned,
 }
 
 impl Count {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -35,6 +36,7 @@ impl Count {
         Self::Rebuilds,
         Self::Quarantines,
         Self::Rebalances,
+        Self::Abandoned,
     ];
 
     fn of(self, totals: &mut Totals) -> &mut u64 {
@@ -48,6 +50,7 @@ impl Count {
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,
+            Self::Abandoned => &mut totals.abandoned,
         }
     }
 }

@@ -87,6 +87,9 @@ pub struct Totals {
     pub quarantines: u64,
     /// Assignments and revocations answered.
     pub rebalances: u64,
+    /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
+    /// leaks until the process ends.
+    pub abandoned: u64,
     /// How long commits took.
     pub commit_times: CommitTimes,
 }
@@ -103,6 +106,7 @@ impl Totals {
         self.rebuilds += other.rebuilds;
         self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;
+        self.abandoned += other.abandoned;
         self.commit_times.add(&other.commit_times);
     }
 }

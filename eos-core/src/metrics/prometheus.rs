@@ -13,7 +13,7 @@ use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
 
-const COUNTERS: [Counter; 9] = [
+const COUNTERS: [Counter; 10] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -58,6 +58,11 @@ const COUNTERS: [Counter; 9] = [
         "eos_rebalances_total",
         "Assignments and revocations answered.",
         |t| t.rebalances,
+    ),
+    (
+        "eos_abandoned_threads_total",
+        "Threads left to themselves, because a client call did not come back.",
+        |t| t.abandoned,
     ),
 ];
 

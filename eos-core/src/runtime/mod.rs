@@ -6,6 +6,8 @@ mod preflight;
 mod run;
 mod signals;
 mod slot;
+mod supervise;
+mod watch;
 
 pub use handle::{Handle, Running};
 pub use preflight::PreflightError;

@@ -1,25 +1,29 @@
 //! Starts the workers, one thread each, and gathers how they ended.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use eos_protocol::{MaxIdle, WorkerId};
+use eos_protocol::{MaxIdle, Stage, WorkerId, subscription};
 use tokio::sync::oneshot;
 
 use super::clock::real_world;
 use super::handle::{Handle, Running};
 use super::preflight::{Partitions, preflight};
 use super::slot::{Slot, default_state_dir};
+use super::supervise::{Crew, Done, Supervisor};
+use super::watch::{Watch, Watched};
 use crate::client::{Client, GroupProtocol};
 use crate::config::{Protocol, Settings};
 use crate::error::Error;
 use crate::failpoints::Failpoints;
-use crate::metrics::WorkerMeter;
+use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::Topology;
-use crate::worker::{Step, StopMode, Worker, WorkerSpec};
+use crate::worker::{Env, Step, StopMode, Worker, WorkerSpec};
 
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
@@ -48,51 +52,38 @@ where
     let handle = Handle::new(settings.app.clone(), env.clone(), meters.clone());
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
-    let client = Arc::new(client);
-    let mut threads = Vec::new();
-    for (n, meter) in (0..settings.workers).zip(meters) {
-        let spec = worker_spec(&settings, &slot, WorkerId(n), &partitions);
-        let (topology, client) = (Arc::clone(&topology), Arc::clone(&client));
-        let (env, asked) = (env.clone(), handle.clone());
-        let faults = Failpoints::here();
-        let thread = std::thread::Builder::new()
-            .name(format!("eos-worker-{n}"))
-            .spawn(move || {
-                let _entered = faults.enter();
-                let patience = stop_deadline(&spec);
-                let body = || -> Result<(), Error> {
-                    let meter = Arc::clone(&meter);
-                    let worker = Worker::new(spec, env, topology, client, meter)?;
-                    run_worker(worker, &asked, patience)
-                };
-                let end = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
-                meter.ended();
-                if end.is_err() {
-                    // The others stop too: the process is what gets restarted.
-                    asked.stop(StopMode::Restart);
-                }
-                end
-            })
-            .map_err(Error::Thread);
-        match thread {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                handle.stop(StopMode::Restart);
-                return Err(error);
-            }
-        }
-    }
+    let workers: Vec<Recruit> = (0..settings.workers)
+        .zip(meters)
+        .map(|(n, meter)| Recruit {
+            spec: worker_spec(
+                &settings,
+                &slot,
+                WorkerId(n),
+                &partitions,
+                topology.stages(),
+            ),
+            meter,
+        })
+        .collect();
+    let limits = settings.limits();
+    let crew = Workers {
+        recruits: workers,
+        env,
+        topology,
+        client: Arc::new(client),
+        asked: handle.clone(),
+        faults: Failpoints::here(),
+    };
+    let count = usize::from(settings.workers);
+    let supervisor =
+        Supervisor::start(crew, count, limits.commit + limits.abort).map_err(Error::Thread)?;
 
     let (ended, on_end) = oneshot::channel();
     let asked = handle.clone();
     std::thread::Builder::new()
-        .name("eos-ending".into())
+        .name("eos-supervisor".into())
         .spawn(move || {
-            let ends = threads
-                .into_iter()
-                .map(|t| t.join().unwrap_or(Err(Error::Gone)));
-            let ends: Vec<Result<(), Error>> = ends.collect();
-            let end = ends.into_iter().find(Result::is_err).unwrap_or(Ok(()));
+            let end = supervisor.run();
             // The slot is free once no worker runs under its ids any more.
             match (&end, asked.asked()) {
                 (Ok(()), Some(StopMode::Leave)) => slot.leave(),
@@ -107,6 +98,71 @@ where
         #[cfg(feature = "prometheus")]
         _serving: serving,
     })
+}
+
+/// What a worker is made of.
+struct Recruit {
+    spec: WorkerSpec,
+    meter: Arc<WorkerMeter>,
+}
+
+/// The app's workers, one thread each.
+struct Workers<C> {
+    recruits: Vec<Recruit>,
+    env: Env,
+    topology: Arc<Topology>,
+    client: Arc<C>,
+    asked: Handle,
+    faults: Failpoints,
+}
+
+impl<C> Crew for Workers<C>
+where
+    C: Client + Send + Sync + 'static,
+{
+    fn spawn(
+        &mut self,
+        worker: usize,
+        watch: Arc<Watch>,
+        done: Done,
+    ) -> io::Result<JoinHandle<Result<(), Error>>> {
+        let recruit = self.recruits.get(worker).ok_or(io::ErrorKind::NotFound)?;
+        let (spec, meter) = (recruit.spec.clone(), Arc::clone(&recruit.meter));
+        let (env, topology) = (self.env.clone(), Arc::clone(&self.topology));
+        let client = Arc::new(Watched::new(&self.client, &watch));
+        let (asked, faults) = (self.asked.clone(), self.faults.clone());
+        std::thread::Builder::new()
+            .name(format!("eos-worker-{worker}"))
+            .spawn(move || {
+                let _done = done;
+                let _entered = faults.enter();
+                let patience = stop_deadline(&spec);
+                let body = || -> Result<(), Error> {
+                    let meter = Arc::clone(&meter);
+                    let worker = Worker::new(spec, env, topology, client, meter)?;
+                    run_worker(worker, &asked, &watch, patience)
+                };
+                let end = catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Error::Gone));
+                if !watch.is_abandoned() {
+                    meter.ended();
+                }
+                end
+            })
+    }
+
+    fn stop(&mut self) {
+        self.asked.stop(StopMode::Restart);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.asked.asked().is_some()
+    }
+
+    fn abandoned(&mut self, worker: usize) {
+        if let Some(recruit) = self.recruits.get(worker) {
+            recruit.meter.count(Count::Abandoned, 1);
+        }
+    }
 }
 
 /// Before anything else is begun: an address that can't be had is a mistake in the program's start.
@@ -137,6 +193,7 @@ fn worker_spec(
     slot: &Slot,
     id: WorkerId,
     partitions: &Partitions,
+    stages: &[Stage],
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -150,7 +207,7 @@ fn worker_spec(
         first_start: settings.first_start,
         accepted_layout: settings.accepted().ok().flatten(),
         transaction_timeout: settings.transaction_timeout,
-        protocol: protocol(settings, slot, id),
+        protocol: protocol(settings, slot, id, stages),
         prefetch: prefetch(partitions.inputs.values().sum()),
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
@@ -169,13 +226,19 @@ fn prefetch(partitions: u32) -> usize {
     (WORKER / partitions).clamp(256 << 10, 4 << 20)
 }
 
-fn protocol(settings: &Settings, slot: &Slot, id: WorkerId) -> GroupProtocol {
+/// A static member's name: see [`subscription`].
+fn instance_id(settings: &Settings, slot: &Slot, id: WorkerId, subscription: u32) -> String {
+    let identity = id.identity(&settings.app, &slot.instance);
+    format!("{identity}-{subscription:08x}")
+}
+
+fn protocol(settings: &Settings, slot: &Slot, id: WorkerId, stages: &[Stage]) -> GroupProtocol {
     match settings.protocol {
         Protocol::Consumer => GroupProtocol::Consumer,
         Protocol::Classic => GroupProtocol::Classic {
             instance_id: settings
                 .static_member()
-                .then(|| id.identity(&settings.app, &slot.instance).to_string()),
+                .then(|| instance_id(settings, slot, id, subscription(stages))),
             session_timeout: settings.session_timeout(),
             heartbeat_interval: settings.heartbeat(),
         },
@@ -185,10 +248,14 @@ fn protocol(settings: &Settings, slot: &Slot, id: WorkerId) -> GroupProtocol {
 fn run_worker<C: Client>(
     mut worker: Worker<C>,
     handle: &Handle,
+    watch: &Watch,
     patience: Duration,
 ) -> Result<(), Error> {
     let mut stopping_since: Option<Instant> = None;
     loop {
+        if watch.is_abandoned() {
+            return Err(Error::Gone);
+        }
         if stopping_since.is_none()
             && let Some(mode) = handle.asked()
         {

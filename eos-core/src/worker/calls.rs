@@ -370,7 +370,7 @@ impl<C: Client> Worker<C> {
     }
 
     /// Rule 7: a request that was never answered may hit the next transaction.
-    fn look_for_unanswered(&mut self) {
+    pub(super) fn look_for_unanswered(&mut self) {
         if self.is_unanswered() {
             self.feed(Event::Unanswered);
         }

@@ -67,7 +67,7 @@ pub enum WorkerError {
          is set by hand, make it unique"
     )]
     TwoOwners {
-        /// `transactional.id` and `group.instance.id`.
+        /// `transactional.id`; `group.instance.id` begins with it.
         id: String,
         /// What the client reported.
         source: TwoOwners,

@@ -53,7 +53,7 @@ pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
-use rebalance::{Answering, Change, Resolving};
+use rebalance::{Answering, Change, Resolving, Rewound};
 use stopping::Stopping;
 use task::Task;
 
@@ -107,6 +107,8 @@ pub struct Worker<C: Client> {
     resolving: Option<Resolving>,
     /// Seeks that are not confirmed yet.
     rewinds: Vec<(TopicPartition, Offset)>,
+    /// They can be done only while no transaction is open: no record is taken until then.
+    reassigning: bool,
     /// A partition whose next offset is not in the log, and by when the log's bounds are known.
     out_of_range: Option<(TopicPartition, Deadline)>,
 
@@ -207,6 +209,7 @@ impl<C: Client> Worker<C> {
             answering: Answering::Nothing,
             resolving: None,
             rewinds: Vec::new(),
+            reassigning: false,
             out_of_range: None,
             scratch: RefCell::default(),
             unsent: None,
@@ -253,7 +256,10 @@ impl<C: Client> Worker<C> {
         self.catch_up();
         self.feed(Event::Tick);
         let mut busy = self.answer()?;
-        busy |= self.rewind()?;
+        match self.rewind()? {
+            Rewound::Reassigned => return Ok(Step::Busy),
+            rewound => busy |= rewound == Rewound::Moved,
+        }
         busy |= self.claim();
         self.recommit();
         busy |= self.drive()?;
@@ -297,6 +303,7 @@ impl<C: Client> Worker<C> {
         self.machine.takes_records()
             && self.stopping == Stopping::No
             && self.failure.is_none()
+            && !self.reassigning
             && !matches!(self.answering, Answering::Revoking(_))
     }
 

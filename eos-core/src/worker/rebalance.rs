@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::task::Poll;
+use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, Committed, Deadline, ErrorClass, Event, FirstStart, Offset, Partition, Revocation,
-    Settle, Situation, Stage, Start, State, TaskId, TaskProgress, TopicPartition, TransactionName,
-    plan_revocation, plan_start,
+    CommitCause, Committed, Deadline, ErrorClass, Event, FirstStart, Now, Offset, Partition,
+    Revocation, Settle, Situation, Stage, Start, State, TaskId, TaskProgress, TopicPartition,
+    TransactionName, plan_revocation, plan_start,
 };
 
 use super::calls::as_committed;
@@ -15,6 +16,9 @@ use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
 use crate::failpoints::{self, Point};
 use crate::metrics::Count;
+
+/// How long after an error the brokers are asked again where a task starts.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A rebalance event that waits for its answer.
 #[derive(Debug)]
@@ -48,6 +52,18 @@ pub(super) struct Resolving {
     deadline: Deadline,
     /// Those whose offsets are known, and how their tasks start.
     starts: Vec<Found>,
+    /// Nobody is asked again before: an answer that comes at once may be the same again.
+    not_before: Option<Now>,
+}
+
+/// What became of the seeks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rewound {
+    /// There were none, or they have to wait.
+    Nothing,
+    Moved,
+    /// By assigning again, which may have answered a revocation: it is heard before anything else.
+    Reassigned,
 }
 
 #[derive(Debug)]
@@ -157,6 +173,7 @@ impl<C: Client> Worker<C> {
             partitions: Vec::new(),
             deadline,
             starts: Vec::new(),
+            not_before: None,
         });
         resolving.partitions.extend(partitions);
         resolving.deadline = deadline;
@@ -171,30 +188,68 @@ impl<C: Client> Worker<C> {
         if resolving.partitions.is_empty() && resolving.starts.is_empty() {
             return Ok(true);
         }
-        if resolving.deadline.passed(self.env.now()) {
-            return Err(WorkerError::OffsetsUnstable {
-                partitions: resolving.partitions.len() + resolving.starts.len(),
-                waited_s: self.spec.offsets_deadline.as_secs(),
-                last: self.last_error.take(),
-            });
+        let now = self.env.now();
+        if resolving.deadline.passed(now) {
+            return Err(self.unresolved(&resolving));
+        }
+        if let Some(wait) = resolving.not_before.map(|at| at.since(now))
+            && !wait.is_zero()
+        {
+            self.nap_at_most(Some(wait));
+            self.resolving = Some(resolving);
+            return Ok(false);
         }
         // One query of a kind at a time: what is in doubt, or gone, comes first.
         if self.machine.state() != State::InDoubt && self.out_of_range.is_none() {
+            resolving.not_before = None;
             if resolving.starts.is_empty() {
-                resolving.starts = self.read_starts(&resolving.partitions)?;
+                let read = self.read_starts(&resolving.partitions);
+                resolving.starts = self.or_later(read, &mut resolving.not_before)?;
                 let found = |p: &TopicPartition| resolving.starts.iter().any(|f| f.driving == *p);
                 resolving.partitions.retain(|p| !found(p));
             }
-            if !resolving.starts.is_empty()
-                && let Some(bounds) = self.offset_bounds(&resolving.starts)?
-            {
-                let starts = std::mem::take(&mut resolving.starts);
-                self.start(starts, &bounds)?;
+            if !resolving.starts.is_empty() {
+                let bounds = self.offset_bounds(&resolving.starts);
+                if let Some(bounds) = self.or_later(bounds, &mut resolving.not_before)? {
+                    let starts = std::mem::take(&mut resolving.starts);
+                    self.start(starts, &bounds)?;
+                }
             }
         }
         self.resolving = Some(resolving);
         // Waiting for others is no reason to spin.
         Ok(false)
+    }
+
+    /// An answer, or nothing yet where a broker could not give one; it is asked again a little later.
+    fn or_later<T: Default>(
+        &mut self,
+        answer: Result<T, WorkerError>,
+        not_before: &mut Option<Now>,
+    ) -> Result<T, WorkerError> {
+        match answer {
+            Err(WorkerError::Client(error)) if error.class() == ErrorClass::Retriable => {
+                self.last_error = Some(error);
+                *not_before = Some(self.env.now().after(ASK_AGAIN));
+                Ok(T::default())
+            }
+            answer => answer,
+        }
+    }
+
+    /// Why an assignment did not start in time.
+    fn unresolved(&mut self, resolving: &Resolving) -> WorkerError {
+        let last = self.last_error.take();
+        if resolving.partitions.is_empty()
+            && let Some(error) = last
+        {
+            return WorkerError::Client(error);
+        }
+        WorkerError::OffsetsUnstable {
+            partitions: resolving.partitions.len() + resolving.starts.len(),
+            waited_s: self.spec.offsets_deadline.as_secs(),
+            last,
+        }
     }
 
     /// Where tasks start, by their committed offsets: those whose offsets are all stable by now. A
@@ -223,10 +278,6 @@ impl<C: Client> Worker<C> {
         let committed = match self.source.committed(&asked, slice) {
             Poll::Pending => return Ok(Vec::new()),
             Poll::Ready(Ok(committed)) => committed,
-            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
-                self.last_error = Some(error);
-                return Ok(Vec::new());
-            }
             Poll::Ready(Err(error)) => return Err(WorkerError::Client(error)),
         };
         let mut starts = Vec::with_capacity(assigned.len());
@@ -286,10 +337,6 @@ impl<C: Client> Worker<C> {
         match self.source.bounds(&asked, slice) {
             Poll::Pending => Ok(None),
             Poll::Ready(Ok(bounds)) => Ok(Some(bounds)),
-            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
-                self.last_error = Some(error);
-                Ok(None)
-            }
             Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
         }
     }
@@ -385,11 +432,11 @@ impl<C: Client> Worker<C> {
     }
 
     /// How long a query may block: not at all while other tasks have work.
-    fn patience(&self) -> std::time::Duration {
+    fn patience(&self) -> Duration {
         if self.tasks.is_empty() {
             SLICE
         } else {
-            std::time::Duration::ZERO
+            Duration::ZERO
         }
     }
 
@@ -399,8 +446,7 @@ impl<C: Client> Worker<C> {
         if !self.accepts() || !self.tasks.values_mut().any(|t| unclaimed(&t)) {
             return false;
         }
-        self.feed(Event::Touched);
-        if self.machine.state() != State::Open {
+        if !self.has_begun() {
             return true;
         }
         for task in self.tasks.values_mut().filter(unclaimed) {
@@ -412,7 +458,7 @@ impl<C: Client> Worker<C> {
 
     /// Commits the offsets of idle tasks again, before the broker forgets them.
     pub(super) fn recommit(&mut self) {
-        const LOOK: std::time::Duration = std::time::Duration::from_secs(60);
+        const LOOK: Duration = Duration::from_secs(60);
         let now = self.env.about_now();
         if now.since(self.looked_for_idle) < LOOK || !self.accepts() {
             return;
@@ -431,19 +477,25 @@ impl<C: Client> Worker<C> {
     }
 
     /// Rule 8: goes back to the last commit. No task takes a record before that is confirmed.
-    pub(super) fn rewind(&mut self) -> Result<bool, WorkerError> {
+    pub(super) fn rewind(&mut self) -> Result<Rewound, WorkerError> {
         if self.rewinds.is_empty() {
-            return Ok(false);
+            self.reassigning = false;
+            return Ok(Rewound::Nothing);
         }
+        let mut done = Rewound::Moved;
         match self.source.seek(&self.rewinds, SLICE) {
-            Poll::Pending => return Ok(true),
+            Poll::Pending => return Ok(Rewound::Moved),
             Poll::Ready(Ok(())) => {}
-            // To librdkafka any (un)assign is the answer to the rebalance that is under way: a
-            // revocation would be answered before its transaction is settled.
-            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !self.quiet() => {
-                tracing::debug!(worker = %self.spec.id, %error, "seeking again after the rebalance");
-                self.nap_at_most(Some(std::time::Duration::from_millis(5)));
-                return Ok(false);
+            // To librdkafka any (un)assign is the answer to the rebalance that is under way, one
+            // that was not heard of yet included: partitions would be given away whose transaction
+            // is not settled.
+            Poll::Ready(Err(error))
+                if error.class() == ErrorClass::Retriable && !(self.quiet() && self.settled()) =>
+            {
+                tracing::debug!(worker = %self.spec.id, %error, "seeking again");
+                self.reassigning = true;
+                self.nap_at_most(Some(Duration::from_millis(5)));
+                return Ok(Rewound::Nothing);
             }
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
                 // The fetcher has not started yet: assigning explicitly does the same.
@@ -455,9 +507,11 @@ impl<C: Client> Worker<C> {
                 self.source
                     .assign(&self.rewinds)
                     .map_err(WorkerError::Client)?;
+                done = Rewound::Reassigned;
             }
             Poll::Ready(Err(error)) => return Err(WorkerError::Client(error)),
         }
+        self.reassigning = false;
         self.rewinds.clear();
         for task in self
             .tasks
@@ -466,7 +520,7 @@ impl<C: Client> Worker<C> {
         {
             task.rewound();
         }
-        Ok(true)
+        Ok(done)
     }
 }
 

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use eos_protocol::{
-    Admission, Attempt, CommitCause, Event, Lag, Load, Now, Offset, Pick, State, Supply, TaskId,
-    Timestamp, TopicPartition, may_join,
+    Admission, Attempt, CommitCause, Event, Lag, Load, MaxIdle, Now, Offset, Pick, State, Supply,
+    TaskId, Timestamp, TopicPartition, may_join,
 };
 
 use super::send::Unsent;
@@ -57,7 +57,10 @@ impl<C: Client> Worker<C> {
                 task.waits_since = None;
                 input
             }
-            Ok(Pick::Nothing) => return Done::Nothing,
+            Ok(Pick::Nothing) => {
+                task.waits_since = None;
+                return Done::Nothing;
+            }
             Ok(Pick::Wait(wait)) => {
                 self.tell_if_long(task);
                 self.nap_at_most(wait);
@@ -122,6 +125,8 @@ impl<C: Client> Worker<C> {
     /// to hold.
     pub(super) fn has_begun(&mut self) -> bool {
         if self.machine.state() == State::Idle {
+            // Rule 7: what is found only now still comes before the begin.
+            self.look_for_unanswered();
             self.feed(Event::Touched);
         }
         if self.machine.state() != State::Open {
@@ -234,25 +239,30 @@ impl<C: Client> Worker<C> {
         Ok(task.merge.pick(now, supplies))
     }
 
-    /// A task that waits for one of its inputs says so when it takes long: a broker that does not
-    /// answer looks like an app that does nothing.
+    /// A task that waits for one of its inputs says so when it takes longer than it was told to: a
+    /// broker that does not answer looks like an app that does nothing.
     fn tell_if_long(&self, task: &mut Task<RecordsOf<C>>) {
         const LONG: Duration = Duration::from_secs(30);
+        let asked = match self.spec.max_idle {
+            MaxIdle::Never => Duration::ZERO,
+            MaxIdle::For(idle) => idle,
+        };
         let now = self.env.about_now();
         let since = *task.waits_since.get_or_insert(now);
-        if now.since(since) < LONG {
+        if now.since(since) < asked + LONG {
             return;
         }
         task.waits_since = Some(now);
         for (input, (_, supply)) in task.progress.inputs().iter().zip(&task.supplies) {
-            let Supply::Empty { lag } = supply else {
-                continue;
+            let lag = match supply {
+                Supply::Empty { lag } if *lag != Lag::Zero => lag,
+                _ => continue,
             };
             tracing::warn!(
                 app = %self.spec.app, worker = %self.spec.id, task = %task.progress.task,
                 partition = %input.partition, next = %input.next, ?lag,
-                "records of a sibling topic wait for this partition, which gave none for {} s \
-                 (max.task.idle.ms)", LONG.as_secs()
+                "records of a sibling topic wait for this partition: no broker says that it has \
+                 none, and none came for {} s", LONG.as_secs()
             );
         }
     }

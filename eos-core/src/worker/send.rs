@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use eos_protocol::{Event, Partition, blames_a_record};
+use eos_protocol::{ErrorClass, Event, Partition, blames_a_record};
 
 use super::{SLICE, Worker};
 use crate::client::{Client, ClientError, Producer};
@@ -92,7 +92,12 @@ impl<C: Client> Worker<C> {
     fn send_failed(&mut self, error: ClientError) {
         self.unsent = None;
         self.scratch.get_mut().clear();
-        let (call, class) = (error.call, error.class());
+        // The record counts as taken, and its outputs are gone: whatever the error says of itself,
+        // the transaction must not be committed.
+        let (call, class) = match (error.call, error.class()) {
+            (call, ErrorClass::Retriable) => (call, ErrorClass::Abortable),
+            other => other,
+        };
         self.blamed |= blames_a_record(error.fault.code);
         tracing::warn!(
             app = %self.spec.app, worker = %self.spec.id, transaction = self.machine.number(),

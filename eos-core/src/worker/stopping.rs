@@ -23,7 +23,7 @@ pub(super) enum Stopping {
 }
 
 impl<C: Client> Worker<C> {
-    /// Asks the worker to stop; go on stepping until it answers [`Step::Stopped`].
+    /// Asks the worker to stop; go on stepping until it answers [`Step::Stopped`](super::Step::Stopped).
     pub fn stop(&mut self, mode: StopMode) {
         if self.stopping == Stopping::No {
             tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?mode, "stopping");

@@ -193,6 +193,18 @@ pub const TABLE: &[Row] = &[
             code::NOT_COORDINATOR,
             code::UNSTABLE_OFFSET_COMMIT,
             code::REBALANCE_IN_PROGRESS,
+            code::KAFKA_STORAGE_ERROR,
+        ],
+        class: Retriable,
+    },
+    // A partition that was assigned exists: its leader is away (librdkafka calls partitions without
+    // one unknown, when that is all it was asked for), or new and not sure of its end yet.
+    Row {
+        calls: Calls::Only(CallSite::Bounds),
+        codes: &[
+            code::LOCAL_UNKNOWN_PARTITION,
+            code::UNKNOWN_TOPIC_OR_PARTITION,
+            code::OFFSET_NOT_AVAILABLE,
         ],
         class: Retriable,
     },

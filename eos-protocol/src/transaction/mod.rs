@@ -280,6 +280,8 @@ impl Transaction {
 
             // Nothing of ours is open: nothing to abort.
             (State::Cold | State::Fenced, _) => self.fail(reason),
+            // A wrong configuration, which no second try mends.
+            (State::InDoubt, _) if call == CallSite::Create => self.fail(reason),
             (State::Initializing | State::InDoubt, Retriable) => self.again(call),
             (State::Initializing, ProducerFenced) => self.fenced(now),
             (State::Initializing | State::Idle, GroupFenced | Corrupted) => self.fail(reason),

@@ -352,3 +352,20 @@ fn the_first_init_that_does_not_end_stops() {
         [Drop, Stop(StopReason::InitTimedOut)]
     );
 }
+
+#[test]
+fn a_producer_that_cannot_be_made_stops_even_in_doubt() {
+    let mut life = Life::in_state(State::Committing);
+    life.fail(CallSite::Commit, Fatal);
+    for class in [Retriable, Fatal] {
+        let mut life = Life {
+            machine: life.machine.clone(),
+            now: T0,
+        };
+        let reason = StopReason::Error {
+            call: CallSite::Create,
+            class,
+        };
+        assert_eq!(life.fail(CallSite::Create, class), [Drop, Stop(reason)]);
+    }
+}

@@ -124,8 +124,10 @@ impl fmt::Display for Outcome {
             "reordered",
             "foreign",
             "torn",
+            "aborted",
             "offsets",
             "open",
+            "hanging",
         ];
         let counts = counts.map(|kind| format!("{kind} {}", self.judged.count(kind).unwrap_or(0)));
         let code = self.judged.code.unwrap_or(-1);

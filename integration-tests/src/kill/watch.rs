@@ -10,6 +10,8 @@ use xtask::wire::{Client, Isolation};
 
 const PERIOD: Duration = Duration::from_millis(30);
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long one broker may take to answer: a frozen one must not hide what the others do.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// The ends of the logs at one moment.
 #[derive(Debug, Clone)]
@@ -49,7 +51,7 @@ impl Watch {
     /// # Errors
     /// When no broker answers.
     pub fn start(bootstrap: &str, input: &str, output: &str) -> Result<Self> {
-        let mut client = Client::connect(bootstrap, TIMEOUT)?;
+        let mut client = Client::connect(bootstrap, TIMEOUT)?.impatient(ANSWER);
         let (seen, stop) = <(Arc<Mutex<Seen>>, Arc<AtomicBool>)>::default();
         let (kept, asked) = (Arc::clone(&seen), Arc::clone(&stop));
         let (input, output) = (input.to_owned(), output.to_owned());

@@ -1,6 +1,8 @@
 //! What tests share that run an app inside the test.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod sweeps;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};

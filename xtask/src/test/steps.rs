@@ -42,6 +42,12 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
             "--package eos-core --no-default-features --test compile_fail",
             arguments,
         ),
+        // With faults compiled in, which no other step has.
+        step(
+            "failpoints",
+            "--package eos-core --no-default-features --features failpoints --lib",
+            arguments,
+        ),
         step("docs", "--workspace --doc", arguments),
         step(
             "real Kafka",
@@ -99,7 +105,14 @@ mod tests {
         let names: Vec<_> = plan(&[]).iter().map(|step| step.name).collect();
         assert_eq!(
             names,
-            ["protocol", "crates", "misuses", "docs", "real Kafka"]
+            [
+                "protocol",
+                "crates",
+                "misuses",
+                "failpoints",
+                "docs",
+                "real Kafka"
+            ]
         );
     }
 
@@ -122,6 +135,6 @@ mod tests {
             words("test --no-fail-fast -p eos-core fence")
         );
         assert_eq!(plan(&words("--test=launcher")).len(), 1);
-        assert_eq!(plan(&words("-- --test")).len(), 5);
+        assert_eq!(plan(&words("-- --test")).len(), 6);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Failure, c_string, codes, copy_text, sys};
 use crate::config::Secrets;
+use crate::failpoints::{self, Defence};
 use crate::kafka::config::Setting;
 use crate::kafka::log::Log;
 
@@ -241,7 +242,7 @@ impl Conf {
             sys::rd_kafka_conf_set_log_cb(conf, Some(on_log));
             sys::rd_kafka_conf_set_events(conf, events);
         }
-        if kind == Kind::Producer {
+        if kind == Kind::Producer && !failpoints::undefended(Defence::Quarantine) {
             // SAFETY: as above.
             let code = unsafe {
                 codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)

@@ -107,9 +107,9 @@ impl Client {
 
     /// Reads where partitions end, or begin. Blocks. For a reader of committed records an end is the
     /// last stable offset.
-    pub(in crate::kafka) fn offsets<'a>(
+    pub(in crate::kafka) fn offsets(
         &self,
-        of: impl IntoIterator<Item = &'a TopicPartition>,
+        of: &[TopicPartition],
         spec: OffsetSpec,
         at_most: Duration,
     ) -> Result<Vec<Entry>, Failure> {
@@ -118,7 +118,7 @@ impl Client {
             OffsetSpec::First => sys::RD_KAFKA_OFFSET_BEGINNING,
             OffsetSpec::End => sys::RD_KAFKA_OFFSET_END,
         };
-        let mut list = PartitionList::new(1);
+        let mut list = PartitionList::new(of.len());
         for partition in of {
             list.push(partition, time.into(), None)?;
         }

@@ -47,6 +47,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) headers: Vec<(String, String)>,
     /// How many seeks still land one record too late, as if an old fetch were still in the queue.
     pub(in crate::worker) late_seeks: u32,
+    /// A partition that is revoked while the next seek is under way: the event is not heard yet.
+    pub(in crate::worker) revoked_in_seek: Option<TopicPartition>,
     epoch: u32,
 }
 

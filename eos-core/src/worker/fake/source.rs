@@ -168,6 +168,9 @@ impl Source for FakeSource {
     }
 
     fn bounds(&mut self, of: &[TopicPartition], _: Duration) -> Poll<Result<Vec<OffsetBounds>>> {
+        if let Some(answer) = self.fails(CallSite::Bounds)? {
+            return answer.map(|()| Ok(Vec::new()));
+        }
         let broker = self.fake.broker();
         let end = |p| broker.input.get(p).map_or(0, Vec::len) as i64;
         let bounds = of.iter().map(|partition| OffsetBounds {
@@ -208,6 +211,14 @@ impl Source for FakeSource {
     }
 
     fn seek(&mut self, to: &[(TopicPartition, Offset)], _: Duration) -> Poll<Result<()>> {
+        let revoked = self.fake.broker().revoked_in_seek.take();
+        if let Some(partition) = revoked {
+            let event = SourceEvent::Revoked {
+                partitions: vec![partition],
+                lost: false,
+            };
+            self.fake.event(&self.id, event);
+        }
         if let Some(answer) = self.fails(CallSite::Seek)? {
             return answer.map(Ok);
         }

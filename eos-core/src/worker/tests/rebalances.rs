@@ -233,3 +233,136 @@ fn offsets_that_never_become_stable_end_with_an_error() {
         "{error}"
     );
 }
+
+#[test]
+fn a_leader_that_is_away_for_a_moment_delays_a_start_and_no_more() {
+    let mut bench = Bench::new();
+    let away = |code| Answer::Fails(Fault::plain(code));
+    bench.kafka.answer(
+        CallSite::Bounds,
+        [
+            away(code::LOCAL_UNKNOWN_PARTITION),
+            Answer::Pending,
+            away(code::OFFSET_NOT_AVAILABLE),
+        ],
+    );
+    bench.assign(&[0]);
+    for _ in 0..20 {
+        bench.step();
+    }
+    let left = |bench: &Bench| bench.kafka.broker().script[&CallSite::Bounds].len();
+    assert_eq!(left(&bench), 2, "asked again after a pause, not at once");
+    bench.settle();
+    assert_eq!(left(&bench), 0, "the fault has fired");
+    bench.assert_exact();
+}
+
+#[test]
+fn a_log_whose_bounds_nobody_tells_ends_with_what_was_said_last() {
+    let mut bench = Bench::new();
+    let away = Answer::Fails(Fault::plain(code::LEADER_NOT_AVAILABLE));
+    bench.kafka.answer(CallSite::Bounds, [away; 9]);
+    bench.assign(&[0]);
+    bench.step();
+    bench.step();
+    bench.clock.pass(Duration::from_secs(61));
+    let error = bench.end().unwrap_err();
+    assert!(
+        matches!(&error, WorkerError::Client(e) if e.call == CallSite::Bounds),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_revoked_while_its_bounds_are_asked_for_never_starts() {
+    let mut bench = Bench::new();
+    bench.kafka.answer(CallSite::Bounds, [Answer::Pending; 5]);
+    bench.assign(&[0, 1]);
+    bench.step();
+    bench.step();
+    bench.revoke(0, false);
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (None, Some(3)));
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
+}
+
+/// Two partitions, of which the first goes back; its fetcher refuses to seek.
+fn rewinding() -> Bench {
+    let mut bench = Bench::new();
+    bench.assign(&[0, 1]);
+    bench.settle();
+    bench.feed(0, &["a"]);
+    bench.kafka.answer(
+        CallSite::Flush,
+        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
+    );
+    while bench.worker.rewinds.is_empty() {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.calls();
+    bench
+}
+
+fn too_early() -> Answer {
+    Answer::Fails(Fault::plain(code::LOCAL_STATE))
+}
+
+fn place(calls: &[String], call: &str) -> usize {
+    calls.iter().position(|c| c == call).unwrap_or(usize::MAX)
+}
+
+/// The client may have a revocation that the worker has not heard of: to assign again answers it.
+#[test]
+fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
+    let mut bench = rewinding();
+    bench.feed(1, &["b"]);
+    bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
+    while bench.worker.machine.state() != State::Open {
+        bench.step();
+        bench.kafka.answer(CallSite::Seek, [too_early()]);
+    }
+    bench.kafka.answer(CallSite::Seek, [too_early(); 30]);
+    bench.kafka.calls();
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(
+        place(&calls, "commit") < place(&calls, "unassign [in-0]"),
+        "{calls:?}"
+    );
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(4)));
+}
+
+#[test]
+fn rule_8_a_partition_goes_back_however_busy_the_others_are() {
+    let mut bench = rewinding();
+    bench.feed(1, &["b"]);
+    bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
+    bench.kafka.answer(CallSite::Seek, [too_early(); 100]);
+    for _ in 0..50 {
+        bench.feed(1, &["more"]);
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    assert_eq!(bench.committed(0), Some(4));
+}
+
+#[test]
+fn rule_4_what_assigning_again_may_have_answered_is_heard_before_the_next_begin() {
+    let mut bench = rewinding();
+    bench.feed(1, &["b"]);
+    bench.kafka.answer(CallSite::Seek, [too_early()]);
+    bench.kafka.broker().revoked_in_seek = Some(tp(1));
+    bench.settle();
+    let calls = bench.kafka.calls();
+    assert!(
+        place(&calls, "assign in-0@3") < place(&calls, "unassign [in-1]"),
+        "{calls:?}"
+    );
+    assert!(
+        place(&calls, "unassign [in-1]") < place(&calls, "begin"),
+        "{calls:?}"
+    );
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(3)));
+}

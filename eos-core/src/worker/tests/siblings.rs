@@ -63,6 +63,12 @@ fn kip_695_a_task_waits_for_a_sibling_whose_end_it_has_not_heard_of() {
     bench.kafka.broker().silent.insert(side(0));
     bench.settle();
     assert_eq!(bench.visible(), Vec::<String>::new());
+    let said = |bench: &Bench| bench.worker.tasks.values().next().unwrap().waits_since;
+    let first = said(&bench);
+    assert!(first.is_some());
+    bench.clock.pass(Duration::from_secs(30));
+    bench.step();
+    assert!(said(&bench) > first, "it says so after half a minute");
     bench.kafka.broker().silent.clear();
     bench.settle();
     assert_eq!(bench.visible(), ["a0"]);

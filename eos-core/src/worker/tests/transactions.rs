@@ -171,6 +171,41 @@ fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
     );
 }
 
+/// What the new producer's init left behind would hit what is begun right after the verdict.
+#[test]
+fn rule_7_an_unanswered_init_replaces_the_producer_that_decided_a_doubt() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.answer(
+        CallSite::Commit,
+        [Answer::DoneBut(fatal(code::LOCAL_FENCED))],
+    );
+    bench
+        .kafka
+        .answer(CallSite::Committed, [Answer::Pending; 4]);
+    let made = |bench: &Bench| {
+        let broker = bench.kafka.broker();
+        broker.calls.iter().filter(|c| *c == "new producer").count()
+    };
+    while made(&bench) == 0 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.broker().unanswered = true;
+    bench.feed(0, &["c"]);
+    bench.settle();
+    bench.assert_exact();
+    let calls = bench.kafka.calls();
+    let made: Vec<usize> = (0..calls.len())
+        .filter(|&at| calls[at] == "new producer")
+        .collect();
+    assert_eq!(made.len(), 2, "{calls:?}");
+    assert!(
+        !calls[made[0]..made[1]].contains(&"begin".to_owned()),
+        "{calls:?}"
+    );
+}
+
 #[test]
 fn rule_11_at_least_once_commits_through_the_consumer_after_everything_is_acknowledged() {
     let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
@@ -250,6 +285,20 @@ fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
         "name and all"
     );
     bench.feed(0, &["more"]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+/// The record counts as taken, but its outputs are not in the producer.
+#[test]
+fn an_output_that_is_refused_aborts_whatever_the_error_says_of_itself() {
+    let mut bench = Bench::running();
+    let passing = Fault {
+        retriable: true,
+        ..Fault::plain(-1)
+    };
+    bench.kafka.answer(CallSite::Send, [Answer::Fails(passing)]);
+    bench.feed(0, &["a", "b"]);
     bench.settle();
     bench.assert_exact();
 }

@@ -1,0 +1,339 @@
+//! Waits for the workers' threads, and replaces one that a client call holds for ever.
+//!
+//! Every call has a deadline, but it is the client library that keeps it. If one does not come back
+//! long past all of them, its thread is abandoned: it leaks, with its connections, and another thread
+//! takes the worker's place under the same ids, which fences whatever the old one still had under
+//! way. A user's closure that takes its time is not a client call, and waited for.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::watch::Watch;
+use crate::error::Error;
+
+/// How often it looks: in so many parts of its patience.
+const LOOKS: u32 = 40;
+/// How often one worker is replaced before the process has to be.
+const REPLACEMENTS: u32 = 3;
+
+type End = Result<(), Error>;
+
+/// A worker, and which of its threads.
+type Who = (usize, u32);
+
+/// How a worker's thread is made, and what is asked of it.
+pub(super) trait Crew: Send + 'static {
+    /// Starts the thread of this worker; `done` is dropped when it ends.
+    fn spawn(
+        &mut self,
+        worker: usize,
+        watch: Arc<Watch>,
+        done: Done,
+    ) -> io::Result<JoinHandle<End>>;
+
+    /// A worker ended with an error: the others stop.
+    fn stop(&mut self);
+
+    /// Whether all are to stop.
+    fn is_stopping(&self) -> bool;
+
+    /// A thread was left to itself.
+    fn abandoned(&mut self, worker: usize);
+}
+
+/// Tells that a thread has ended, when it is dropped.
+#[derive(Debug)]
+pub(super) struct Done {
+    who: Who,
+    to: Sender<Who>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        // Nobody listens once all others have ended.
+        let _ = self.to.send(self.who);
+    }
+}
+
+/// The workers' threads.
+pub(super) struct Supervisor<C> {
+    crew: C,
+    /// By worker.
+    posts: Vec<Post>,
+    ended: (Sender<Who>, Receiver<Who>),
+    /// How long a call may be under way.
+    patience: Duration,
+}
+
+/// One worker's place.
+struct Post {
+    thread: Option<JoinHandle<End>>,
+    watch: Arc<Watch>,
+    /// The call that was under way at the last look, and in how many looks.
+    seen: (Option<u64>, u32),
+    replaced: u32,
+    end: Option<End>,
+}
+
+impl<C: Crew> Supervisor<C> {
+    /// Starts `workers` threads.
+    ///
+    /// # Errors
+    /// When the system gives no thread; those that run are told to stop.
+    pub(super) fn start(mut crew: C, workers: usize, patience: Duration) -> io::Result<Self> {
+        let ended = channel();
+        let mut posts = Vec::with_capacity(workers);
+        for worker in 0..workers {
+            let watch = Arc::new(Watch::default());
+            let done = Done {
+                who: (worker, 0),
+                to: ended.0.clone(),
+            };
+            let thread = match crew.spawn(worker, Arc::clone(&watch), done) {
+                Ok(thread) => thread,
+                Err(error) => {
+                    crew.stop();
+                    return Err(error);
+                }
+            };
+            posts.push(Post {
+                thread: Some(thread),
+                watch,
+                seen: (None, 0),
+                replaced: 0,
+                end: None,
+            });
+        }
+        Ok(Self {
+            crew,
+            posts,
+            ended,
+            patience,
+        })
+    }
+
+    /// Until every worker has ended: the first error, if there is one.
+    pub(super) fn run(mut self) -> End {
+        while self.posts.iter().any(|post| post.end.is_none()) {
+            match self.ended.1.recv_timeout(self.patience / LOOKS) {
+                Ok(who) => self.joined(who),
+                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let mut ends = self.posts.into_iter().filter_map(|post| post.end);
+        ends.find(Result::is_err).unwrap_or(Ok(()))
+    }
+
+    fn joined(&mut self, (worker, turn): Who) {
+        // An abandoned thread that came to its end says so, too.
+        let mut posts = self.posts.iter_mut().enumerate();
+        let post = posts.find(|(n, post)| *n == worker && post.replaced == turn);
+        let Some((post, thread)) = post.and_then(|(_, post)| {
+            let thread = post.thread.take()?;
+            Some((post, thread))
+        }) else {
+            return;
+        };
+        let end = thread.join().unwrap_or(Err(Error::Gone));
+        if end.is_err() {
+            // The others stop too: the process is what gets restarted.
+            self.crew.stop();
+        }
+        post.end = Some(end);
+    }
+
+    /// Looks whether a call is under way that was so at every look for too long. Counted in looks,
+    /// not in time: a process that was stopped for a while has looked at nothing meanwhile.
+    fn look(&mut self) {
+        for worker in 0..self.posts.len() {
+            let Some(post) = self.posts.get_mut(worker) else {
+                continue;
+            };
+            if post.end.is_some() {
+                continue;
+            }
+            let call = post.watch.call();
+            post.seen = match (call, post.seen) {
+                (Some(now), (Some(before), looks)) if now == before => (call, looks + 1),
+                _ => (call, 0),
+            };
+            if call.is_some() && post.seen.1 >= LOOKS {
+                self.abandon(worker);
+            }
+        }
+    }
+
+    fn abandon(&mut self, worker: usize) {
+        let Some(post) = self.posts.get_mut(worker) else {
+            return;
+        };
+        post.watch.abandon();
+        post.thread = None;
+        post.replaced += 1;
+        let waited_s = self.patience.as_secs();
+        tracing::error!(
+            worker,
+            waited_s,
+            "a call of the Kafka client hangs: its thread is abandoned, another one takes its place"
+        );
+        self.crew.abandoned(worker);
+        if self.crew.is_stopping() {
+            post.end = Some(Err(Error::StopTimedOut { waited_s }));
+            return;
+        }
+        if post.replaced > REPLACEMENTS {
+            post.end = Some(Err(Error::Hangs {
+                worker,
+                times: post.replaced,
+            }));
+            self.crew.stop();
+            return;
+        }
+        post.watch = Arc::new(Watch::default());
+        post.seen = (None, 0);
+        let done = Done {
+            who: (worker, post.replaced),
+            to: self.ended.0.clone(),
+        };
+        match self.crew.spawn(worker, Arc::clone(&post.watch), done) {
+            Ok(thread) => post.thread = Some(thread),
+            Err(error) => {
+                post.end = Some(Err(Error::Thread(error)));
+                self.crew.stop();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
+    use eos_protocol::CallSite;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(200);
+
+    type Body = Box<dyn Fn(u32, &Watch) -> End + Send + Sync>;
+
+    /// A crew of one, whose threads do what the test says.
+    struct One {
+        body: Arc<Body>,
+        turn: u32,
+        stopping: Arc<AtomicBool>,
+        abandoned: Arc<Mutex<u32>>,
+    }
+
+    impl Crew for One {
+        fn spawn(
+            &mut self,
+            _: usize,
+            watch: Arc<Watch>,
+            done: Done,
+        ) -> io::Result<JoinHandle<End>> {
+            let (body, turn) = (Arc::clone(&self.body), self.turn);
+            self.turn += 1;
+            Ok(std::thread::spawn(move || {
+                let _done = done;
+                body(turn, &watch)
+            }))
+        }
+        fn stop(&mut self) {
+            self.stopping.store(true, Ordering::Relaxed);
+        }
+        fn is_stopping(&self) -> bool {
+            self.stopping.load(Ordering::Relaxed)
+        }
+        fn abandoned(&mut self, _: usize) {
+            *self.abandoned.lock().unwrap() += 1;
+        }
+    }
+
+    fn run(
+        stopping: bool,
+        body: impl Fn(u32, &Watch) -> End + Send + Sync + 'static,
+    ) -> (End, u32, Duration) {
+        let abandoned = Arc::new(Mutex::new(0));
+        let crew = One {
+            body: Arc::new(Box::new(body)),
+            turn: 0,
+            stopping: Arc::new(AtomicBool::new(stopping)),
+            abandoned: Arc::clone(&abandoned),
+        };
+        let start = Instant::now();
+        let supervisor = Supervisor::start(crew, 1, PATIENCE).unwrap();
+        let end = supervisor.run();
+        let abandoned = *abandoned.lock().unwrap();
+        (end, abandoned, start.elapsed())
+    }
+
+    fn hang(watch: &Watch) -> ! {
+        let _under_way = watch.enter(CallSite::Commit);
+        loop {
+            std::thread::park();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_hangs_in_a_call_is_replaced() {
+        let (end, abandoned, _) = run(false, |turn, watch| match turn {
+            0 => hang(watch),
+            _ => Ok(()),
+        });
+        assert!(end.is_ok(), "{end:?}");
+        assert_eq!(abandoned, 1);
+    }
+
+    #[test]
+    fn one_that_works_on_or_makes_many_short_calls_is_left_alone() {
+        let (end, abandoned, took) = run(false, |_, watch| {
+            std::thread::sleep(PATIENCE * 2);
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE * 2 {
+                let _under_way = watch.enter(CallSite::Commit);
+                std::thread::sleep(PATIENCE / 20);
+            }
+            Ok(())
+        });
+        assert!(end.is_ok() && abandoned == 0, "{end:?}");
+        assert!(took >= PATIENCE * 4);
+    }
+
+    #[test]
+    fn one_that_hangs_again_and_again_ends_the_app_with_an_error() {
+        let (end, abandoned, _) = run(false, |_, watch| hang(watch));
+        assert!(matches!(end, Err(Error::Hangs { times: 4, .. })), "{end:?}");
+        assert_eq!(abandoned, 4);
+    }
+
+    #[test]
+    fn one_that_hangs_while_the_app_stops_is_not_replaced() {
+        let (end, abandoned, took) = run(true, |_, watch| hang(watch));
+        assert!(matches!(end, Err(Error::StopTimedOut { .. })), "{end:?}");
+        assert_eq!(abandoned, 1);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+
+    #[test]
+    fn what_an_abandoned_thread_says_later_counts_no_more() {
+        let (end, _, _) = run(false, |turn, watch| match turn {
+            0 => {
+                let _under_way = watch.enter(CallSite::Commit);
+                std::thread::sleep(PATIENCE * 3);
+                Err(Error::Gone)
+            }
+            _ => {
+                std::thread::sleep(PATIENCE * 3);
+                Ok(())
+            }
+        });
+        assert!(end.is_ok(), "{end:?}");
+    }
+}

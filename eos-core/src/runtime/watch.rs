@@ -1,0 +1,299 @@
+//! A client whose calls can be seen from outside: whether one is under way, and for how long.
+//!
+//! Everything that the worker asks of Kafka is supposed to answer within a slice of time. If a call
+//! does not come back all the same, the worker's thread cannot be helped; it is abandoned (see
+//! [`supervise`](super::supervise)), and must do nothing any more should the call ever end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
+
+use crate::client::{
+    Client, ClientError, ClusterFacts, CommittedOffset, OffsetBounds, OffsetToCommit, Outgoing,
+    Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
+};
+
+/// What one worker's thread shows of itself.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Odd while a call is under way; each call has numbers of its own. Only the worker's thread
+    /// writes it.
+    calls: AtomicU64,
+    abandoned: AtomicBool,
+}
+
+impl Watch {
+    /// The number of the call that is under way, if one is.
+    pub(super) fn call(&self) -> Option<u64> {
+        let calls = self.calls.load(Ordering::Relaxed);
+        (calls % 2 == 1).then_some(calls)
+    }
+
+    /// The thread is on its own from now on: its calls fail.
+    pub(super) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// A call that begins here and ends when this is dropped.
+    fn begin(&self) -> UnderWay<'_> {
+        self.calls.store(self.next(), Ordering::Relaxed);
+        UnderWay(self)
+    }
+
+    fn next(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed) + 1
+    }
+
+    /// As [`begin`](Self::begin), unless the thread is abandoned.
+    pub(super) fn enter(&self, call: CallSite) -> Result<UnderWay<'_>> {
+        if self.is_abandoned() {
+            let text = "a call hung, and another thread has this worker's place";
+            return Err(ClientError::new(call, code::LOCAL_DESTROY, text));
+        }
+        Ok(self.begin())
+    }
+}
+
+/// See [`Watch::enter`].
+#[derive(Debug)]
+pub(super) struct UnderWay<'a>(&'a Watch);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.calls.store(self.0.next(), Ordering::Relaxed);
+    }
+}
+
+/// A client of one worker, watched.
+#[derive(Debug)]
+pub(super) struct Watched<C> {
+    client: Arc<C>,
+    watch: Arc<Watch>,
+}
+
+impl<C> Watched<C> {
+    pub(super) fn new(client: &Arc<C>, watch: &Arc<Watch>) -> Self {
+        Self {
+            client: Arc::clone(client),
+            watch: Arc::clone(watch),
+        }
+    }
+
+    fn around<T>(&self, inner: T) -> Around<T> {
+        Around {
+            inner: Some(inner),
+            watch: Arc::clone(&self.watch),
+        }
+    }
+}
+
+/// A source or a producer; its drop is watched, too.
+#[derive(Debug)]
+pub(super) struct Around<T> {
+    /// There until it is dropped.
+    inner: Option<T>,
+    watch: Arc<Watch>,
+}
+
+impl<T> Around<T> {
+    fn call<R>(&mut self, call: CallSite, f: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+        let _under_way = self.watch.enter(call)?;
+        self.inner.as_mut().map_or_else(|| Err(gone(call)), f)
+    }
+
+    fn poll_call<R>(
+        &mut self,
+        call: CallSite,
+        f: impl FnOnce(&mut T) -> Poll<Result<R>>,
+    ) -> Poll<Result<R>> {
+        let _under_way = self.watch.enter(call)?;
+        self.inner
+            .as_mut()
+            .map_or_else(|| Poll::Ready(Err(gone(call))), f)
+    }
+
+    /// A call that cannot fail: an abandoned thread makes it in vain.
+    fn ask<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let _under_way = self.watch.begin();
+        self.inner.as_mut().map(f)
+    }
+}
+
+fn gone(call: CallSite) -> ClientError {
+    ClientError::new(call, code::LOCAL_DESTROY, "it is closed")
+}
+
+impl<T> Drop for Around<T> {
+    fn drop(&mut self) {
+        let _under_way = self.watch.begin();
+        self.inner = None;
+    }
+}
+
+impl<C: Client> Client for Watched<C> {
+    type Source = Around<C::Source>;
+    type Producer = Around<C::Producer>;
+
+    fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts> {
+        self.client.facts(topics, within)
+    }
+
+    fn source(&self, spec: &SourceSpec) -> Result<Self::Source> {
+        let _under_way = self.watch.enter(CallSite::Create)?;
+        Ok(self.around(self.client.source(spec)?))
+    }
+
+    fn producer(&self, spec: &ProducerSpec) -> Result<Self::Producer> {
+        let _under_way = self.watch.enter(CallSite::Create)?;
+        Ok(self.around(self.client.producer(spec)?))
+    }
+}
+
+impl<S: Source> Source for Around<S> {
+    type Records = S::Records;
+    type Member = S::Member;
+
+    fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
+        self.call(CallSite::Subscribe, |s| s.subscribe(topics))
+    }
+
+    fn unsubscribe(&mut self) -> Result<()> {
+        self.call(CallSite::Subscribe, Source::unsubscribe)
+    }
+
+    fn poll(&mut self) -> Option<SourceEvent> {
+        self.ask(Source::poll).flatten()
+    }
+
+    fn wait(&mut self, at_most: Duration) {
+        let _done = self.ask(|s| s.wait(at_most));
+    }
+
+    fn take(&mut self, from: &TopicPartition, max: usize, into: &mut Self::Records) -> Result<()> {
+        self.call(CallSite::Take, |s| s.take(from, max, into))
+    }
+
+    fn committed(
+        &mut self,
+        of: &[TopicPartition],
+        slice: Duration,
+    ) -> Poll<Result<Vec<CommittedOffset>>> {
+        self.poll_call(CallSite::Committed, |s| s.committed(of, slice))
+    }
+
+    fn bounds(
+        &mut self,
+        of: &[TopicPartition],
+        slice: Duration,
+    ) -> Poll<Result<Vec<OffsetBounds>>> {
+        self.poll_call(CallSite::Bounds, |s| s.bounds(of, slice))
+    }
+
+    fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.ask(|s| s.end(of)).flatten()
+    }
+
+    fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
+        self.ask(|s| s.held_back(of)).flatten()
+    }
+
+    fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
+        self.call(CallSite::Assign, |s| s.assign(at))
+    }
+
+    fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()> {
+        self.call(CallSite::Unassign, |s| s.unassign(partitions))
+    }
+
+    fn seek(&mut self, to: &[(TopicPartition, Offset)], slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Seek, |s| s.seek(to, slice))
+    }
+
+    fn member(&mut self) -> Result<Self::Member> {
+        self.call(CallSite::Member, Source::member)
+    }
+
+    fn commit(&mut self, offsets: &[OffsetToCommit], slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::ConsumerCommit, |s| s.commit(offsets, slice))
+    }
+
+    fn close(&mut self, slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Close, |s| s.close(slice))
+    }
+}
+
+impl<P: Producer> Producer for Around<P> {
+    type Member = P::Member;
+
+    fn init(&mut self, slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Init, |p| p.init(slice))
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.call(CallSite::Begin, Producer::begin)
+    }
+
+    fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Send, |p| p.send(record))
+    }
+
+    fn send_offsets(
+        &mut self,
+        offsets: &[OffsetToCommit],
+        member: &Self::Member,
+        slice: Duration,
+    ) -> Poll<Result<()>> {
+        self.poll_call(CallSite::SendOffsets, |p| {
+            p.send_offsets(offsets, member, slice)
+        })
+    }
+
+    fn flush(&mut self, slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Flush, |p| p.flush(slice))
+    }
+
+    fn commit(&mut self, slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Commit, |p| p.commit(slice))
+    }
+
+    fn abort(&mut self, slice: Duration) -> Poll<Result<()>> {
+        self.poll_call(CallSite::Abort, |p| p.abort(slice))
+    }
+
+    fn unanswered(&self) -> bool {
+        self.inner.as_ref().is_some_and(Producer::unanswered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_seen_while_it_is_under_way_and_each_has_its_own_number() {
+        let watch = Watch::default();
+        assert_eq!(watch.call(), None);
+        let first = {
+            let _under_way = watch.enter(CallSite::Commit).unwrap();
+            watch.call().unwrap()
+        };
+        assert_eq!(watch.call(), None);
+        let _under_way = watch.enter(CallSite::Commit).unwrap();
+        assert_ne!(watch.call(), Some(first));
+    }
+
+    #[test]
+    fn an_abandoned_thread_reaches_nothing_any_more() {
+        let watch = Watch::default();
+        watch.abandon();
+        let refused = watch.enter(CallSite::Commit).err().unwrap();
+        assert_eq!(refused.fault.code, code::LOCAL_DESTROY);
+    }
+}

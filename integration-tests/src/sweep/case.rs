@@ -1,0 +1,277 @@
+//! What is done to a process, and what must hold afterwards.
+
+use std::fmt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::scene::{Scene, Settings};
+use crate::judge::Verdict;
+use crate::wait::wait_until;
+
+/// Every failpoint of an app without state.
+pub const POINTS: [&str; 11] = [
+    "poll",
+    "begin",
+    "first_send",
+    "kth_send",
+    "pre_offsets",
+    "post_offsets",
+    "pre_commit",
+    "in_commit",
+    "post_commit",
+    "pre_abort",
+    "in_revoke",
+];
+
+/// How many records a case has up to its fault and behind it.
+const RECORDS: u64 = 200;
+/// How many more are sent once it is over.
+const AFTER: u64 = 40;
+/// How long anything may take that takes seconds: longer than every time-out of the settings.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the coordinator looks for transactions that are too old (as the launcher sets it),
+/// and what a machine under load may add.
+const SWEEP: Duration = Duration::from_millis(1_500);
+/// By when a thawed process works again.
+const REJOIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// What happens at the point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// SIGKILL; a successor is started in the same slot.
+    Crash,
+    /// SIGSTOP, and SIGCONT once every time-out has passed.
+    Freeze,
+    /// The step fails.
+    Error,
+}
+
+/// Which record it happens at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// The first of all.
+    First,
+    /// One with many before it and behind it.
+    Middle,
+    /// The last of all.
+    Last,
+}
+
+/// One fault.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Where.
+    pub point: &'static str,
+    /// What.
+    pub act: Act,
+    /// When.
+    pub at: At,
+    /// Which defences the process lacks, separated by commas: a control.
+    pub undefended: &'static str,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// How many failpoints fired; as many as were armed, or it is an error.
+    pub fired: usize,
+    /// What the judge says.
+    pub verdict: Verdict,
+    /// A zombie's: from its SIGCONT to the first committed output of a record that was sent after.
+    pub rejoined: Option<Duration>,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (act, at) = (self.act.name(), format!("{:?}", self.at).to_lowercase());
+        write!(f, "{} {act}, {at} record", self.point)?;
+        match self.undefended {
+            "" => Ok(()),
+            lacking => write!(f, ", without {lacking}"),
+        }
+    }
+}
+
+impl Act {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::Freeze => "freeze",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl At {
+    /// The number of the record, from 1 on.
+    fn record(self) -> u64 {
+        match self {
+            Self::First => 1,
+            Self::Middle => RECORDS / 2,
+            Self::Last => RECORDS,
+        }
+    }
+}
+
+impl Case {
+    /// An abort needs a reason.
+    fn failpoints(&self) -> (String, usize) {
+        let (act, n) = (self.act.name(), self.at.record());
+        match self.point {
+            "pre_abort" => {
+                let reason = format!("post_offsets=error@record:{n}");
+                (format!("{reason};pre_abort={act}@record:{n}"), 2)
+            }
+            point => (format!("{point}={act}@record:{n}"), 1),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        let (session, transaction) = match self.act {
+            Act::Freeze => (1_500, 3_000),
+            Act::Crash if self.point == "in_revoke" => (1_500, 6_000),
+            Act::Crash | Act::Error => (6_000, 6_000),
+        };
+        // A revocation must find something open.
+        let interval = if self.point == "in_revoke" { 1_000 } else { 50 };
+        Settings {
+            session: Duration::from_millis(session),
+            transaction: Duration::from_millis(transaction),
+            interval: Duration::from_millis(interval),
+        }
+    }
+
+    fn run(
+        &self,
+        program: &Path,
+        bootstrap: &str,
+        body: impl FnOnce(&Case, &mut Scene) -> Result<Report>,
+    ) -> Result<Report> {
+        let name = format!("{}-{}", self.point, self.act.name());
+        let mut scene = Scene::new(program, bootstrap, &name, 2, self.settings())?;
+        body(self, &mut scene).with_context(|| format!("{self}:\n{}", scene.tails(40)))
+    }
+
+    /// Brings the first process to its fault; the one that another joined for it is started then,
+    /// and `true` the answer.
+    fn strike(&self, scene: &mut Scene) -> Result<bool> {
+        let (failpoints, times) = self.failpoints();
+        scene.start(&failpoints, self.undefended)?;
+        scene.await_committed(PATIENCE).context("the start")?;
+        let target = self.at.record();
+        scene.send(target - 1)?;
+        scene.await_committed(PATIENCE).context("up to the fault")?;
+        let joined = self.point == "in_revoke";
+        if joined {
+            let second = scene.start("", "")?;
+            wait_until(PATIENCE, "the second process starts", || {
+                Ok(scene.members[second].log().contains("starting"))
+            })?;
+        }
+        // The target begins a transaction of its own.
+        scene.send(1)?;
+        while scene.total() < RECORDS {
+            scene.send((RECORDS - scene.total()).min(10))?;
+            thread::sleep(Duration::from_millis(if joined { 100 } else { 10 }));
+        }
+        scene.await_fired(times, PATIENCE)?;
+        ensure!(scene.fired().len() == times, "{:?}", scene.fired());
+        Ok(joined)
+    }
+}
+
+/// Crashes it, freezes it past every time-out, or has the step fail; then everything must be there
+/// once.
+///
+/// # Errors
+/// When the fault did not fire, or the app does not go on. What the judge says is no error.
+pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
+    case.run(program, bootstrap, |case, scene| {
+        case.strike(scene)?;
+        let mut living = 0;
+        match case.act {
+            Act::Crash => {
+                scene.members[0].await_killed(PATIENCE)?;
+                living = 1;
+                if case.point == "in_revoke" {
+                    // Had it come back as the same static member before its session is over, the
+                    // group would take it for the old one, and nobody would ask for the second
+                    // half of the cooperative rebalance: what it was giving away is nobody's.
+                    thread::sleep(case.settings().session + SWEEP);
+                }
+                scene.start("", "")?;
+            }
+            Act::Freeze => {
+                let frozen = &scene.members[0];
+                frozen.await_frozen(PATIENCE)?;
+                let Settings { transaction, .. } = case.settings();
+                thread::sleep(transaction + SWEEP);
+                frozen.thaw()?;
+            }
+            Act::Error => {}
+        }
+        scene.await_committed(PATIENCE).context("after the fault")?;
+        scene.send(AFTER)?;
+        scene.await_committed(PATIENCE).context("going on")?;
+        let fired = scene.fired().len();
+        let (verdict, _) = scene.stop_and_judge(living)?;
+        Ok(Report {
+            fired,
+            verdict,
+            rejoined: None,
+        })
+    })
+}
+
+/// Freezes it until a successor has done everything, then lets it go on: it works again by itself,
+/// and nothing is visible of what it had under way.
+///
+/// # Errors
+/// When the fault did not fire, the successor does not take over, the zombie does not work again
+/// within 30 s, or something of it shows. What the judge says is no error.
+pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
+    case.run(program, bootstrap, |case, scene| {
+        if !case.strike(scene)? {
+            scene.start("", "")?;
+        }
+        scene.members[0].await_frozen(PATIENCE)?;
+        scene
+            .await_committed(PATIENCE)
+            .context("the successor takes over")?;
+        let zombie = scene.members[0].id();
+        let of_zombie = |scene: &mut Scene| -> Result<Vec<u64>> {
+            let makers = scene.makers()?.into_iter();
+            let its = makers.filter(|(_, by)| by.contains(&zombie));
+            Ok(its.map(|(seq, _)| seq).collect())
+        };
+        let before = of_zombie(scene)?;
+        scene.members[0].thaw()?;
+        let (thawed, after) = (Instant::now(), scene.total());
+        let mut last = Vec::new();
+        wait_until(REJOIN_LIMIT, "the zombie works again", || {
+            scene.members[0].check()?;
+            scene.send(4)?;
+            last = of_zombie(scene)?;
+            Ok(last.iter().any(|seq| *seq >= after))
+        })?;
+        let rejoined = thawed.elapsed();
+        scene.send(AFTER)?;
+        scene.await_committed(PATIENCE).context("going on")?;
+        last = of_zombie(scene)?;
+        last.retain(|seq| *seq < after);
+        ensure!(
+            last == before,
+            "what the zombie had under way is visible: {last:?} where {before:?} was"
+        );
+        let fired = scene.fired().len();
+        let (verdict, _) = scene.stop_and_judge(0)?;
+        Ok(Report {
+            fired,
+            verdict,
+            rejoined: Some(rejoined),
+        })
+    })
+}

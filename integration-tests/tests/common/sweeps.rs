@@ -1,0 +1,80 @@
+//! What the tests share that sweep over failpoints.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use integration_tests::process::{Program, build};
+use integration_tests::sweep::{Case, Done, Report};
+
+/// Builds the app with faults compiled in.
+pub(crate) fn build_app() -> Result<PathBuf> {
+    let app = Program::Example("two_outputs");
+    build("integration-tests", app, &["--features", "failpoints"])
+}
+
+/// Whether `EOS_CASE` asks for this case, or for none in particular.
+pub(crate) fn wanted(case: &Case) -> bool {
+    env::var("EOS_CASE").map_or(true, |part| case.to_string().contains(&part))
+}
+
+/// What all cases came to.
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) fired: u64,
+    counts: [u64; 8],
+    failed: Vec<String>,
+}
+
+/// Prints a line for each case, and adds them up.
+pub(crate) fn print(cases: &[Case], done: &[Done<Report>]) -> Sum {
+    let mut sum = Sum::default();
+    for (case, one) in cases.iter().zip(done) {
+        let word = match &one.answer {
+            Ok(report) => {
+                sum.fired += report.fired as u64;
+                for (count, (_, finding)) in sum.counts.iter_mut().zip(report.verdict.findings()) {
+                    *count += finding.count;
+                }
+                let rejoined = report.rejoined;
+                let word = match report.verdict.is_clean() {
+                    true => "clean".to_owned(),
+                    false => {
+                        sum.failed.push(format!("{case}: {:?}", report.verdict));
+                        "VIOLATED".to_owned()
+                    }
+                };
+                rejoined.map_or(word.clone(), |took| {
+                    format!("{word}, works again after {took:.1?}")
+                })
+            }
+            Err(error) => {
+                sum.failed.push(format!("{error:?}"));
+                "FAILED".to_owned()
+            }
+        };
+        eprintln!("{case} ... {word} ({:.1?})", one.took);
+    }
+    sum
+}
+
+impl Sum {
+    /// The judge's counts, and how many cases could not be judged.
+    pub(crate) fn verdict(&self) -> String {
+        let [lost, doubled, _, _, _, torn, ..] = self.counts;
+        let other = self.counts.iter().sum::<u64>() - lost - doubled - torn;
+        let mut verdict = format!("lost {lost}, doubled {doubled}, torn {torn}");
+        if other > 0 {
+            verdict += &format!(", other {other}");
+        }
+        if !self.failed.is_empty() {
+            verdict += &format!("; {} cases failed", self.failed.len());
+        }
+        verdict
+    }
+
+    pub(crate) fn ensure_clean(&self) -> Result<()> {
+        ensure!(self.failed.is_empty(), "{}", self.failed.join("\n\n"));
+        Ok(())
+    }
+}
