@@ -71,7 +71,7 @@ fn an_unknown_commit_is_resolved_without_a_restart() -> Result<()> {
         .flat_map(|n| (0..KINDS.len()).map(move |kind| (n, kind)))
         .collect();
     // They spend their time waiting for the deadline.
-    let done = in_parallel(20, &jobs, |(n, kind)| {
+    let done = in_parallel(40, &jobs, |(n, kind)| {
         let (name, act, truth) = &KINDS[*kind];
         let settings = Settings {
             transaction_timeout: Some(TRANSACTION_TIMEOUT),
