@@ -107,6 +107,10 @@ impl<'a> Subject<'a> {
         format!("{}-", self.case.app)
     }
 
+    pub(crate) fn is_undefended(&self) -> bool {
+        !self.settings.undefended.is_empty()
+    }
+
     pub(crate) fn handle(&self) -> Option<Handle> {
         self.running.as_ref().map(Running::handle)
     }
@@ -248,13 +252,15 @@ impl fmt::Display for Found {
     }
 }
 
-/// Runs the jobs, so many at a time; answers in their order, and how long each took.
+/// Runs the jobs, so many at a time; answers in their order, and how long after the beginning each
+/// had ended.
 pub(crate) fn in_parallel<J: Sync, T: Send>(
     at_a_time: usize,
     jobs: &[J],
     run: impl Fn(&J) -> Result<T> + Sync,
 ) -> Vec<(Result<T>, Duration)> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..at_a_time.min(jobs.len()) {
             scope.spawn(|| {
@@ -263,7 +269,6 @@ pub(crate) fn in_parallel<J: Sync, T: Send>(
                     let Some(job) = jobs.get(nth) else {
                         return;
                     };
-                    let start = Instant::now();
                     let outcome = run(job);
                     if let Ok(mut done) = done.lock() {
                         done.push((nth, (outcome, start.elapsed())));
