@@ -25,6 +25,7 @@ const OTHERS: &[&str] = &[
     "EOS_BLESS",
     "EOS_CASE",
     "EOS_FAULTS_REPORT",
+    "EOS_TIMES",
 ];
 
 /// Variables of the tests' faults.
