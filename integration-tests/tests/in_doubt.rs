@@ -79,7 +79,8 @@ fn an_unknown_commit_is_resolved_without_a_restart() -> Result<()> {
         };
         let subject = format!("doubt-{kind}-{n}");
         let subject = Subject::start(&proxy, cluster.bootstrap(), &subject, settings)?;
-        one(&proxy, subject, act, *truth, rounds).with_context(|| *name)
+        let id = subject.case.app.clone();
+        one(&proxy, subject, act, *truth, rounds).with_context(|| format!("{id}: {name}"))
     });
     let mut all: Vec<(Outcome, f64)> = KINDS.iter().map(|_| Default::default()).collect();
     for ((_, kind), (outcome, after)) in jobs.iter().zip(done) {

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use eos_core::failpoints::Failpoints;
 use eos_core::{Handle, Running, StopMode, Topic};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::proxy::Proxy;
 use integration_tests::wait::wait_until;
+use tokio::runtime::Runtime;
 use xtask::wire::{Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended};
@@ -138,8 +139,7 @@ impl<'a> Subject<'a> {
     /// Waits until what was sent is committed in both outputs.
     pub(crate) fn await_outputs(&mut self, patience: Duration) -> Result<()> {
         let what = format!("{} records are in both outputs", self.sent);
-        let runs = self.running.is_some();
-        wait_until(patience, &what, || {
+        let waited = wait_until(patience, &what, || {
             for output in &self.outputs {
                 let mut seen = std::collections::BTreeSet::new();
                 let client = &mut self.case.client;
@@ -147,12 +147,30 @@ impl<'a> Subject<'a> {
                     seen.insert(record.value.clone());
                 })?;
                 if (seen.len() as u64) < self.sent {
-                    ensure!(runs, "nothing runs");
                     return Ok(false);
                 }
             }
             Ok(true)
-        })
+        });
+        waited.with_context(|| self.state())
+    }
+
+    /// How the app stands, for people: why it ended, or what it is at.
+    fn state(&mut self) -> String {
+        let Some(running) = &mut self.running else {
+            return "it does not run".to_owned();
+        };
+        let at_once = |runtime: Runtime| {
+            runtime.block_on(async {
+                let end = tokio::time::timeout(Duration::from_millis(10), running.ended());
+                end.await.ok()
+            })
+        };
+        match Runtime::new().ok().and_then(at_once) {
+            Some(Err(error)) => format!("{} ended: {error}", self.case.app),
+            Some(Ok(())) => format!("{} ended", self.case.app),
+            None => format!("{}: {:#?}", self.case.app, running.handle().metrics()),
+        }
     }
 
     /// Waits until the group's offsets are at the end of the input.
