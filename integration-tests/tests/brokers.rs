@@ -31,8 +31,6 @@ const RATE: u64 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long one broker may take to answer us: a frozen one must not hide the others.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How long a killed node stays away at most: it is not to be needed.
-const AWAY: Duration = Duration::from_secs(30);
 /// Twice what the controller waits for a broker's heartbeat (`broker.session.timeout.ms`).
 const FROZEN: Duration = Duration::from_secs(6);
 /// Longer than a commit may take.
@@ -158,20 +156,19 @@ impl Stage {
         self.wait(&format!("node {victim} is no {role} any more"), |stage| {
             Ok(stage.holder(role)? != victim)
         })?;
-        match strike {
+        // A node that was killed is not to be needed.
+        let recovery = match strike {
             Strike::Kill => {
-                self.wait("it recovered, or the node was away for long", |stage| {
-                    let recovered = stage.watch.recovery(begun).is_some();
-                    Ok(recovered || begun.elapsed() > AWAY)
-                })?;
+                let recovery = self.recovery(begun)?;
                 self.cluster.start_node(victim)?;
+                recovery
             }
             Strike::Freeze => {
                 thread::sleep(FROZEN.saturating_sub(begun.elapsed()));
                 self.cluster.thaw(victim)?;
+                self.recovery(begun)?
             }
-        }
-        let recovery = self.recovery(begun)?;
+        };
         self.is_whole()?;
         self.happened(format!("{strike} of the {role}"), recovery, begun);
         Ok(())
