@@ -307,6 +307,24 @@ impl Topology {
         &self.graph.outputs
     }
 
+    /// The topics of dead letters.
+    pub(crate) fn dead_letter_names(&self) -> impl Iterator<Item = &TopicName> {
+        let sources = self.graph.sources.iter();
+        sources.filter_map(|source| source.policy.dead_letter_topic())
+    }
+
+    /// The topics that chains and closures write to, not those of dead letters.
+    pub(crate) fn written_names(&self) -> impl Iterator<Item = &TopicName> {
+        let letters: BTreeSet<usize> = self
+            .graph
+            .sources
+            .iter()
+            .filter_map(|source| source.dead_letter)
+            .collect();
+        let outputs = self.graph.outputs.iter().enumerate();
+        outputs.filter_map(move |(at, output)| (!letters.contains(&at)).then_some(&output.name))
+    }
+
     /// By the outputs.
     pub(crate) fn output_names(&self) -> Vec<TopicName> {
         self.graph.outputs.iter().map(|o| o.name.clone()).collect()
