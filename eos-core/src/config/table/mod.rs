@@ -209,7 +209,7 @@ fn is_broker(text: &str) -> bool {
     };
     // An IPv6 address stands in brackets, or its end would be taken for the port.
     let plain = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-        Some(ip) => ip.parse::<std::net::Ipv6Addr>().is_ok(),
+        Some(ip) => ip.contains(':') && !ip.contains(['@', '/', ' ']),
         None => !host.is_empty() && !host.contains([':', '@', '/', ' ']),
     };
     plain && port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -290,7 +290,8 @@ mod tests {
         let decimal = Kind::Decimal { least: 0, most: 9 };
         assert_eq!(decimal.read("0.5"), Some(Value::Text("0.5".into())));
         assert_eq!(decimal.read("NaN"), None);
-        assert!(Kind::Brokers.read("a:1, SSL://b:2,[::1]:9092").is_some());
+        let brokers = "a:1, SSL://b:2,[::1]:9092,[fe80::1%eth0]:9092";
+        assert!(Kind::Brokers.read(brokers).is_some());
         for none in [
             "",
             "a:1,",
