@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use common::sweeps::{build_app, print, wanted};
+use common::sweeps::{build_app, print, repeated, wanted};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::process::{Program, build};
 use integration_tests::sweep::{Act, At, Case, POINTS, Report, at_once, each, sweep};
@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
         }
     }
     cases.retain(wanted);
-    cases
+    repeated(cases)
 }
 
 #[test]

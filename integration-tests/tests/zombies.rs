@@ -11,7 +11,7 @@ mod common;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use common::sweeps::{build_app, print, wanted};
+use common::sweeps::{build_app, print, repeated, wanted};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::sweep::{Act, At, Case, POINTS, at_once, each, takeover, zombie};
 use xtask::kafka::for_tests;
@@ -34,7 +34,7 @@ fn cases() -> Vec<Case> {
         }
     }
     cases.retain(wanted);
-    cases
+    repeated(cases)
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<
             cases: 1,
             fired: found.fired as u64,
             verdict: format!(
-                "{} records done beside the zombie, lost {lost}, doubled {doubled}{word}",
+                "{} commits beside the zombie, lost {lost}, doubled {doubled}{word}",
                 found.beside
             ),
             seconds: since.elapsed().as_secs_f64(),

@@ -54,6 +54,9 @@ impl Waiting {
     }
 }
 
+/// Longer than the deadlines of an app that a test gave short ones.
+const HANG: Duration = Duration::from_secs(20);
+
 thread_local! {
     static HERE: RefCell<Option<Failpoints>> = const { RefCell::new(None) };
 }
@@ -160,6 +163,10 @@ impl Failpoints {
                 Ok(())
             }
             Act::Error => Err(point.error()),
+            Act::Hang => {
+                std::thread::sleep(HANG);
+                Ok(())
+            }
         }
     }
 

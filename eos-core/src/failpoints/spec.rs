@@ -10,6 +10,7 @@ pub(super) enum Act {
     Crash,
     Freeze,
     Error,
+    Hang,
 }
 
 impl fmt::Display for Act {
@@ -18,6 +19,7 @@ impl fmt::Display for Act {
             Self::Crash => "crash",
             Self::Freeze => "freeze",
             Self::Error => "error",
+            Self::Hang => "hang",
         })
     }
 }
@@ -89,7 +91,8 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
         "crash" => Act::Crash,
         "freeze" => Act::Freeze,
         "error" => Act::Error,
-        _ => return Err(bad(part, "the action is crash, freeze or error")),
+        "hang" => Act::Hang,
+        _ => return Err(bad(part, "the action is crash, freeze, error or hang")),
     };
     let number = |text: &str| text.parse().ok().filter(|&n| n > 0);
     let when = match when.split_once(':') {
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn every_point_can_be_armed_with_every_action() {
         for point in Point::ALL {
-            for act in [Act::Crash, Act::Freeze, Act::Error] {
+            for act in [Act::Crash, Act::Freeze, Act::Error, Act::Hang] {
                 let read = points(&format!("{}={act}@record:7", point.name())).unwrap();
                 assert!(read[0].point == point);
                 assert_eq!((read[0].act, read[0].when), (act, When::Record(7)));
@@ -130,7 +133,7 @@ mod tests {
         for (text, says) in [
             ("pre_commit", "point=action"),
             ("precommit=crash", "pre_commit"),
-            ("poll=explode", "crash, freeze or error"),
+            ("poll=explode", "crash, freeze, error or hang"),
             ("poll=crash@hit:0", "from 1 on"),
             ("poll=crash@record", "record:n"),
         ] {

@@ -15,6 +15,7 @@
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `failed.rs` | what becomes of a record that can't be processed |
+//! | `quiet.rs` | how often a failed record is told of |
 //! | `send.rs` | hands its effects to the producer |
 //! | `gauge.rs` | describes the tasks for the metrics |
 
@@ -26,6 +27,7 @@ mod fake;
 mod gauge;
 mod hearing;
 mod intake;
+mod quiet;
 mod rebalance;
 mod record;
 mod send;
@@ -53,6 +55,7 @@ pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
+use quiet::Quiet;
 use rebalance::{Answering, Change, Resolving, Rewound};
 use stopping::Stopping;
 use task::Task;
@@ -147,8 +150,8 @@ pub struct Worker<C: Client> {
     retries: u64,
     /// The least of the limits of all output topics.
     least_limit: usize,
-    /// When a record that was left out was last told of loudly.
-    warned_at: Option<Now>,
+    /// How often records that were left out are told of.
+    quiet: Quiet,
     /// The clock as of the last record.
     last_read: Now,
     /// When idle tasks were last looked for.
@@ -231,7 +234,7 @@ impl<C: Client> Worker<C> {
             skipped: 0,
             dead_letters: 0,
             retries: 0,
-            warned_at: None,
+            quiet: Quiet::default(),
             least_limit,
             last_read: Now::default(),
             looked_for_idle: Now::default(),

@@ -92,9 +92,12 @@ impl<C: Client> Worker<C> {
 
     fn revoke(&mut self, partitions: Vec<TopicPartition>, lost: bool) {
         let open = !self.settled();
-        tracing::info!(
-            app = %self.spec.app, worker = %self.spec.id, ?partitions, lost, open, "partitions revoked"
-        );
+        if !partitions.is_empty() {
+            tracing::info!(
+                app = %self.spec.app, worker = %self.spec.id, ?partitions, lost, open,
+                "partitions revoked"
+            );
+        }
         self.meter.count(Count::Rebalances, 1);
         // What never started has nothing to settle.
         if let Some(resolving) = &mut self.resolving {
@@ -165,7 +168,10 @@ impl<C: Client> Worker<C> {
     /// nothing of any partition, and the group can't rebalance. Partitions follow when their
     /// offsets are stable.
     fn resolve(&mut self, partitions: Vec<TopicPartition>) -> Result<(), WorkerError> {
-        tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?partitions, "partitions assigned");
+        // The classic protocol also tells those to whom nothing changed.
+        if !partitions.is_empty() {
+            tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?partitions, "partitions assigned");
+        }
         self.meter.count(Count::Rebalances, 1);
         self.source.assign(&[]).map_err(WorkerError::Client)?;
         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
@@ -342,7 +348,7 @@ impl<C: Client> Worker<C> {
     }
 
     fn start(&mut self, starts: Vec<Found>, bounds: &[OffsetBounds]) -> Result<(), WorkerError> {
-        let mut at = Vec::new();
+        let (mut at, mut started, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
         let end_of = |partition: &TopicPartition, from: FirstStart| {
             let bounds = bounds.iter().find(|b| b.partition == *partition);
             bounds.map_or(Offset::ZERO, |b| match from {
@@ -380,10 +386,10 @@ impl<C: Client> Worker<C> {
                     (inputs.collect(), None, false)
                 }
             };
-            tracing::info!(
-                app = %self.spec.app, worker = %self.spec.id, %task, offsets = ?inputs, claimed,
-                "task starts"
-            );
+            started.push(task.to_string());
+            if !claimed {
+                unclaimed.push(task.to_string());
+            }
             let known = self
                 .spec
                 .input_partitions
@@ -406,6 +412,10 @@ impl<C: Client> Worker<C> {
                 ),
             );
         }
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, tasks = started.join(" "),
+            unclaimed = unclaimed.join(" "), offsets = ?at, "tasks start"
+        );
         self.source.assign(&at).map_err(WorkerError::Client)
     }
 

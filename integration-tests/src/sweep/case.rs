@@ -76,10 +76,12 @@ pub struct Case {
 /// What came of it.
 #[derive(Debug)]
 pub struct Report {
-    /// How many failpoints fired; as many as were armed, or it is an error.
+    /// How often the fault happened: once, or it is an error.
     pub fired: usize,
     /// What the judge says.
     pub verdict: Verdict,
+    /// The same in words, with the ends of the logs if it is not clean.
+    pub told: String,
     /// A zombie's: from its SIGCONT to the first committed output of a record that was sent after.
     pub rejoined: Option<Duration>,
 }
@@ -127,6 +129,13 @@ impl Case {
             }
             point => (format!("{point}={act}@record:{n}"), 1),
         }
+    }
+
+    /// How often the fault happened that the case is about.
+    fn fired(&self, scene: &Scene) -> usize {
+        let about = format!(" {} {} ", self.point, self.act.name());
+        let fired = scene.fired();
+        fired.iter().filter(|line| line.contains(&about)).count()
     }
 
     fn settings(&self) -> Settings {
@@ -216,10 +225,11 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         scene.await_committed(PATIENCE).context("after the fault")?;
         scene.send(AFTER)?;
         scene.await_committed(PATIENCE).context("going on")?;
-        let fired = scene.fired().len();
-        let (verdict, _) = scene.stop_and_judge(living)?;
+        let fired = case.fired(scene);
+        let (verdict, text) = scene.stop_and_judge(living)?;
         Ok(Report {
             fired,
+            told: told(scene, &verdict, text),
             verdict,
             rejoined: None,
         })
@@ -238,9 +248,13 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
             scene.start("", "")?;
         }
         scene.members[0].await_frozen(PATIENCE)?;
+        let frozen = Instant::now();
         scene
             .await_committed(PATIENCE)
             .context("the successor takes over")?;
+        // One that froze behind its last EndTxn left the successor nothing to wait for.
+        let Settings { transaction, .. } = case.settings();
+        thread::sleep((transaction + SWEEP).saturating_sub(frozen.elapsed()));
         let zombie = scene.members[0].id();
         let of_zombie = |scene: &mut Scene| -> Result<Vec<u64>> {
             let makers = scene.makers()?.into_iter();
@@ -266,12 +280,20 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
             last == before,
             "what the zombie had under way is visible: {last:?} where {before:?} was"
         );
-        let fired = scene.fired().len();
-        let (verdict, _) = scene.stop_and_judge(0)?;
+        let fired = case.fired(scene);
+        let (verdict, text) = scene.stop_and_judge(0)?;
         Ok(Report {
             fired,
+            told: told(scene, &verdict, text),
             verdict,
             rejoined: Some(rejoined),
         })
     })
+}
+
+fn told(scene: &Scene, verdict: &Verdict, text: String) -> String {
+    match verdict.is_clean() {
+        true => text,
+        false => format!("{text}{}", scene.tails(200)),
+    }
 }

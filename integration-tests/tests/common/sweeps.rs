@@ -18,6 +18,12 @@ pub(crate) fn wanted(case: &Case) -> bool {
     env::var("EOS_CASE").map_or(true, |part| case.to_string().contains(&part))
 }
 
+/// Each case as often as `EOS_TIMES` says, to look for what happens rarely.
+pub(crate) fn repeated(cases: Vec<Case>) -> Vec<Case> {
+    let times = env::var("EOS_TIMES").ok().and_then(|n| n.parse().ok());
+    cases.repeat(times.unwrap_or(1))
+}
+
 /// What all cases came to.
 #[derive(Debug, Default)]
 pub(crate) struct Sum {
@@ -40,7 +46,7 @@ pub(crate) fn print(cases: &[Case], done: &[Done<Report>]) -> Sum {
                 let word = match report.verdict.is_clean() {
                     true => "clean".to_owned(),
                     false => {
-                        sum.failed.push(format!("{case}: {:?}", report.verdict));
+                        sum.failed.push(format!("{case}: {}", report.told));
                         "VIOLATED".to_owned()
                     }
                 };

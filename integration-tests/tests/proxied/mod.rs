@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) transaction_timeout: Option<Duration>,
     /// Without these defences.
     pub(crate) undefended: &'static str,
+    /// With these faults.
+    pub(crate) failpoints: &'static str,
 }
 
 /// What the judge found in several runs.
@@ -95,7 +97,7 @@ impl<'a> Subject<'a> {
         for output in &self.outputs {
             app.source(&input).to(&Topic::json(output));
         }
-        let faults = Failpoints::parse("", self.settings.undefended)?;
+        let faults = Failpoints::parse(self.settings.failpoints, self.settings.undefended)?;
         let _entered = faults.enter();
         self.running = Some(app.start(&self.case.bootstrap)?);
         Ok(())
