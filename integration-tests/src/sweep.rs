@@ -9,7 +9,7 @@ mod pool;
 mod scene;
 mod takeover;
 
-pub use case::{Act, At, Case, POINTS, Report, sweep, zombie};
+pub use case::{Act, At, Case, IN_REVOKE_LONG, POINTS, Report, sweep, zombie};
 pub use member::Member;
 pub use pool::{Done, at_once, each};
 pub use scene::{Scene, Settings};

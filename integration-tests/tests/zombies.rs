@@ -13,7 +13,9 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use common::sweeps::{build_app, print, repeated, wanted};
 use integration_tests::faults::{Row, is_full, record};
-use integration_tests::sweep::{Act, At, Case, POINTS, at_once, each, takeover, zombie};
+use integration_tests::sweep::{
+    Act, At, Case, IN_REVOKE_LONG, POINTS, at_once, each, takeover, zombie,
+};
 use xtask::kafka::for_tests;
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test zombies";
@@ -108,6 +110,51 @@ fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<
         } else {
             ensure!(found.beside > 0, "nothing was done beside it: {found:?}");
             ensure!(doubled > 0, "not red: {}", found.text);
+        }
+    }
+    Ok(())
+}
+
+/// librdkafka does not report the loss of partitions while it waits for an answer to a rebalance; it
+/// joins again and claims them.
+#[test]
+fn a_zombie_that_comes_back_in_a_rebalance_goes_on_with_nothing_of_its_own() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let program = build_app()?;
+    // What the zombie gets done in the time that it has differs: one of the controls must show it.
+    let times = if is_full() { 12 } else { 6 };
+    for undefended in ["", "membership"] {
+        let case = Case {
+            point: IN_REVOKE_LONG,
+            act: Act::Freeze,
+            at: At::Middle,
+            undefended,
+        };
+        let cases = vec![case; times];
+        let since = Instant::now();
+        let done = each(&cases, at_once(), |case| {
+            zombie(case, &program, kafka.bootstrap())
+        });
+        let sum = print(&cases, &done);
+        let (name, word) = match undefended {
+            "" => ("", ""),
+            _ => ("control: ", ": red, as it must be"),
+        };
+        record(&Row {
+            point: "3 zombies".into(),
+            case: format!("{name}{case}"),
+            cases: times as u64,
+            fired: sum.fired,
+            verdict: format!("{}{word}", sum.verdict()),
+            seconds: since.elapsed().as_secs_f64(),
+            command: COMMAND.into(),
+        })?;
+        if undefended.is_empty() {
+            sum.ensure_clean()?;
+        } else {
+            ensure!(sum.doubled() > 0, "not red: {sum:?}");
         }
     }
     Ok(())

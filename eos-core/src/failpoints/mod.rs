@@ -13,14 +13,16 @@
 //! or by a test, for its thread and the apps that it starts: [`Failpoints::parse`] and
 //! [`Failpoints::enter`].
 //!
-//! A point is armed once: `point=action`, then `@hit:n` (the n-th time that it is passed, 1 if
+//! One fault is `point=action`, then `@hit:n` (the n-th time that it is passed, 1 if
 //! nothing is said) or `@record:n` (the first time once n records have been taken from their
-//! partitions). It fires once.
+//! partitions). It fires once. Faults that are due at the same step happen in the order in which they
+//! are written.
 //!
 //! | action | does |
 //! |---|---|
 //! | `crash` | SIGKILL to the process itself |
 //! | `freeze` | SIGSTOP to the process itself; somebody else sends the SIGCONT |
+//! | `stall` | the worker stands still for two seconds, its client's threads go on |
 //! | `error` | the step fails, as the client's call of that step can |
 //! | `hang` | the thread sleeps for 20 s and then goes on |
 //!
@@ -45,6 +47,7 @@
 //! | `every_touched_task` | rule 2: a transaction carries the offsets of any one task that is owned |
 //! | `rewind` | rule 8: after an abort reading goes on where it was |
 //! | `in_doubt` | rule 6: a commit of unknown outcome counts as aborted |
+//! | `membership` | what one member owned, it goes on with as another one |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -30,6 +30,7 @@ pub(crate) enum Defence {
     EveryTouchedTask,
     Rewind,
     InDoubt,
+    Membership,
 }
 
 #[cfg(feature = "failpoints")]
@@ -100,11 +101,12 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
         Self::InDoubt,
+        Self::Membership,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -113,6 +115,7 @@ impl Defence {
             Self::EveryTouchedTask => "every_touched_task",
             Self::Rewind => "rewind",
             Self::InDoubt => "in_doubt",
+            Self::Membership => "membership",
         }
     }
 }

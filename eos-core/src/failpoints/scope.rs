@@ -56,6 +56,8 @@ impl Waiting {
 
 /// Longer than the deadlines of an app that a test gave short ones.
 const HANG: Duration = Duration::from_secs(20);
+/// How long a stall is: longer than a heartbeat and its answer.
+const STALL: Duration = Duration::from_secs(2);
 
 thread_local! {
     static HERE: RefCell<Option<Failpoints>> = const { RefCell::new(None) };
@@ -132,42 +134,44 @@ impl Failpoints {
         if !self.0.armed {
             return Ok(());
         }
+        let due = self.due(point);
+        for (act, line) in due {
+            tracing::warn!(fault = line, "failpoint");
+            self.write(&line);
+            match act {
+                Act::Crash => crash(),
+                Act::Freeze => freeze(),
+                Act::Stall => std::thread::sleep(STALL),
+                Act::Hang => std::thread::sleep(HANG),
+                Act::Error => return Err(point.error()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What happens at this step, in order: the act, and the line of the log.
+    fn due(&self, point: Point) -> Vec<(Act, String)> {
         let mut state = self.state();
         let records = state.records;
-        let mut due = None;
-        for (at, waiting) in state.waiting.iter_mut().enumerate() {
-            if waiting.armed.point == point {
-                waiting.hits += 1;
-                if due.is_none() && waiting.is_due(waiting.hits, records) {
-                    due = Some(at);
-                }
+        let mut due = Vec::new();
+        state.waiting.retain_mut(|waiting| {
+            if waiting.armed.point != point {
+                return true;
             }
-        }
-        let Some(at) = due else {
-            return Ok(());
-        };
-        let Waiting { armed, hits } = state.waiting.remove(at);
-        let (name, act) = (point.name(), armed.act);
-        let line = format!(
-            "{} {name} {act} hit {hits} record {records}",
-            std::process::id()
-        );
-        state.fired.push(line.clone());
-        drop(state);
-        tracing::warn!(point = name, %act, hits, records, "failpoint");
-        self.write(&line);
-        match act {
-            Act::Crash => crash(),
-            Act::Freeze => {
-                freeze();
-                Ok(())
+            waiting.hits += 1;
+            let (act, hits) = (waiting.armed.act, waiting.hits);
+            let fires = waiting.is_due(hits, records);
+            if fires {
+                let (id, name) = (std::process::id(), point.name());
+                due.push((
+                    act,
+                    format!("{id} {name} {act} hit {hits} record {records}"),
+                ));
             }
-            Act::Error => Err(point.error()),
-            Act::Hang => {
-                std::thread::sleep(HANG);
-                Ok(())
-            }
-        }
+            !fires
+        });
+        state.fired.extend(due.iter().map(|(_, line)| line.clone()));
+        due
     }
 
     /// One write: what the kernel has outlives the process.

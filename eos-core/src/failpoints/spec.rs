@@ -4,11 +4,14 @@ use std::fmt;
 
 use super::point::{Defence, Point};
 
+const ACTIONS: &str = "the action is crash, freeze, stall, error or hang";
+
 /// What a point does when it fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Crash,
     Freeze,
+    Stall,
     Error,
     Hang,
 }
@@ -18,6 +21,7 @@ impl fmt::Display for Act {
         f.write_str(match self {
             Self::Crash => "crash",
             Self::Freeze => "freeze",
+            Self::Stall => "stall",
             Self::Error => "error",
             Self::Hang => "hang",
         })
@@ -90,9 +94,10 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
     let act = match act {
         "crash" => Act::Crash,
         "freeze" => Act::Freeze,
+        "stall" => Act::Stall,
         "error" => Act::Error,
         "hang" => Act::Hang,
-        _ => return Err(bad(part, "the action is crash, freeze, error or hang")),
+        _ => return Err(bad(part, ACTIONS)),
     };
     let number = |text: &str| text.parse().ok().filter(|&n| n > 0);
     let when = match when.split_once(':') {
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn every_point_can_be_armed_with_every_action() {
         for point in Point::ALL {
-            for act in [Act::Crash, Act::Freeze, Act::Error, Act::Hang] {
+            for act in [Act::Crash, Act::Freeze, Act::Stall, Act::Error, Act::Hang] {
                 let read = points(&format!("{}={act}@record:7", point.name())).unwrap();
                 assert!(read[0].point == point);
                 assert_eq!((read[0].act, read[0].when), (act, When::Record(7)));
@@ -133,7 +138,7 @@ mod tests {
         for (text, says) in [
             ("pre_commit", "point=action"),
             ("precommit=crash", "pre_commit"),
-            ("poll=explode", "crash, freeze, error or hang"),
+            ("poll=explode", ACTIONS),
             ("poll=crash@hit:0", "from 1 on"),
             ("poll=crash@record", "record:n"),
         ] {

@@ -298,6 +298,12 @@ impl Topology {
         &self.stages
     }
 
+    /// What the group is subscribed to.
+    pub(crate) fn driving_topics(&self) -> Vec<TopicName> {
+        let topics = self.stages.iter().map(|s| s.driving_topic().clone());
+        topics.collect()
+    }
+
     pub(crate) fn stage(&self, id: StageId) -> Option<&Stage> {
         self.stages.get(usize::from(id.0))
     }

@@ -434,6 +434,14 @@ impl<C: Client> Worker<C> {
             Ok(generation) => self.generation = generation.get(),
             Err(not) => return Poll::Ready(Err(error::not_a_member(&not))),
         }
+        if !self.is_member(member.member_id()) {
+            let text = "the group took this worker for dead meanwhile";
+            return Poll::Ready(Err(ClientError::new(
+                CallSite::SendOffsets,
+                eos_protocol::code::UNKNOWN_MEMBER_ID,
+                text,
+            )));
+        }
         let slice = self.slice();
         let Some(producer) = &mut self.producer else {
             return Poll::Pending;
@@ -448,6 +456,11 @@ impl<C: Client> Worker<C> {
 
     /// Rule 6: what became of the transaction, by the names beside the stable offsets.
     fn read_outcome(&mut self) {
+        if !self.membership.holds() {
+            // Somebody else went on with its tasks: nothing of it is ours any more.
+            self.calls.read_outcome = false;
+            return self.feed(Event::Resolved(Outcome::Aborted));
+        }
         let touched = self.tasks.values().filter(|t| t.progress.touched());
         let partitions: Vec<_> = touched
             .flat_map(|t| t.progress.inputs())

@@ -12,6 +12,7 @@
 //! | `stopping.rs` | the way out |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `rebalance.rs` | answers assignments and revocations |
+//! | `membership.rs` | notices that the group took it for dead, and joins anew |
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `failed.rs` | what becomes of a record that can't be processed |
@@ -27,6 +28,7 @@ mod fake;
 mod gauge;
 mod hearing;
 mod intake;
+mod membership;
 mod quiet;
 mod rebalance;
 mod record;
@@ -55,6 +57,7 @@ pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
+use membership::Membership;
 use quiet::Quiet;
 use rebalance::{Answering, Change, Resolving, Rewound};
 use stopping::Stopping;
@@ -105,6 +108,7 @@ pub struct Worker<C: Client> {
     /// The tasks by the partition of their driving topic: what the group assigns.
     owned: BTreeMap<TopicPartition, TaskId>,
     changes: VecDeque<Change>,
+    membership: Membership,
     answering: Answering,
     /// Assigned partitions whose start offsets are being found out.
     resolving: Option<Resolving>,
@@ -187,11 +191,7 @@ impl<C: Client> Worker<C> {
                 prefetch: spec.prefetch,
             })
             .map_err(WorkerError::Client)?;
-        let topics: Vec<_> = topology
-            .stages()
-            .iter()
-            .map(|s| s.driving_topic().clone())
-            .collect();
+        let topics = topology.driving_topics();
         source.subscribe(&topics).map_err(WorkerError::Client)?;
         let policy = spec.policy;
         let limits = spec.output_limits.iter().copied().flatten();
@@ -209,6 +209,7 @@ impl<C: Client> Worker<C> {
             tasks: BTreeMap::new(),
             owned: BTreeMap::new(),
             changes: VecDeque::new(),
+            membership: Membership::default(),
             answering: Answering::Nothing,
             resolving: None,
             rewinds: Vec::new(),
@@ -266,6 +267,7 @@ impl<C: Client> Worker<C> {
         busy |= self.claim();
         self.recommit();
         busy |= self.drive()?;
+        self.join_anew()?;
         self.check()?;
         busy |= self.intake();
         self.count();
@@ -306,6 +308,7 @@ impl<C: Client> Worker<C> {
         self.machine.takes_records()
             && self.stopping == Stopping::No
             && self.failure.is_none()
+            && self.membership.holds()
             && !self.reassigning
             && !matches!(self.answering, Answering::Revoking(_))
     }

@@ -173,6 +173,7 @@ impl<C: Client> Worker<C> {
             tracing::info!(app = %self.spec.app, worker = %self.spec.id, ?partitions, "partitions assigned");
         }
         self.meter.count(Count::Rebalances, 1);
+        self.note_member();
         self.source.assign(&[]).map_err(WorkerError::Client)?;
         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
         let resolving = self.resolving.get_or_insert_with(|| Resolving {

@@ -90,7 +90,7 @@ impl<C: Client> Worker<C> {
 
     /// librdkafka leaves once the unassign is done, and a static member not at all if its close has
     /// begun by then. It forgets its member id when it sends the LeaveGroup.
-    fn has_left(&mut self, deadline: Deadline) -> bool {
+    pub(super) fn has_left(&mut self, deadline: Deadline) -> bool {
         let forgotten = |source: &mut C::Source| {
             let member = source.member();
             member.is_ok_and(|member| member.member_id().is_empty())

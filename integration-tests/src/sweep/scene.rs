@@ -26,6 +26,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(40);
 pub struct Settings {
     /// `session.timeout.ms`.
     pub session: Duration,
+    /// `heartbeat.interval.ms`.
+    pub heartbeat: Duration,
     /// `transaction.timeout.ms`.
     pub transaction: Duration,
     /// `commit.interval.ms`, at a fixed pace.
@@ -105,6 +107,7 @@ impl Scene {
             .env("RUST_LOG", "info,eos_core=debug")
             .env("EOS_STATE_DIR", self.dir.path().join("state"))
             .env("EOS_SESSION_TIMEOUT_MS", ms(self.settings.session))
+            .env("EOS_HEARTBEAT_INTERVAL_MS", ms(self.settings.heartbeat))
             .env("EOS_TRANSACTION_TIMEOUT_MS", ms(self.settings.transaction))
             .env("EOS_COMMIT_PACE", "fixed")
             .env("EOS_COMMIT_INTERVAL_MS", ms(self.settings.interval))

@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WATCH: Duration = Duration::from_secs(12);
 const SETTINGS: Settings = Settings {
     session: Duration::from_millis(1_500),
+    heartbeat: Duration::from_millis(150),
     // Longer than everything here takes: the coordinator must not end the transaction.
     transaction: Duration::from_secs(60),
     interval: Duration::from_millis(50),

@@ -73,10 +73,14 @@ impl Sum {
         if other > 0 {
             verdict += &format!(", other {other}");
         }
-        if !self.failed.is_empty() {
+        if !self.failed.is_empty() && self.counts == [0; 8] {
             verdict += &format!("; {} cases failed", self.failed.len());
         }
         verdict
+    }
+
+    pub(crate) fn doubled(&self) -> u64 {
+        self.counts[1]
     }
 
     pub(crate) fn ensure_clean(&self) -> Result<()> {

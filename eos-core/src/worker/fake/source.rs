@@ -99,7 +99,10 @@ impl Source for FakeSource {
     type Records = FakeRecords;
     type Member = FakeMember;
 
-    fn subscribe(&mut self, _: &[TopicName]) -> Result<()> {
+    fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
+        let names: Vec<&str> = topics.iter().map(TopicName::as_str).collect();
+        let call = format!("subscribe {}", names.join(" "));
+        self.fake.broker().called(call);
         Ok(())
     }
 

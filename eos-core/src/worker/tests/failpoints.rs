@@ -154,3 +154,18 @@ fn faults_count_for_the_thread_that_entered_them() {
     bench.settle();
     assert!(faults.fired().is_empty());
 }
+
+#[test]
+fn without_the_look_at_the_member_id_a_successors_records_are_done_again() {
+    let (mut bench, _, _entered) = bench("", "membership");
+    bench.feed(0, &["a"]);
+    {
+        let mut broker = bench.kafka.broker();
+        let output = broker.visible[0].0;
+        broker.visible.push((output, "A".into()));
+        broker.committed.get_mut(&tp(0)).unwrap().0 = 4;
+        broker.membership = Some((9, "member-2".into()));
+    }
+    bench.settle();
+    assert_eq!(bench.visible(), ["P0R0", "P0R1", "P0R2", "A", "A"]);
+}

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod membership;
 mod metrics;
 mod policies;
 mod processors;

@@ -1,0 +1,98 @@
+//! What a worker owns, it owns as one member of its group.
+//!
+//! When the group takes a member for dead, librdkafka reports the loss of all its partitions; but
+//! not while a rebalance waits for its answer (2.12.1, `rd_kafka_cgrp_revoke_all_rejoin_maybe`: "already
+//! in progress, skipping"). It joins again under a new member id then, and claims what it believes to
+//! own, without the generation that it owned it in. The group gives it back, and no event says that
+//! somebody else had it meanwhile: the task would go on at a position that is long committed, and
+//! the group's fence lets it, for the member is valid. So a change of the member id means that
+//! everything is lost: the worker aborts, leaves, and joins without a claim.
+//!
+//! Under `group.protocol=consumer` the member id stays the same for good, and says nothing.
+
+use eos_protocol::{Deadline, Event, State};
+
+use super::stopping::{JOIN, Stopping};
+use super::{Worker, WorkerError};
+use crate::client::{Client, GroupMetadata, Source};
+use crate::failpoints::{self, Defence};
+use crate::metrics::Count;
+
+/// As which member a worker owns what it owns.
+#[derive(Debug, Default)]
+pub(super) struct Membership {
+    /// The member id under which the first of it was assigned.
+    id: String,
+    course: Course,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    #[default]
+    Member,
+    /// It is another member now: what is open has to end first.
+    Evicted,
+    /// Until the deadline, the LeaveGroup is waited for.
+    Leaving(Deadline),
+}
+
+impl Membership {
+    /// Whether what is owned may be worked on.
+    pub(super) fn holds(&self) -> bool {
+        self.course == Course::Member
+    }
+}
+
+impl<C: Client> Worker<C> {
+    /// Partitions are about to be taken over.
+    pub(super) fn note_member(&mut self) {
+        let member = self.source.member();
+        let id = member.map_or(String::new(), |member| member.member_id().to_owned());
+        if self.owned.is_empty() && self.resolving.is_none() {
+            self.membership.id = id;
+        } else if !self.is_member(&id) {
+            self.feed(Event::Lost);
+        }
+    }
+
+    /// Whether this is the member that everything was assigned to. If not, everything is given up.
+    pub(super) fn is_member(&mut self, id: &str) -> bool {
+        let same = self.membership.id == id || failpoints::undefended(Defence::Membership);
+        if !same && self.membership.holds() {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, before = self.membership.id, now = id,
+                "the group took this worker for dead while a rebalance was under way, and has it as a \
+                 new member: it gives everything up and joins anew"
+            );
+            self.meter.count(Count::Rebalances, 1);
+            self.membership.course = Course::Evicted;
+        }
+        same
+    }
+
+    /// Leaves and joins again, once nothing is open any more.
+    pub(super) fn join_anew(&mut self) -> Result<(), WorkerError> {
+        if self.stopping != Stopping::No || !self.quiet() {
+            return Ok(());
+        }
+        let course = self.membership.course;
+        match course {
+            // In doubt: a successor waits for stable offsets, we need not.
+            Course::Evicted if self.settled() || self.machine.state() == State::InDoubt => {
+                self.source.unsubscribe().map_err(WorkerError::Client)?;
+                let deadline = Deadline::after(self.env.now(), JOIN);
+                self.membership.course = Course::Leaving(deadline);
+            }
+            // The revocation that `unsubscribe` causes has to be answered first.
+            Course::Leaving(deadline) if self.owned.is_empty() && self.has_left(deadline) => {
+                let topics = self.topology.driving_topics();
+                self.source
+                    .subscribe(&topics)
+                    .map_err(WorkerError::Client)?;
+                self.membership.course = Course::Member;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! A worker that the group took for dead while a rebalance was under way: no loss is reported, it
+//! is another member, and what it holds is old.
+
+use super::*;
+
+/// A successor did the records of partition 0 meanwhile, and the group has this worker as a new
+/// member.
+fn succeed(bench: &Bench, values: &[&str]) {
+    let mut broker = bench.kafka.broker();
+    let output = broker.visible[0].0;
+    let done = values.iter().map(|v| (output, v.to_uppercase()));
+    broker.visible.extend(done.collect::<Vec<_>>());
+    let committed = broker.committed.get_mut(&tp(0)).unwrap();
+    committed.0 += values.len() as i64;
+    broker.membership = Some((9, "member-2".into()));
+}
+
+fn rejoined(bench: &mut Bench) {
+    let calls = bench.kafka.calls();
+    let at = |call: &str| calls.iter().position(|c| c == call);
+    let (left, joined) = (at("unsubscribe"), at("subscribe in"));
+    assert!(left.is_some() && left < joined, "{calls:?}");
+    assert!(!calls.contains(&"commit".to_owned()), "{calls:?}");
+    bench.kafka.broker().membership = Some((10, "member-3".into()));
+    bench.assign(&[0]);
+    bench.settle();
+    bench.assert_exact();
+    bench.feed(0, &["later"]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+#[test]
+fn rule_3_as_another_member_it_commits_nothing_and_joins_anew() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    succeed(&bench, &["a", "b"]);
+    bench.settle();
+    rejoined(&mut bench);
+}
+
+/// The group gave back what it claimed: nothing is new, so nothing is assigned.
+#[test]
+fn an_assignment_to_another_member_ends_what_the_one_before_had() {
+    let mut bench = Bench::running();
+    succeed(&bench, &[]);
+    bench.assign(&[]);
+    bench.settle();
+    assert_eq!(bench.committed(0), Some(3));
+    rejoined(&mut bench);
+}
+
+#[test]
+fn what_is_in_doubt_when_it_is_another_member_is_not_its_own_any_more() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench
+        .kafka
+        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.kafka.answer(CallSite::Init, [Answer::Pending; 5]);
+    while bench.worker.machine.state() != State::InDoubt {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    succeed(&bench, &["a"]);
+    let other = bench.kafka.broker().committed[&tp(0)]
+        .1
+        .replace(";2;2;", ";2;3;");
+    bench.kafka.broker().committed.get_mut(&tp(0)).unwrap().1 = other;
+    bench.assign(&[]);
+    bench.settle();
+    rejoined(&mut bench);
+}
