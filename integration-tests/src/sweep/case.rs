@@ -5,9 +5,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use super::scene::{Scene, Settings};
+use super::scene::{Scene, Settings, is_kip_848};
 use crate::judge::Verdict;
 use crate::wait::wait_until;
 
@@ -35,6 +35,10 @@ const RECORDS: u64 = 200;
 const AFTER: u64 = 40;
 /// How long anything may take that takes seconds: longer than every time-out of the settings.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// By when a fault fires.
+const FIRE_LIMIT: Duration = Duration::from_secs(20);
+/// How often a case is begun.
+const TRIES: u32 = 3;
 /// How often the coordinator looks for transactions that are too old (as the launcher sets it),
 /// and what a machine under load may add.
 const SWEEP: Duration = Duration::from_millis(1_500);
@@ -157,9 +161,10 @@ impl Case {
 
     fn settings(&self) -> Settings {
         let (session, transaction) = match self.act {
+            _ if is_kip_848() => (6_000, 3_000),
             _ if self.point == IN_REVOKE_LONG => (6_000, 3_000),
-            Act::Freeze => (1_500, 3_000),
-            Act::Crash if self.point == "in_revoke" => (1_500, 6_000),
+            Act::Freeze => (3_000, 3_000),
+            Act::Crash if self.point == "in_revoke" => (3_000, 6_000),
             Act::Crash | Act::Error => (6_000, 6_000),
         };
         // A revocation must find something open.
@@ -176,20 +181,30 @@ impl Case {
         }
     }
 
+    /// On a machine that stands still for longer than a session, a process may lose its partitions
+    /// before the fault is due: then it is done once more.
     fn run(
         &self,
         program: &Path,
         bootstrap: &str,
-        body: impl FnOnce(&Case, &mut Scene) -> Result<Report>,
+        body: impl Fn(&Case, &mut Scene) -> Result<Option<Report>>,
     ) -> Result<Report> {
         let name = format!("{}-{}", self.point, self.act.name());
-        let mut scene = Scene::new(program, bootstrap, &name, 2, self.settings())?;
-        body(self, &mut scene).with_context(|| format!("{self}:\n{}", scene.tails(40)))
+        for _ in 0..TRIES {
+            let mut scene = Scene::new(program, bootstrap, &name, 2, self.settings())?;
+            let report = body(self, &mut scene);
+            let report = report.with_context(|| format!("{self}:\n{}", scene.tails(40)))?;
+            match report {
+                Some(report) => return Ok(report),
+                None => eprintln!("{self}: the fault did not fire:\n{}", scene.tails(20)),
+            }
+        }
+        bail!("{self}: the fault did not fire {TRIES} times")
     }
 
-    /// Brings the first process to its fault; the one that another joined for it is started then,
-    /// and `true` the answer.
-    fn strike(&self, scene: &mut Scene) -> Result<bool> {
+    /// Brings the first process to its fault; whether a second one was started for it. Nothing if the
+    /// fault did not fire.
+    fn strike(&self, scene: &mut Scene) -> Result<Option<bool>> {
         let (failpoints, times) = self.failpoints();
         scene.start(&failpoints, self.undefended)?;
         scene.await_committed(PATIENCE).context("the start")?;
@@ -215,9 +230,11 @@ impl Case {
         } else {
             times
         };
-        scene.await_fired(times, PATIENCE)?;
+        if scene.await_fired(times, FIRE_LIMIT).is_err() {
+            return Ok(None);
+        }
         ensure!(scene.fired().len() == times, "{:?}", scene.fired());
-        Ok(joined)
+        Ok(Some(joined))
     }
 }
 
@@ -228,7 +245,9 @@ impl Case {
 /// When the fault did not fire, or the app does not go on. What the judge says is no error.
 pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
     case.run(program, bootstrap, |case, scene| {
-        case.strike(scene)?;
+        if case.strike(scene)?.is_none() {
+            return Ok(None);
+        }
         let mut living = 0;
         match case.act {
             Act::Crash => {
@@ -245,8 +264,12 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
             Act::Freeze => {
                 let frozen = &scene.members[0];
                 frozen.await_frozen(PATIENCE)?;
-                let Settings { transaction, .. } = case.settings();
-                thread::sleep(transaction + SWEEP);
+                let Settings {
+                    session,
+                    transaction,
+                    ..
+                } = case.settings();
+                thread::sleep(session.max(transaction) + SWEEP);
                 frozen.thaw()?;
             }
             Act::Error => {}
@@ -256,12 +279,12 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         scene.await_committed(PATIENCE).context("going on")?;
         let fired = case.fired(scene);
         let (verdict, text) = scene.stop_and_judge(living)?;
-        Ok(Report {
+        Ok(Some(Report {
             fired,
             told: told(scene, &verdict, text),
             verdict,
             rejoined: None,
-        })
+        }))
     })
 }
 
@@ -273,8 +296,12 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
 /// within 30 s, or something of it shows. What the judge says is no error.
 pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
     case.run(program, bootstrap, |case, scene| {
-        if !case.strike(scene)? {
-            scene.start("", "")?;
+        match case.strike(scene)? {
+            None => return Ok(None),
+            Some(true) => {}
+            Some(false) => {
+                scene.start("", "")?;
+            }
         }
         scene.members[0].await_frozen(PATIENCE)?;
         let frozen = Instant::now();
@@ -282,8 +309,13 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
             .await_committed(PATIENCE)
             .context("the successor takes over")?;
         // One that froze behind its last EndTxn left the successor nothing to wait for.
-        let Settings { transaction, .. } = case.settings();
-        thread::sleep((transaction + SWEEP).saturating_sub(frozen.elapsed()));
+        let Settings {
+            session,
+            transaction,
+            ..
+        } = case.settings();
+        let past = session.max(transaction) + SWEEP;
+        thread::sleep(past.saturating_sub(frozen.elapsed()));
         let zombie = scene.members[0].id();
         let of_zombie = |scene: &mut Scene| -> Result<Vec<u64>> {
             let makers = scene.makers()?.into_iter();
@@ -312,12 +344,12 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         );
         let fired = case.fired(scene);
         let (verdict, text) = scene.stop_and_judge(0)?;
-        Ok(Report {
+        Ok(Some(Report {
             fired,
             told: told(scene, &verdict, text),
             verdict,
             rejoined: Some(rejoined),
-        })
+        }))
     })
 }
 

@@ -21,6 +21,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a process may take to end: commit, close, leave.
 const STOP_LIMIT: Duration = Duration::from_secs(40);
 
+/// Whether the apps are to speak `group.protocol=consumer`, where the brokers say how long a session
+/// is: `EOS_GROUP_PROTOCOL=consumer`.
+pub(super) fn is_kip_848() -> bool {
+    std::env::var("EOS_GROUP_PROTOCOL").is_ok_and(|protocol| protocol == "consumer")
+}
+
 /// What every process of a case is told.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -106,14 +112,17 @@ impl Scene {
             .env("APP", &self.app)
             .env("RUST_LOG", "info,eos_core=debug")
             .env("EOS_STATE_DIR", self.dir.path().join("state"))
-            .env("EOS_SESSION_TIMEOUT_MS", ms(self.settings.session))
-            .env("EOS_HEARTBEAT_INTERVAL_MS", ms(self.settings.heartbeat))
             .env("EOS_TRANSACTION_TIMEOUT_MS", ms(self.settings.transaction))
             .env("EOS_COMMIT_PACE", "fixed")
             .env("EOS_COMMIT_INTERVAL_MS", ms(self.settings.interval))
             .env("EOS_FAILPOINTS", failpoints)
             .env("EOS_FAILPOINTS_LOG", self.fired_log())
             .env("EOS_UNDEFENDED", undefended);
+        if !is_kip_848() {
+            command
+                .env("EOS_SESSION_TIMEOUT_MS", ms(self.settings.session))
+                .env("EOS_HEARTBEAT_INTERVAL_MS", ms(self.settings.heartbeat));
+        }
         let nth = self.members.len();
         let log = self.dir.path().join(format!("process-{nth}.log"));
         self.members.push(Member::spawn(command, log)?);
