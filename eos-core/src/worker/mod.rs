@@ -12,6 +12,8 @@
 //! | `stopping.rs` | the way out |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `rebalance.rs` | answers assignments and revocations |
+//! | `starting.rs` | finds out where assigned tasks start |
+//! | `rewinding.rs` | goes back to the last commit |
 //! | `membership.rs` | notices that the group took it for dead, and joins anew |
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
@@ -32,8 +34,10 @@ mod membership;
 mod quiet;
 mod rebalance;
 mod record;
+mod rewinding;
 mod send;
 mod spec;
+mod starting;
 mod stopping;
 mod task;
 #[cfg(test)]
@@ -59,7 +63,9 @@ pub use spec::{Env, WorkerSpec};
 use calls::Calls;
 use membership::Membership;
 use quiet::Quiet;
-use rebalance::{Answering, Change, Resolving, Rewound};
+use rebalance::{Answering, Change};
+use rewinding::Rewound;
+use starting::Resolving;
 use stopping::Stopping;
 use task::Task;
 
