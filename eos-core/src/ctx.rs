@@ -76,7 +76,9 @@ impl<'r> Ctx<'r> {
     /// # Errors
     /// If key or value can't be encoded, or the output belongs to another app. Hand it on with `?`:
     /// the record fails then, and its [`ErrorPolicy`](crate::ErrorPolicy) decides. If you ignore it,
-    /// the record goes on without this output.
+    /// the record goes on without this output, and counts.
+    #[must_use = "hand it on with `?`: ignored, an output that can't be encoded is left out, and the \
+                  record counts without it"]
     pub fn emit<K: 'static, V: 'static>(
         &self,
         output: &Output<K, V>,
@@ -99,6 +101,8 @@ impl<'r> Ctx<'r> {
     ///
     /// # Errors
     /// As [`Ctx::emit`].
+    #[must_use = "hand it on with `?`: ignored, an output that can't be encoded is left out, and the \
+                  record counts without it"]
     pub fn emit_record<K: 'static, V: 'static>(
         &self,
         output: &Output<K, V>,

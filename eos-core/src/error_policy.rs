@@ -1,5 +1,6 @@
 //! What becomes of a record that can't be processed.
 
+use std::fmt;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
@@ -95,6 +96,24 @@ impl ErrorPolicy {
     }
 }
 
+/// As a program writes it: `retry(1s, 3).then(dead_letter("orders-dlq"))`.
+impl fmt::Display for ErrorPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail => f.write_str("fail()"),
+            Self::Skip => f.write_str("skip()"),
+            Self::DeadLetter(topic) => write!(f, "dead_letter({:?})", topic.as_str()),
+            Self::Retry { backoff, max, then } => {
+                write!(f, "retry({backoff:?}, {max})")?;
+                match **then {
+                    Self::Fail => Ok(()),
+                    ref then => write!(f, ".then({then})"),
+                }
+            }
+        }
+    }
+}
+
 /// A retry, and what comes after it. See [`ErrorPolicy::retry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "give it to `Stream::on_error`"]
@@ -174,6 +193,40 @@ mod tests {
         );
         let name = error(ErrorPolicy::dead_letter("no good"));
         assert!(name.starts_with("\"no good\" is no topic name"), "{name}");
+    }
+
+    /// Dead letters would vanish, unnoticed: the policy is the source's, not the branch's.
+    #[test]
+    fn a_second_policy_of_a_source_is_refused_with_both() {
+        let mut app = App::new("a");
+        let orders = app.source(&Topic::<String, String>::plain("orders"));
+        let policy = ErrorPolicy::retry(SECOND, 3).then(ErrorPolicy::dead_letter("orders-dlq"));
+        let (small, large) = orders
+            .on_error(policy.clone())
+            .branch(|order| order.len() < 3);
+        small.on_error(ErrorPolicy::skip()).to(&Topic::plain("out"));
+        large.on_error(policy).to(&Topic::plain("out"));
+        let error = app.describe().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the source orders has two error policies, retry(1s, 3).then(dead_letter(\"orders-dlq\")) \
+             and skip(). A policy is its source's, whatever branch it is said of, so one of them would \
+             replace the other: keep one call of `on_error`. For a branch to have its own, write it to \
+             a topic and read that with `app.source(..)`"
+        );
+        assert_eq!(app.check().unwrap_err().to_string(), error);
+    }
+
+    #[test]
+    fn the_same_policy_twice_is_one() {
+        let mut app = App::new("a");
+        let topic = Topic::<String, String>::plain("t");
+        app.source(&topic)
+            .on_error(ErrorPolicy::skip())
+            .map(|v| v)
+            .on_error(ErrorPolicy::skip())
+            .to(&Topic::plain("out"));
+        assert!(app.check().is_ok());
     }
 
     #[test]

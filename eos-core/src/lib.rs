@@ -63,6 +63,7 @@ mod failure;
 #[cfg(feature = "kafka")]
 mod kafka;
 pub mod metrics;
+mod nearest;
 mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
@@ -98,7 +99,7 @@ pub use failure::{Done, Failure};
 pub use metrics::Metrics;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
-pub use runtime::{Handle, PreflightError, Running, SlotError};
+pub use runtime::{Handle, MissingTopic, PreflightError, Running, SlotError};
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};

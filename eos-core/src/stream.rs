@@ -83,7 +83,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// What becomes of records that can't be processed; [`ErrorPolicy::Fail`] by default.
     ///
     /// It applies to the sources that this stream comes from, and so to everything that happens to
-    /// their records, before and after this call. Called again, the last one counts.
+    /// their records: before and after this call, and on every branch. Two different ones for one
+    /// source are an error when the app starts.
     ///
     /// ```
     /// # use eos_core::{App, ErrorPolicy, Topic};

@@ -1,5 +1,7 @@
 //! What the examples share: where Kafka is, where logs go, and the input's type.
 
+use std::io::IsTerminal;
+
 use serde::{Deserialize, Serialize};
 
 /// A city of the GeoNames data set, as the generator writes it.
@@ -23,11 +25,14 @@ pub fn bootstrap_servers() -> String {
     std::env::var("KAFKA_BOOTSTRAP_SERVERS").unwrap_or_else(|_| "localhost:9092".to_owned())
 }
 
-/// Sends the log to stderr; `RUST_LOG` says how much of it (`info` if unset).
+/// Sends the log to stderr, in colour if that is a terminal; `RUST_LOG` says how much of it (`info` if
+/// unset).
 pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_ansi(std::io::stderr().is_terminal() && !plain)
         .with_writer(std::io::stderr)
         .init();
 }

@@ -216,7 +216,6 @@ impl<'a> User<'a> {
         let log = self.beside(&format!("{}.log", pipeline.bin));
         let file = File::create(&log)?;
         command.stdout(file.try_clone()?).stderr(file);
-        command.env("NO_COLOR", "1");
         // Whatever the program says: an address in the environment comes first.
         command.env("KAFKA_BOOTSTRAP_SERVERS", &kafka);
         command.env("EOS_BOOTSTRAP_SERVERS", &kafka);

@@ -55,8 +55,8 @@ fn nobody_listens(_: &str) -> Result<()> {
     says(
         &log,
         &[
-            "no Kafka broker answered at 127.0.0.1:",
-            "within 15 s",
+            "Connection refused. Tried 127.0.0.1:",
+            "(in the program) for 15 s",
             "Is it running",
         ],
     )?;
@@ -83,7 +83,7 @@ fn who_listens_is_no_kafka(_: &str) -> Result<()> {
     else {
         bail!("{error:?}");
     };
-    says(&error, &["within 3 s", "are host and port right?"])?;
+    says(&error, &["for 3 s", "are host and port right?"])?;
     let took = start.elapsed();
     ensure!(took < Duration::from_secs(8), "{took:?}");
     Ok(())
@@ -92,7 +92,8 @@ fn who_listens_is_no_kafka(_: &str) -> Result<()> {
 fn topics_are_missing(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "missing-topics")?;
     let mut app = case.app();
-    app.source(&Topic::<String, String>::plain("no-such-input"))
+    let slip = case.input.replace("-in", "-inn");
+    app.source(&Topic::<String, String>::plain(&slip))
         .to(&Topic::plain("no-such-output"));
     let error = case.failure_of(app)?;
     let Error::Preflight(PreflightError::MissingTopics { topics, .. }) = &error else {
@@ -102,9 +103,10 @@ fn topics_are_missing(bootstrap: &str) -> Result<()> {
     says(
         &error,
         &[
-            "no-such-input",
-            "no-such-output",
+            &format!("the input topic {slip} (did you mean {}?)", case.input),
+            "the output topic no-such-output",
             "kafka-topics.sh --create",
+            "--topic no-such-output --partitions",
         ],
     )
 }

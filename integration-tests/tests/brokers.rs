@@ -71,7 +71,11 @@ fn brokers_come_and_go_and_nothing_is_lost_or_doubled() -> Result<()> {
     let Some(cluster) = own_for_tests(&ClusterOptions::default().nodes(3))? else {
         return Ok(());
     };
-    let dir = tempfile::tempdir()?;
+    let mut dir = tempfile::tempdir()?;
+    if std::env::var_os("EOS_KEEP_LOGS").is_some() {
+        dir.disable_cleanup(true);
+        eprintln!("logs and state stay in {}", dir.path().display());
+    }
     let mut stage = Stage::set(cluster, dir.path())?;
     let outcome = stage.play();
     outcome.with_context(|| format!("logs:\n{}", stage.fleet.tails(25)))
@@ -152,14 +156,19 @@ impl Stage {
         self.wait(&format!("node {victim} is no {role} any more"), |stage| {
             Ok(stage.holder(role)? != victim)
         })?;
-        let recovery = self.recovery(begun)?;
-        match strike {
-            Strike::Kill => self.cluster.start_node(victim)?,
+        // A node that was killed is not to be needed.
+        let recovery = match strike {
+            Strike::Kill => {
+                let recovery = self.recovery(begun)?;
+                self.cluster.start_node(victim)?;
+                recovery
+            }
             Strike::Freeze => {
                 thread::sleep(FROZEN.saturating_sub(begun.elapsed()));
                 self.cluster.thaw(victim)?;
+                self.recovery(begun)?
             }
-        }
+        };
         self.is_whole()?;
         self.happened(format!("{strike} of the {role}"), recovery, begun);
         Ok(())
@@ -250,6 +259,9 @@ impl Stage {
 
     /// Waits until records come in and go out.
     fn flows(&mut self) -> Result<()> {
+        self.wait("the topics were seen", |stage| {
+            Ok(stage.watch.latest()?.is_some())
+        })?;
         let begun = Instant::now();
         self.recovery(begun).map(drop)
     }
@@ -257,10 +269,11 @@ impl Stage {
     /// How long after a moment until every partition had new committed output.
     fn recovery(&mut self, since: Instant) -> Result<Duration> {
         let mut recovery = None;
-        self.wait("every partition has new committed output", |stage| {
+        let waited = self.wait("every partition has new committed output", |stage| {
             recovery = stage.watch.recovery(since);
             Ok(recovery.is_some())
-        })?;
+        });
+        waited.with_context(|| format!("{:?}", self.watch.latest()))?;
         recovery.context("it recovered at no time")
     }
 

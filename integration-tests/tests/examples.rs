@@ -138,6 +138,19 @@ fn errors(user: &User<'_>, client: &mut Client) -> Result<()> {
         ensure!(header("offset") == sent.offset.to_string());
     }
     ensure!(log.matches("dead letter: ").count() == 4, "{log}");
+    for part in [
+        "a record failed and goes to the dead letter topic",
+        "dead_letters=tag-orders-dlq",
+        // Told when it ends.
+        "stopped app=errors-v1 records_in=",
+    ] {
+        ensure!(log.contains(part), "{part:?} is not in {log}");
+    }
+    ensure!(!log.contains('\x1b'), "colours in a file: {log}");
+    ensure!(
+        !log.contains("GETPID"),
+        "no warning of what every start does: {log}"
+    );
     Ok(())
 }
 
@@ -233,6 +246,14 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let names = committed(client, "city-names")?.len();
     let cities = committed(client, "cities")?.len();
     ensure!(names == cities, "{names} names of {cities} cities");
+    // What was set, and where; the file's number of threads, not the program's.
+    for part in [
+        "commit.interval.ms = \"50\" (in the program)",
+        "num.stream.threads = \"2\" (",
+        "05-configuration/eos.properties:2)",
+    ] {
+        ensure!(log.contains(part), "{part:?} is not in {log}");
+    }
 
     let run = "cargo run -p eos-examples --bin 05-configuration";
     let log = user.run_with(&[("EOS_NUM_STREAM_THREADS", "3")], run)?;
@@ -245,6 +266,10 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
         log.contains("metrics at /metrics address=127.0.0.1:"),
         "{log}"
     );
+
+    let log = user.run_with(&[("EOS_TREADS", "9")], run)?;
+    let ignored = "EOS_TREADS is no property; ignored";
+    ensure!(log.matches(ignored).count() == 1, "{log}");
 
     let Err(error) = user.run_with(&[("EOS_COMIT_INTERVAL_MS", "5")], run) else {
         bail!("a misspelt property is ignored");

@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use integration_tests::user::{Pipeline, User, blocks};
 use xtask::kafka::missing;
 use xtask::wire::{Client, Isolation};
@@ -36,6 +36,8 @@ fn every_command_does_what_it_says() -> Result<()> {
         commands.lines().count() >= 12,
         "the README lost its commands: {commands}"
     );
+    let rust = concat!("Rust ", env!("CARGO_PKG_RUST_VERSION"), " or newer");
+    ensure!(readme.contains(rust), "the README does not ask for {rust}");
     if let Some(why) = missing() {
         ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
         eprintln!("SKIPPED: {why}");
@@ -48,6 +50,26 @@ fn every_command_does_what_it_says() -> Result<()> {
         check(&user, &readme, command, &said)
             .with_context(|| format!("after `{command}`, which said:\n{said}"))?;
     }
+    configured(&user, &readme)
+}
+
+/// The properties of the chapter on configuration, as they stand there.
+fn configured(user: &User<'_>, readme: &str) -> Result<()> {
+    let chapter = readme.split("\n## Configuration\n").nth(1);
+    let blocks = blocks(chapter.context("it is there")?, "text");
+    let [file, environment, ..] = &blocks[..] else {
+        bail!("it lost its examples: {blocks:?}");
+    };
+    let path = user.beside("eos.properties").display().to_string();
+    fs::write(&path, file)?;
+    let variables = environment.lines().filter_map(|line| line.split_once('='));
+    let mut variables: Vec<_> = variables.collect();
+    ensure!(!variables.is_empty(), "{environment}");
+    variables.push(("EOS_CONFIG_FILE", &path));
+    user.run_with(
+        &variables,
+        "cargo run --manifest-path ../pricing/Cargo.toml",
+    )?;
     Ok(())
 }
 

@@ -75,11 +75,12 @@ enum Kafka {
     Produce {
         /// The topic
         topic: String,
-        /// Lines are values only
+        /// Lines are values only, spread over the partitions
         #[arg(long)]
         no_keys: bool,
     },
-    /// Prints what a topic holds: `partition@offset key:value`, and its headers
+    /// Prints what a topic holds: `partition@offset key:value`, and its headers; null is Kafka's null,
+    /// "null" the text
     Read {
         /// The topic
         topic: String,
@@ -128,7 +129,7 @@ fn run_kafka(command: Kafka) -> Result<()> {
                 docker,
                 fresh,
             })?;
-            println!("{}={bootstrap}", kafka::BOOTSTRAP_VAR);
+            println!("{}", kafka::environment(&bootstrap));
         }
         Kafka::Down => println!("{}", kafka::down()?),
         Kafka::Status => println!("{}", kafka::status()?),
@@ -140,7 +141,8 @@ fn run_kafka(command: Kafka) -> Result<()> {
                 Keys::BeforeColon
             };
             let sent = kafka::produce(&topic, std::io::stdin().lock(), keys)?;
-            println!("{sent} records are in {topic}");
+            let records = if sent == 1 { "record" } else { "records" };
+            println!("sent {sent} {records} to {topic}");
         }
         Kafka::Read { topic, uncommitted } => {
             let isolation = if uncommitted {

@@ -109,7 +109,16 @@ fn a_cluster_stays_until_it_is_sent_away_and_survives_the_death_of_its_processes
     assert!(user.says("kafka status").starts_with(none));
 
     let line = user.says("kafka up");
-    let bootstrap = line.strip_prefix("KAFKA_BOOTSTRAP_SERVERS=").unwrap();
+    let told = |variable: &str| {
+        let mut lines = line.lines();
+        let value = lines.find_map(|line| line.strip_prefix(variable)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("no {variable} in {line}"))
+    };
+    let bootstrap = told("KAFKA_BOOTSTRAP_SERVERS");
+    // The README's own program goes by this one.
+    assert_eq!(told("EOS_BOOTSTRAP_SERVERS"), bootstrap);
+    let others = |line: &str| line.starts_with("# ") || line.contains("_BOOTSTRAP_SERVERS=");
+    assert!(line.lines().all(others), "a shell reads it: {line}");
     assert_eq!(user.says("kafka up"), line, "it is up already");
     assert_eq!(user.says("kafka up --nodes 1"), line, "that is what is up");
     let status = user.says("kafka status");
@@ -163,7 +172,14 @@ fn a_named_cluster_is_used_as_it_is() {
         .output()
         .unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(stdout, "KAFKA_BOOTSTRAP_SERVERS=theirs:9092\n");
+    assert!(
+        stdout.contains("\nKAFKA_BOOTSTRAP_SERVERS=theirs:9092\n"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains("\nEOS_BOOTSTRAP_SERVERS=theirs:9092\n"),
+        "{stdout}"
+    );
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(stderr.contains("nothing is started"), "{stderr}");
     assert!(!user.data().exists());
@@ -215,7 +231,7 @@ fn topics_and_records_are_made_and_read_by_hand() {
     let said = user.told("kafka produce orders", "a:{\"n\":1}\n:2\nb:\n\n");
     assert_eq!(
         String::from_utf8_lossy(&said.stdout),
-        "3 records are in orders\n"
+        "sent 3 records to orders\n"
     );
     let said = user.told("kafka produce orders --no-keys", "{\"n\":3}\n");
     assert!(said.status.success());

@@ -146,6 +146,9 @@ pub struct ClusterFacts {
     pub cluster_id: Option<String>,
     /// How many partitions each topic that was asked for has; `None` if it does not exist.
     pub partitions: Vec<(TopicName, Option<u32>)>,
+    /// The topics that the cluster has, as far as we may see them; empty unless one that was asked for
+    /// does not exist, or if nobody answered.
+    pub others: Vec<TopicName>,
     /// How large a batch of each topic that was asked for may be, compressed, in bytes
     /// (`max.message.bytes`); `None` if it does not exist or we may not ask.
     pub max_message_bytes: Vec<(TopicName, Option<u64>)>,

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::SettingsError;
 use super::settings::{Properties, Protocol, Settings};
+use super::{Origin, SettingsError};
 
 pub(super) fn check(settings: &Settings) -> Result<(), SettingsError> {
     name(settings)?;
@@ -15,7 +15,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), SettingsError> {
     group(settings)?;
     transactions(settings)?;
     sizes(&settings.properties)?;
-    features(&settings.properties)
+    features(settings)
 }
 
 fn name(settings: &Settings) -> Result<(), SettingsError> {
@@ -215,13 +215,33 @@ fn sizes(properties: &Properties) -> Result<(), SettingsError> {
 }
 
 /// What this program was built without.
-fn features(properties: &Properties) -> Result<(), SettingsError> {
+fn features(settings: &Settings) -> Result<(), SettingsError> {
+    let properties = &settings.properties;
     for client in [Client::Consumer, Client::Producer] {
         let protocol = properties
             .last(client, &["security.protocol"])
             .unwrap_or("");
         let names = &["sasl.mechanism", "sasl.mechanisms"];
-        let mechanism = properties.last(client, names).unwrap_or("GSSAPI");
+        let told = properties.last(client, names);
+        let mechanism = told.unwrap_or("GSSAPI");
+        let missing = |key: &'static str, value: &str, feature| {
+            // A default matters since SASL was asked for.
+            let origin = origin(
+                settings,
+                client,
+                &[key, "sasl.mechanisms", "security.protocol"],
+            );
+            let value = match told {
+                None if key == "sasl.mechanism" => format!("{value}, its default"),
+                _ => value.to_owned(),
+            };
+            Err(SettingsError::Feature {
+                key,
+                value,
+                origin,
+                feature,
+            })
+        };
         if !cfg!(feature = "ssl") && protocol.ends_with("ssl") {
             return missing("security.protocol", protocol, "ssl");
         }
@@ -237,12 +257,17 @@ fn features(properties: &Properties) -> Result<(), SettingsError> {
     Ok(())
 }
 
-fn missing(key: &'static str, value: &str, feature: &'static str) -> Result<(), SettingsError> {
-    Err(SettingsError::Feature {
-        key,
-        value: value.to_owned(),
-        feature,
-    })
+/// Where the first of these was set for this client.
+fn origin(settings: &Settings, client: Client, names: &[&'static str]) -> Origin {
+    let before = match client {
+        Client::Consumer => ["consumer.", "main.consumer.", ""],
+        Client::Producer => ["producer.", "", ""],
+    };
+    let keys = names
+        .iter()
+        .flat_map(|name| before.map(|b| format!("{b}{name}")));
+    let mut found = keys.filter_map(|key| settings.origin(&key).cloned());
+    found.next().unwrap_or(Origin::Code)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

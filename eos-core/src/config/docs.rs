@@ -28,8 +28,13 @@ fn page() -> String {
 
 fn row(page: &mut String, property: &Property) {
     let name = property.name;
-    if let Status::Refused { reason } = property.status {
-        writeln!(page, "| `{name}` | {} |", cell(reason)).unwrap();
+    if let Status::Refused { reason, holds } = property.status {
+        let holds: Vec<_> = holds.iter().map(|value| format!("`{value}`")).collect();
+        let holds = match &holds[..] {
+            [] => String::new(),
+            values => format!(" ({} is accepted: it holds anyway)", values.join(" or ")),
+        };
+        writeln!(page, "| `{name}` | {}{holds} |", cell(reason)).unwrap();
         return;
     }
     let of = match property.clients {

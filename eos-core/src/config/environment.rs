@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::given::Given;
-use super::{Origin, SettingsError, nearest, table};
+use super::{Origin, SettingsError, table};
 
 const PREFIX: &str = "EOS_";
 
@@ -38,6 +38,8 @@ pub(super) struct Environment {
     pub(super) given: Vec<Given>,
     /// The properties file that it names, and the variable.
     pub(super) file: Option<(PathBuf, Origin)>,
+    /// Variables that look like no property at all.
+    pub(super) ignored: Vec<String>,
 }
 
 impl Environment {
@@ -102,8 +104,10 @@ impl Environment {
         };
         // Orchestrators add variables of their own to a service called eos, such as EOS_PORT;
         // what looks like none of ours is none of ours. A slip is told all the same.
-        if !is_known(&key) && nearest::nearest(plain(&key)).is_none() {
-            tracing::warn!(%origin, "is no property; ignored");
+        if !is_known(&key) && table::nearest(plain(&key)).is_none() {
+            if let Origin::Environment { variable } = origin {
+                self.ignored.push(variable);
+            }
             return Ok(());
         }
         self.given.push(Given { key, value, origin });
@@ -161,6 +165,7 @@ mod tests {
         // The slip is kept, to be refused with what was meant.
         let expected = ["comit.interval.ms", "consumer.fetch.min.bytes", "state.dir"];
         assert_eq!(keys, expected);
+        assert_eq!(environment.ignored, ["EOS_SERVICE_HOST"]);
         assert_eq!(
             environment.file.unwrap().0,
             PathBuf::from("/etc/eos.properties")

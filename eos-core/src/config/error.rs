@@ -121,21 +121,31 @@ pub enum SettingsError {
     },
     /// A feature that this program was built without.
     #[error(
-        "{key} = {value}: this program was built without the feature `{feature}` of eos-core; add \
-         it in Cargo.toml"
+        "{key} = {value} ({origin}): this program was built without the feature `{feature}` of \
+         eos-core; add features = [\"{feature}\"] to eos-core in Cargo.toml"
     )]
     Feature {
         /// The property.
         key: &'static str,
         /// Its value.
         value: String,
+        /// Where it was set; if it has its default, where that began to matter.
+        origin: Origin,
         /// The feature.
         feature: &'static str,
     },
     /// A file can't be read.
-    #[error("{} ({origin}) can't be read: {source}", path.display())]
+    #[error(
+        "{} ({origin}) can't be read: {source}{}",
+        std::path::absolute(path).as_ref().unwrap_or(path).display(),
+        if path.is_relative() {
+            ". A relative path begins at the directory that the program is started in"
+        } else {
+            ""
+        }
+    )]
     File {
-        /// The file.
+        /// The file, as it was named.
         path: PathBuf,
         /// Who named it.
         origin: Origin,

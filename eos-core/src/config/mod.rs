@@ -16,7 +16,6 @@ mod docs;
 mod environment;
 mod error;
 mod given;
-mod nearest;
 mod properties;
 mod secret;
 mod settings;

@@ -1,5 +1,6 @@
 //! An app's settings, as they are once everybody has said theirs.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -12,7 +13,7 @@ use super::environment::Environment;
 use super::given::Given;
 use super::secret::shown;
 use super::table::{self, Clients, Property, Status, Value};
-use super::{Origin, SettingsError, check, nearest, properties};
+use super::{Origin, SettingsError, check, properties};
 
 /// Which group protocol is spoken (`group.protocol`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub(crate) struct Settings {
     given: Vec<Given>,
     /// The properties file that the program names.
     file: Option<PathBuf>,
+    /// What was set, by key: the value as it may be shown, and where.
+    pub(super) told: BTreeMap<String, (String, Origin)>,
+    /// Variables of the environment that look like no property at all.
+    pub(crate) ignored: Vec<String>,
 
     pub(crate) bootstrap: Option<String>,
     pub(crate) guarantee: Guarantee,
@@ -82,6 +87,8 @@ impl Settings {
             app: app.into(),
             given: Vec::new(),
             file: None,
+            told: BTreeMap::new(),
+            ignored: Vec::new(),
             bootstrap: None,
             guarantee: Guarantee::ExactlyOnce,
             workers: 1,
@@ -144,6 +151,7 @@ impl Settings {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
         let environment = Environment::read(variables)?;
+        self.ignored = environment.ignored;
         let file = environment
             .file
             .or(self.file.take().map(|f| (f, Origin::Code)));
@@ -173,6 +181,9 @@ impl Settings {
             return Err(unknown(given));
         };
         if let Some(reason) = refused(property, only) {
+            if holds_anyway(property, &given.value) {
+                return Ok(());
+            }
             let (key, origin) = (given.key, given.origin);
             return Err(SettingsError::Refused {
                 key,
@@ -195,6 +206,8 @@ impl Settings {
                 origin: given.origin,
             });
         }
+        let shown = shown(&given.key, &given.value);
+        self.told.insert(given.key.clone(), (shown, given.origin));
         if let Status::Ours(set) = property.status {
             set(self, &value);
             return Ok(());
@@ -212,6 +225,18 @@ impl Settings {
 }
 
 impl Settings {
+    /// What was set and where, for the log: nothing secret.
+    pub(crate) fn told(&self) -> String {
+        let told = self.told.iter();
+        let told = told.map(|(key, (value, origin))| format!("{key} = {value} ({origin})"));
+        told.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Where this property was set, with the client before its name if there is one.
+    pub(crate) fn origin(&self, key: &str) -> Option<&Origin> {
+        self.told.get(key).map(|(_, origin)| origin)
+    }
+
     /// The commit's deadline follows from the transaction time-out: what is sealed must be
     /// committed before the coordinator aborts it.
     pub(crate) fn limits(&self) -> Limits {
@@ -317,7 +342,7 @@ fn unknown(given: Given) -> SettingsError {
             reason,
         };
     }
-    let nearest = nearest::nearest(split(&key).1);
+    let nearest = table::nearest(split(&key).1);
     SettingsError::Unknown {
         key: shown_key(&key),
         origin,
@@ -338,7 +363,7 @@ fn shown_key(key: &str) -> String {
 /// Why this property can't be set, or not for this kind of client.
 fn refused(property: &Property, only: Option<Clients>) -> Option<&'static str> {
     match (property.status, only, property.clients) {
-        (Status::Refused { reason }, _, _) => Some(reason),
+        (Status::Refused { reason, .. }, _, _) => Some(reason),
         (_, Some(Clients::Producer), Clients::Consumer) => {
             Some("it is a property of consumers; set it without `producer.`")
         }
@@ -350,6 +375,15 @@ fn refused(property: &Property, only: Option<Clients>) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// Whether a refused property is set to what holds anyway.
+fn holds_anyway(property: &Property, value: &str) -> bool {
+    let Status::Refused { holds, .. } = property.status else {
+        return false;
+    };
+    let value = value.trim();
+    holds.iter().any(|held| held.eq_ignore_ascii_case(value))
 }
 
 fn plain(value: Value) -> String {

@@ -132,9 +132,104 @@ fn an_error_says_where() {
     settings.set_file("/nowhere.properties".into());
     let text = settings.resolve([]).unwrap_err().to_string();
     assert!(
-        text.starts_with("/nowhere.properties (in the program) can't be read: "),
+        text.starts_with("/nowhere.properties (in the program) can't be read: ")
+            && !text.contains("relative"),
         "{text}"
     );
+}
+
+#[test]
+fn a_relative_file_is_named_by_the_path_that_was_tried() {
+    let mut settings = Settings::new("a");
+    settings.set_file("nowhere.properties".into());
+    let text = settings.resolve([]).unwrap_err().to_string();
+    let tried = std::env::current_dir().unwrap().join("nowhere.properties");
+    let start = format!("{} (in the program) can't be read: ", tried.display());
+    assert!(text.starts_with(&start), "{text}");
+    let end = ". A relative path begins at the directory that the program is started in";
+    assert!(text.ends_with(end), "{text}");
+}
+
+/// Files that other clients read, too, say such things.
+#[test]
+fn what_holds_anyway_is_accepted_and_changes_nothing() {
+    for (key, value) in [
+        ("isolation.level", "read_committed"),
+        ("consumer.isolation.level", " READ_COMMITTED"),
+        ("enable.auto.commit", "false"),
+        ("producer.enable.idempotence", "true"),
+        ("acks", "all"),
+        ("acks", "-1"),
+        ("partition.assignment.strategy", "cooperative-sticky"),
+    ] {
+        let settings = resolved(&[(key, value)], None, &[]).unwrap();
+        let properties = &settings.properties;
+        let passed = properties.common.iter().chain(&properties.producer);
+        assert_eq!(passed.count(), 0, "{key}");
+        assert_eq!(settings.told(), "", "{key}");
+    }
+    for (key, value) in [
+        ("isolation.level", "read_uncommitted"),
+        ("enable.auto.commit", "true"),
+        ("acks", "1"),
+    ] {
+        let error = error(&[(key, value)]);
+        assert!(error.contains("delete it"), "{error}");
+    }
+}
+
+#[test]
+fn what_was_set_is_told_with_its_place_and_without_secrets() {
+    let code = [
+        ("bootstrap.servers", "a:1"),
+        ("linger.ms", "1"),
+        ("sasl.password", "hunter2"),
+    ];
+    let environment = [("EOS_LINGER_MS", "3"), ("EOS_HOME", "/opt/eos")];
+    let settings = resolved(&code, Some("\nclient.rack = b"), &environment).unwrap();
+    let told = settings.told();
+    let file = told.find("client.rack = \"b\" (").unwrap();
+    assert!(told[file..].contains("/eos.properties:2)"), "{told}");
+    for part in [
+        "bootstrap.servers = \"a:1\" (in the program), ",
+        "linger.ms = \"3\" (environment variable EOS_LINGER_MS), ",
+        "sasl.password = (not shown) (in the program)",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    // Told once, by who starts: a description reads the environment, too.
+    assert_eq!(settings.ignored, ["EOS_HOME"]);
+}
+
+/// Who copies it has no brokers with TLS yet, and no feature for it.
+#[test]
+fn the_example_of_the_readme_starts_on_a_local_kafka() {
+    let readme = include_str!("../../../README.md");
+    let section = readme.split("## Configuration").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let blocks: Vec<&str> = section.split("```text\n").skip(1).collect();
+    let block = |n: usize| blocks[n].split("```").next().unwrap();
+    assert!(block(0).starts_with("# eos.properties\n"), "{}", block(0));
+    let environment: Vec<_> = block(1)
+        .lines()
+        .map(|l| l.split_once('=').unwrap())
+        .collect();
+    let settings = resolved(&[("compression.type", "lz4")], Some(block(0)), &environment);
+    let told = settings.unwrap().told;
+    assert!(told.len() >= 4, "{told:?}");
+    let remote = |key: &String| {
+        ["security", "sasl", "ssl"]
+            .iter()
+            .any(|p| key.starts_with(p))
+    };
+    assert!(!told.keys().any(remote), "{told:?}");
+}
+
+#[test]
+fn brokers_need_a_port() {
+    let error = error(&[("bootstrap.servers", "localhost")]);
+    let expected = "bootstrap.servers = \"localhost\" (in the program): it takes host:port, ";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
@@ -345,13 +440,26 @@ fn what_does_not_fit_together_is_told_with_both_values() {
 #[cfg(not(feature = "ssl"))]
 #[test]
 fn what_the_program_was_built_without_is_told_before_anybody_connects() {
-    let text = error(&[("security.protocol", "SASL_SSL")]);
-    assert!(text.contains("without the feature `ssl`"), "{text}");
+    let file = "# ours\nsecurity.protocol = SASL_SSL\n";
+    assert_eq!(
+        resolved(&[], Some(file), &[]).unwrap_err(),
+        "security.protocol = sasl_ssl (/eos.properties:2): this program was built without the feature \
+         `ssl` of eos-core; add features = [\"ssl\"] to eos-core in Cargo.toml"
+    );
+    let variable = [("EOS_PRODUCER_SECURITY_PROTOCOL", "ssl")];
+    let text = resolved(&[], None, &variable).unwrap_err();
+    let place = "ssl (environment variable EOS_PRODUCER_SECURITY_PROTOCOL): ";
+    assert!(text.contains(place), "{text}");
     let scram = [
         ("security.protocol", "sasl_plaintext"),
         ("sasl.mechanism", "SCRAM-SHA-256"),
     ];
     assert!(error(&scram).contains("feature `ssl`"));
+    #[cfg(not(feature = "gssapi"))]
+    assert!(
+        error(&scram[..1])
+            .starts_with("sasl.mechanism = GSSAPI, its default (in the program): this program was")
+    );
     let plain = [
         ("security.protocol", "sasl_plaintext"),
         ("sasl.mechanism", "PLAIN"),
@@ -373,6 +481,7 @@ fn every_property_that_is_ours_does_something() {
         table::Kind::Number { least, most } => (least + 2).min(most).to_string(),
         table::Kind::Flag => "false".into(),
         table::Kind::OneOf(names) => (*names.last().unwrap()).to_owned(),
+        table::Kind::Brokers => "host:9092".into(),
         _ => "91f0a2b3c4d5e6f7".into(),
     };
     let told = |s: &Settings| {

@@ -24,6 +24,7 @@
 //! | `freeze` | SIGSTOP to the process itself; somebody else sends the SIGCONT |
 //! | `stall` | the worker stands still for two seconds, its client's threads go on |
 //! | `error` | the step fails, as the client's call of that step can |
+//! | `hang` | the thread sleeps for 20 s and then goes on |
 //!
 //! | point | where | `error` is |
 //! |---|---|---|
@@ -38,6 +39,7 @@
 //! | `post_commit` | after it | fenced; but it is committed: in doubt |
 //! | `pre_abort` | before `abort_transaction` | a retriable time-out; nothing is sent |
 //! | `in_revoke` | the open transaction is to be settled before partitions go | the group fences it |
+//! | `client_commit` | inside the client's `commit_transaction`, before anything is sent | a retriable time-out |
 //!
 //! | defence | without it |
 //! |---|---|

@@ -20,6 +20,7 @@ pub(crate) enum Point {
     PostCommit,
     PreAbort,
     InRevoke,
+    ClientCommit,
 }
 
 /// A defence that a test can take away, to see what it is good for.
@@ -34,7 +35,7 @@ pub(crate) enum Defence {
 
 #[cfg(feature = "failpoints")]
 impl Point {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Poll,
         Self::Begin,
         Self::FirstSend,
@@ -46,6 +47,7 @@ impl Point {
         Self::PostCommit,
         Self::PreAbort,
         Self::InRevoke,
+        Self::ClientCommit,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -61,6 +63,7 @@ impl Point {
             Self::PostCommit => "post_commit",
             Self::PreAbort => "pre_abort",
             Self::InRevoke => "in_revoke",
+            Self::ClientCommit => "client_commit",
         }
     }
 
@@ -80,7 +83,7 @@ impl Point {
                     ..Fault::plain(code::LOCAL_TIMED_OUT)
                 },
             ),
-            Self::PreCommit | Self::InCommit => (CallSite::Commit, late()),
+            Self::PreCommit | Self::InCommit | Self::ClientCommit => (CallSite::Commit, late()),
             Self::PostCommit => (CallSite::Commit, fatal(code::LOCAL_FENCED)),
             Self::PreAbort => (CallSite::Abort, late()),
             Self::InRevoke => (

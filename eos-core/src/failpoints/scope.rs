@@ -54,6 +54,8 @@ impl Waiting {
     }
 }
 
+/// Longer than the deadlines of an app that a test gave short ones.
+const HANG: Duration = Duration::from_secs(20);
 /// How long a stall is: longer than a heartbeat and its answer.
 const STALL: Duration = Duration::from_secs(2);
 
@@ -140,6 +142,7 @@ impl Failpoints {
                 Act::Crash => crash(),
                 Act::Freeze => freeze(),
                 Act::Stall => std::thread::sleep(STALL),
+                Act::Hang => std::thread::sleep(HANG),
                 Act::Error => return Err(point.error()),
             }
         }

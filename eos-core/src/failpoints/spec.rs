@@ -4,6 +4,8 @@ use std::fmt;
 
 use super::point::{Defence, Point};
 
+const ACTIONS: &str = "the action is crash, freeze, stall, error or hang";
+
 /// What a point does when it fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
@@ -11,6 +13,7 @@ pub(super) enum Act {
     Freeze,
     Stall,
     Error,
+    Hang,
 }
 
 impl fmt::Display for Act {
@@ -20,6 +23,7 @@ impl fmt::Display for Act {
             Self::Freeze => "freeze",
             Self::Stall => "stall",
             Self::Error => "error",
+            Self::Hang => "hang",
         })
     }
 }
@@ -92,7 +96,8 @@ fn armed(part: &str) -> Result<Armed, Unreadable> {
         "freeze" => Act::Freeze,
         "stall" => Act::Stall,
         "error" => Act::Error,
-        _ => return Err(bad(part, "the action is crash, freeze, stall or error")),
+        "hang" => Act::Hang,
+        _ => return Err(bad(part, ACTIONS)),
     };
     let number = |text: &str| text.parse().ok().filter(|&n| n > 0);
     let when = match when.split_once(':') {
@@ -118,7 +123,7 @@ mod tests {
     #[test]
     fn every_point_can_be_armed_with_every_action() {
         for point in Point::ALL {
-            for act in [Act::Crash, Act::Freeze, Act::Stall, Act::Error] {
+            for act in [Act::Crash, Act::Freeze, Act::Stall, Act::Error, Act::Hang] {
                 let read = points(&format!("{}={act}@record:7", point.name())).unwrap();
                 assert!(read[0].point == point);
                 assert_eq!((read[0].act, read[0].when), (act, When::Record(7)));
@@ -133,7 +138,7 @@ mod tests {
         for (text, says) in [
             ("pre_commit", "point=action"),
             ("precommit=crash", "pre_commit"),
-            ("poll=explode", "crash, freeze, stall or error"),
+            ("poll=explode", ACTIONS),
             ("poll=crash@hit:0", "from 1 on"),
             ("poll=crash@record", "record:n"),
         ] {

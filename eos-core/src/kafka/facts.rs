@@ -50,15 +50,27 @@ impl Inquiry {
             |event| Ok(event.cluster()),
         )?;
         let partitions = self.partitions(topics)?;
+        let others = self.others(&partitions);
         let max_message_bytes = self.max_message_bytes(&partitions)?;
         let (verification, limits) = self.brokers(&brokers)?;
         Ok(ClusterFacts {
             cluster_id,
             partitions,
+            others,
             max_message_bytes,
             verification,
             limits,
         })
+    }
+
+    /// If a topic is missing, one of these may be meant. Not worth an error of its own.
+    fn others(&self, partitions: &[(TopicName, Option<u32>)]) -> Vec<TopicName> {
+        if partitions.iter().all(|(_, count)| count.is_some()) {
+            return Vec::new();
+        }
+        let left = self.end.saturating_duration_since(Instant::now());
+        let names = self.client.topic_names(left).unwrap_or_default();
+        names.iter().map(|name| name.as_str().into()).collect()
     }
 
     fn partitions(&self, topics: &[TopicName]) -> Result<Vec<(TopicName, Option<u32>)>, Failure> {
@@ -228,17 +240,23 @@ impl Inquiry {
         let mut error = self.client.clean(failure).at(CallSite::Facts);
         if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
             let last = self.client.last_complaint();
-            let last = last
-                .map(|last| format!("; last error: {last}"))
-                .unwrap_or_default();
-            error.text = format!(
-                "no usable answer from {bootstrap} within {:.1} s: {}{last}",
-                waited.as_secs_f64(),
-                error.text
-            );
+            error.text = last.as_deref().map(cause).unwrap_or_else(|| {
+                let waited = waited.as_secs_f64();
+                format!("{bootstrap} gave no usable answer within {waited:.1} s")
+            });
         }
         error
     }
+}
+
+/// What a line of librdkafka's log complains of, without the thread that wrote it and what it counts.
+fn cause(line: &str) -> String {
+    let line = match line.split_once("]: ") {
+        Some((thread, rest)) if thread.starts_with("[thrd:") => rest,
+        _ => line,
+    };
+    let end = line.find(" (after ").unwrap_or(line.len());
+    line.get(..end).unwrap_or(line).to_owned()
 }
 
 /// Whether asking again may help.
@@ -254,4 +272,22 @@ fn passes(code: i32) -> bool {
             | code::REQUEST_TIMED_OUT
             | code::NETWORK_EXCEPTION
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_told_without_what_only_librdkafka_cares_for() {
+        assert_eq!(
+            cause(
+                "[thrd:localhost:1/bootstrap]: localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 \
+                 failed: Connection refused (after 0ms in state CONNECT, 3 identical error(s) \
+                 suppressed)"
+            ),
+            "localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
+        );
+        assert_eq!(cause("something else"), "something else");
+    }
 }

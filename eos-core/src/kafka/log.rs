@@ -14,6 +14,8 @@ const LINES_PER_PERIOD: u32 = 5;
 
 /// From this syslog level downwards a line is a complaint.
 const ERROR: i32 = 3;
+const WARNING: i32 = 4;
+const DEBUG: i32 = 7;
 
 /// The log of one client.
 #[derive(Debug, Default)]
@@ -109,17 +111,31 @@ impl Lines {
 }
 
 fn tell_suppressed(client: &str, facility: &str, suppressed: u32) {
-    tracing::warn!(target: "librdkafka", client, facility, suppressed, "similar lines suppressed");
+    const WHAT: &str = "similar lines suppressed";
+    if told_as(WARNING, facility) == DEBUG {
+        tracing::debug!(target: "librdkafka", client, facility, suppressed, "{WHAT}");
+    } else {
+        tracing::warn!(target: "librdkafka", client, facility, suppressed, "{WHAT}");
+    }
 }
 
 fn emit(level: i32, client: &str, facility: &str, text: &str) {
     // Even librdkafka's "error" is mostly a lost connection, from which it recovers by itself.
-    match level {
+    match told_as(level, facility) {
         ..=2 => tracing::error!(target: "librdkafka", client, facility, "{text}"),
         3..=4 => tracing::warn!(target: "librdkafka", client, facility, "{text}"),
         5..=6 => tracing::info!(target: "librdkafka", client, facility, "{text}"),
         _ => tracing::debug!(target: "librdkafka", client, facility, "{text}"),
     }
+}
+
+/// The level at which a line is told.
+fn told_as(level: i32, facility: &str) -> i32 {
+    /// "Failed to acquire transactional PID from broker ..: retrying"
+    /// (`rd_kafka_idemp_request_pid_failed`): what every start says whose coordinator still loads or
+    /// ends an older transaction. One that goes on for too long is `WorkerError::InitTimedOut`.
+    const RETRIED: &str = "GETPID";
+    if facility == RETRIED { DEBUG } else { level }
 }
 
 #[cfg(test)]
@@ -142,6 +158,12 @@ mod tests {
         );
         assert_eq!(lines.admit("FAIL", start + PERIOD), Some(100));
         assert_eq!(lines.admit("FAIL", start + PERIOD), Some(0));
+    }
+
+    #[test]
+    fn what_every_start_may_say_is_no_warning() {
+        assert_eq!(told_as(WARNING, "GETPID"), DEBUG);
+        assert_eq!(told_as(WARNING, "FAIL"), WARNING);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod clock;
 mod handle;
+mod missing;
 mod preflight;
 mod run;
 mod signals;
@@ -10,6 +11,7 @@ mod supervise;
 mod watch;
 
 pub use handle::{Handle, Running};
+pub use missing::MissingTopic;
 pub use preflight::PreflightError;
 pub use slot::SlotError;
 

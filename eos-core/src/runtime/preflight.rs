@@ -6,8 +6,10 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Guarantee, TopicName, UnequalWidths, check_widths, code};
 
 use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, Verification};
-use crate::config::{Protocol, Settings};
+use crate::config::{Origin, Protocol, Settings};
 use crate::topology::Topology;
+
+use super::missing::{MissingTopic, missing};
 
 /// The cluster is not fit for the app.
 #[derive(Debug, thiserror::Error)]
@@ -15,12 +17,15 @@ use crate::topology::Topology;
 pub enum PreflightError {
     /// No broker answered.
     #[error(
-        "no Kafka broker answered at {bootstrap} within {waited_s} s ({source}). Is it running, and \
-         are host and port right? `cargo xtask kafka up` starts one"
+        "no Kafka broker answered: {}. Tried {bootstrap} ({origin}) for {waited_s} s. Is it running, \
+         and are host and port right? In a clone of eos `cargo xtask kafka up` starts one",
+        source.text
     )]
     Unreachable {
         /// `bootstrap.servers`.
         bootstrap: String,
+        /// Where it was set.
+        origin: Origin,
         /// How long, in seconds.
         waited_s: u64,
         /// The client's last word.
@@ -84,17 +89,10 @@ pub enum PreflightError {
         theirs_ms: u128,
     },
     /// Topics are missing.
-    #[error(
-        "topic{} {} not there. Create {}: kafka-topics.sh --create --bootstrap-server {bootstrap} \
-         --topic {} --partitions 6",
-        if topics.len() == 1 { "" } else { "s" },
-        list(topics),
-        if topics.len() == 1 { "it" } else { "them" },
-        topics[0]
-    )]
+    #[error("{}", super::missing::text(topics, bootstrap))]
     MissingTopics {
-        /// Their names, at least one.
-        topics: Vec<TopicName>,
+        /// Which, at least one.
+        topics: Vec<MissingTopic>,
         /// `bootstrap.servers`.
         bootstrap: String,
     },
@@ -108,14 +106,6 @@ pub enum PreflightError {
          delayed record could land outside its transaction. Switch it on, or use a newer Kafka"
     )]
     NotVerified,
-}
-
-fn list(topics: &[TopicName]) -> String {
-    let names: Vec<&str> = topics.iter().map(TopicName::as_str).collect();
-    match names[..] {
-        [one] => format!("{one} is"),
-        _ => format!("{} are", names.join(", ")),
-    }
 }
 
 /// How many partitions the topics have.
@@ -144,13 +134,17 @@ pub(crate) fn preflight<C: Client>(
     topics.dedup();
     let within = settings.start_deadline;
     let facts = client.facts(&topics, within);
-    let facts = facts.map_err(|source| cause(source, bootstrap, within))?;
+    let facts = facts.map_err(|source| {
+        let origin = settings.origin("bootstrap.servers");
+        let origin = origin.cloned().unwrap_or(Origin::Code);
+        cause(source, bootstrap, origin, within)
+    })?;
     allowed(&facts.limits, settings)?;
     fit(&facts, topology, settings.guarantee, bootstrap)
 }
 
 /// Why the cluster could not be asked.
-fn cause(source: ClientError, bootstrap: &str, within: Duration) -> PreflightError {
+fn cause(source: ClientError, bootstrap: &str, origin: Origin, within: Duration) -> PreflightError {
     let bootstrap = bootstrap.to_owned();
     match (source.call, source.fault.code) {
         (_, LOCAL_SSL) => PreflightError::Tls { bootstrap, source },
@@ -161,6 +155,7 @@ fn cause(source: ClientError, bootstrap: &str, within: Duration) -> PreflightErr
         }
         _ => PreflightError::Unreachable {
             bootstrap,
+            origin,
             waited_s: within.as_secs(),
             source,
         },
@@ -220,15 +215,10 @@ fn fit(
     guarantee: Guarantee,
     bootstrap: &str,
 ) -> Result<Partitions, PreflightError> {
-    let missing: Vec<TopicName> = facts
-        .partitions
-        .iter()
-        .filter(|(_, count)| count.is_none_or(|n| n == 0))
-        .map(|(topic, _)| topic.clone())
-        .collect();
-    if !missing.is_empty() {
+    let topics = missing(facts, topology);
+    if !topics.is_empty() {
         return Err(PreflightError::MissingTopics {
-            topics: missing,
+            topics,
             bootstrap: bootstrap.into(),
         });
     }
@@ -274,6 +264,7 @@ mod tests {
         ClusterFacts {
             cluster_id: None,
             partitions,
+            others: Vec::new(),
             max_message_bytes: Vec::new(),
             verification,
             limits: BrokerLimits::default(),
@@ -284,7 +275,7 @@ mod tests {
     fn why_the_cluster_could_not_be_asked_is_told_apart() {
         let text = |call, code| {
             let error = ClientError::new(call, code, "because");
-            cause(error, "h:1", Duration::from_secs(15)).to_string()
+            cause(error, "h:1", Origin::Code, Duration::from_secs(15)).to_string()
         };
         for (call, code, start) in [
             (
@@ -306,7 +297,9 @@ mod tests {
             (
                 CallSite::Facts,
                 code::LOCAL_TIMED_OUT,
-                "no Kafka broker answered at h:1 within 15 s",
+                "no Kafka broker answered: because. Tried h:1 (in the program) for 15 s. Is it \
+                 running, and are host and port right? In a clone of eos `cargo xtask kafka up` \
+                 starts one",
             ),
         ] {
             let text = text(call, code);
@@ -367,18 +360,12 @@ mod tests {
     }
 
     #[test]
-    fn missing_topics_are_named_with_the_command_that_makes_them() {
-        let f = facts(&[("in", Some(6)), ("out", None)], Verification::On);
+    fn a_missing_topic_is_told_before_anything_else_is_looked_at() {
+        let f = facts(&[("in", Some(6)), ("out", None)], Verification::Off);
         let error = check(&f, Guarantee::ExactlyOnce).unwrap_err();
         assert!(
-            error.starts_with("topic out is not there. Create it: kafka-topics.sh"),
+            error.starts_with("the output topic out is not there"),
             "{error}"
-        );
-        let f = facts(&[("in", None), ("out", None)], Verification::On);
-        assert!(
-            check(&f, Guarantee::ExactlyOnce)
-                .unwrap_err()
-                .starts_with("topics in, out are")
         );
     }
 

@@ -39,11 +39,20 @@ where
     let endpoint = open_endpoint(&settings)?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
     let slot = Slot::take(&root, &settings.app, settings.slot)?;
+    tell_settings(&settings);
     let partitions = preflight(&client, &topology, &settings, bootstrap)?;
     tracing::info!(
         app = %settings.app, instance = %slot.instance, slot = %slot.path.display(),
         workers = settings.workers, guarantee = ?settings.guarantee, "starting"
     );
+    let before = slot.note_workers(settings.workers)?;
+    if settings.static_member() && before > settings.workers {
+        tracing::info!(
+            app = %settings.app, before, workers = settings.workers,
+            "fewer workers than before: the partitions of the others are taken over after the session \
+             time-out"
+        );
+    }
 
     let env = real_world();
     let meters: Vec<_> = (0..settings.workers)
@@ -79,11 +88,21 @@ where
         Supervisor::start(crew, count, limits.commit + limits.abort).map_err(Error::Thread)?;
 
     let (ended, on_end) = oneshot::channel();
-    let asked = handle.clone();
+    let (asked, app) = (handle.clone(), settings.app.clone());
     std::thread::Builder::new()
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
+            let totals = asked.metrics().totals;
+            tracing::info!(
+                %app,
+                records_in = totals.records_in,
+                records_out = totals.records_out,
+                skipped = totals.skipped,
+                dead_letters = totals.dead_letters,
+                failed = end.is_err(),
+                "stopped"
+            );
             // The slot is free once no worker runs under its ids any more.
             match (&end, asked.asked()) {
                 (Ok(()), Some(StopMode::Leave)) => slot.leave(),
@@ -98,6 +117,14 @@ where
         #[cfg(feature = "prometheus")]
         _serving: serving,
     })
+}
+
+/// What was set and where, before anybody connects: it may be why nobody answers.
+fn tell_settings(settings: &Settings) {
+    for variable in &settings.ignored {
+        tracing::warn!(app = %settings.app, "{variable} is no property; ignored");
+    }
+    tracing::info!(app = %settings.app, properties = %settings.told(), "configured");
 }
 
 /// What a worker is made of.

@@ -100,7 +100,9 @@ impl Slot {
             if let Some(lock) = try_lock(&path.join("lock"))? {
                 let instance = instance(&path.join("instance"))?;
                 let member = path.join(MEMBER);
-                File::create(&member).map_err(unusable(&member))?;
+                let mut keeping = OpenOptions::new();
+                let keeping = keeping.create(true).truncate(false).write(true);
+                keeping.open(&member).map_err(unusable(&member))?;
                 return Ok(Self {
                     instance,
                     path,
@@ -116,6 +118,15 @@ impl Slot {
 }
 
 impl Slot {
+    /// Notes how many workers are members of the group under this identity. Answers how many were, if
+    /// they did not leave it; 0 if none, or if nobody knows.
+    pub(crate) fn note_workers(&self, workers: u16) -> Result<u16, SlotError> {
+        let member = self.path.join(MEMBER);
+        let before = fs::read_to_string(&member).map_err(unusable(&member))?;
+        fs::write(&member, workers.to_string()).map_err(unusable(&member))?;
+        Ok(before.trim().parse().unwrap_or(0))
+    }
+
     /// Notes that nothing of this identity is in the group any more, and lets the slot go.
     pub(crate) fn leave(self) {
         // If it stays, the next start takes this slot sooner than another: no harm.
@@ -246,6 +257,24 @@ mod tests {
         let next = take();
         assert_eq!(next.path, dir.path().join("a/0"));
         assert_eq!(take().path, dir.path().join("a/3"));
+    }
+
+    #[test]
+    fn a_slot_knows_how_many_workers_did_not_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = AppId::from("a");
+        let take = || Slot::take(dir.path(), &app, None).unwrap();
+        let slot = take();
+        assert_eq!(slot.note_workers(4).unwrap(), 0);
+        drop(slot);
+        let slot = take();
+        assert_eq!(
+            slot.note_workers(2).unwrap(),
+            4,
+            "they died, or stopped for a restart"
+        );
+        slot.leave();
+        assert_eq!(take().note_workers(1).unwrap(), 0, "all left");
     }
 
     #[test]

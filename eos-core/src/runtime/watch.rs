@@ -15,6 +15,7 @@ use crate::client::{
     Client, ClientError, ClusterFacts, CommittedOffset, OffsetBounds, OffsetToCommit, Outgoing,
     Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
 };
+use crate::failpoints::{self, Point};
 
 /// What one worker's thread shows of itself.
 #[derive(Debug, Default)]
@@ -260,7 +261,10 @@ impl<P: Producer> Producer for Around<P> {
     }
 
     fn commit(&mut self, slice: Duration) -> Poll<Result<()>> {
-        self.poll_call(CallSite::Commit, |p| p.commit(slice))
+        self.poll_call(CallSite::Commit, |p| {
+            failpoints::hit(Point::ClientCommit)?;
+            p.commit(slice)
+        })
     }
 
     fn abort(&mut self, slice: Duration) -> Poll<Result<()>> {

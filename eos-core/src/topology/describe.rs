@@ -15,7 +15,8 @@ use crate::error_policy::ErrorPolicy;
 /// [`mermaid`](Self::mermaid) draws it.
 ///
 /// The outputs that a closure emits to are known only when it runs, so each `process` shows all
-/// handles that [`App::output`](crate::App::output) made.
+/// handles that [`App::output`](crate::App::output) made. A topic of dead letters is a sink behind its
+/// source; Kafka Streams, which has no such node, calls none of its own `KSTREAM-DEADLETTERS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub(super) guarantee: Guarantee,
@@ -45,6 +46,8 @@ pub(super) enum Role {
     Processor,
     Sink {
         topic: TopicName,
+        /// Whether only records that fail come here.
+        dead_letters: bool,
     },
 }
 
@@ -59,14 +62,27 @@ impl Graph {
     fn subtopology(&self, stage: &Stage) -> Subtopology {
         let mut nodes = Vec::new();
         for source in stage.sources.iter().filter_map(|&at| self.sources.get(at)) {
+            let letters = dead_letters(source);
             nodes.push(Described {
                 name: source_name(source),
                 role: Role::Source {
                     topic: source.topic.clone(),
                     policy: (*source.policy).clone(),
                 },
-                to: self.names([source.child, None]),
+                to: self
+                    .names([source.child, None])
+                    .into_iter()
+                    .chain(letters.iter().map(|(name, _)| name.clone()))
+                    .collect(),
             });
+            nodes.extend(letters.map(|(name, topic)| Described {
+                name,
+                role: Role::Sink {
+                    topic: topic.clone(),
+                    dead_letters: true,
+                },
+                to: Vec::new(),
+            }));
         }
         let behind = self.behind(&stage.sources);
         let specs = behind.iter().filter_map(|&at| self.nodes.get(at));
@@ -80,7 +96,7 @@ impl Graph {
             emits |= process;
             nodes.push(Described {
                 name: node_name(node),
-                role: topic.map_or(Role::Processor, |topic| Role::Sink { topic }),
+                role: topic.map_or(Role::Processor, sink),
                 to: if process {
                     self.emitted().map(|(name, _)| name).collect()
                 } else {
@@ -91,7 +107,7 @@ impl Graph {
         if emits {
             nodes.extend(self.emitted().map(|(name, topic)| Described {
                 name,
-                role: Role::Sink { topic },
+                role: sink(topic),
                 to: Vec::new(),
             }));
         }
@@ -121,6 +137,19 @@ fn source_name(source: &SourceSpec) -> String {
     numbered("SOURCE", source.number)
 }
 
+/// The sink of a source's dead letters, and its topic.
+fn dead_letters(source: &SourceSpec) -> Option<(String, &TopicName)> {
+    let topic = source.policy.dead_letter_topic()?;
+    Some((numbered("DEADLETTERS", source.number), topic))
+}
+
+fn sink(topic: TopicName) -> Role {
+    Role::Sink {
+        topic,
+        dead_letters: false,
+    }
+}
+
 fn node_name(node: &NodeSpec) -> String {
     numbered(node.kind.streams_name(), node.number)
 }
@@ -143,7 +172,9 @@ impl fmt::Display for Description {
                         writeln!(f, "Source: {} (topics: [{topic}])", node.name)?;
                     }
                     Role::Processor => writeln!(f, "Processor: {} (stores: [])", node.name)?,
-                    Role::Sink { topic } => writeln!(f, "Sink: {} (topic: {topic})", node.name)?,
+                    Role::Sink { topic, .. } => {
+                        writeln!(f, "Sink: {} (topic: {topic})", node.name)?;
+                    }
                 }
                 let from = subtopology
                     .nodes

@@ -102,8 +102,9 @@ fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
         &app,
         "Sub-topology: 0, one task for each partition of web and shop, read together in order of time
   web --> KSTREAM-SOURCE-0000000000: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is tried again, 3 times at most, then goes to dlq
-  KSTREAM-SOURCE-0000000000 --> dlq: at least once; only records that fail; a crash or a rebalance may repeat records
   KSTREAM-SOURCE-0000000000 --> KSTREAM-SINK-0000000002: at least once; in memory
+  KSTREAM-SOURCE-0000000000 --> KSTREAM-DEADLETTERS-0000000000: at least once; only records that fail; in memory
+  KSTREAM-DEADLETTERS-0000000000 --> dlq: at least once; a crash or a rebalance may repeat records
   shop --> KSTREAM-SOURCE-0000000001: at least once; the offset commits once the outputs are acknowledged, and a crash in between repeats them; a record that fails is left out
   KSTREAM-SOURCE-0000000001 --> KSTREAM-SINK-0000000002: at least once; in memory
   KSTREAM-SINK-0000000002 --> sales: at least once; a crash or a rebalance may repeat records
@@ -120,6 +121,29 @@ fn a_graph_that_makes_no_sense_is_not_described() {
     );
 }
 
+/// Kafka Streams has no node for them; a topic that is written to belongs into the text all the same.
+#[test]
+fn dead_letters_have_a_sink_of_their_own() {
+    let mut app = App::new("a");
+    let policy = ErrorPolicy::retry(Duration::from_secs(1), 3);
+    app.source(&text("in"))
+        .on_error(policy.then(ErrorPolicy::dead_letter("dlq")))
+        .to(&text("out"));
+    check(
+        &app,
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [in])
+      --> KSTREAM-SINK-0000000001, KSTREAM-DEADLETTERS-0000000000
+    Sink: KSTREAM-DEADLETTERS-0000000000 (topic: dlq)
+      <-- KSTREAM-SOURCE-0000000000
+    Sink: KSTREAM-SINK-0000000001 (topic: out)
+      <-- KSTREAM-SOURCE-0000000000
+
+",
+    );
+}
+
 #[test]
 fn a_drawing_has_the_promise_on_each_edge() {
     let mut app = App::new("a");
@@ -132,12 +156,14 @@ fn a_drawing_has_the_promise_on_each_edge() {
         "flowchart LR
   subgraph s0[\"Sub-topology 0\"]
     s0n0[\"KSTREAM-SOURCE-0000000000\"]
-    s0n1[\"KSTREAM-SINK-0000000002\"]
+    s0n1[\"KSTREAM-DEADLETTERS-0000000000\"]
+    s0n2[\"KSTREAM-SINK-0000000002\"]
   end
   t0[(\"in\")] -->|exactly once| s0n0
-  s0n0 -.->|exactly once| t1[(\"dlq\")]
-  s0n0 -->|exactly once| s0n1
-  s0n1 -->|exactly once| t2[(\"out\")]
+  s0n0 -->|exactly once| s0n2
+  s0n0 -.->|exactly once, records that fail| s0n1
+  s0n1 -.->|exactly once, records that fail| t1[(\"dlq\")]
+  s0n2 -->|exactly once| t2[(\"out\")]
   subgraph s1[\"Sub-topology 1\"]
     s1n0[\"KSTREAM-SOURCE-0000000001\"]
     s1n1[\"KSTREAM-SINK-0000000002\"]

@@ -2,7 +2,7 @@
 
 use eos_protocol::TopicName;
 
-use crate::error_policy::PolicyError;
+use crate::error_policy::{ErrorPolicy, PolicyError};
 
 /// A graph that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +43,21 @@ pub enum TopologyError {
         topic: TopicName,
         /// Why.
         reason: PolicyError,
+    },
+    /// A source has two error policies.
+    #[error(
+        "the source {topic} has two error policies, {first} and {second}. A policy is its source's, \
+         whatever branch it is said of, so one of them would replace the other: keep one call of \
+         `on_error`. For a branch to have its own, write it to a topic and read that with \
+         `app.source(..)`"
+    )]
+    TwoPolicies {
+        /// The source's topic.
+        topic: TopicName,
+        /// The one that was said first.
+        first: ErrorPolicy,
+        /// The other.
+        second: ErrorPolicy,
     },
     /// Streams of two apps can't meet.
     #[error(

@@ -33,6 +33,8 @@ pub(super) struct SourceSpec {
     make: MakeEntry,
     pub(super) child: Option<usize>,
     pub(super) policy: Arc<ErrorPolicy>,
+    /// Whether the program said so, or it is the default.
+    policy_told: bool,
     /// Set when the graph is built.
     dead_letter: Option<usize>,
     /// How many sources, nodes and outputs for `Ctx::emit` were declared before it.
@@ -102,6 +104,7 @@ impl Graph {
             make: Box::new(move || Box::new(Decode(topic.clone()))),
             child: None,
             policy: Arc::default(),
+            policy_told: false,
             dead_letter: None,
             number,
         });
@@ -151,13 +154,25 @@ impl Graph {
         self.outputs.len() - 1
     }
 
-    /// What becomes of records that fail behind these sources.
+    /// What becomes of records that fail behind these sources. Said of one branch it holds for all of
+    /// its source, so a second one must not replace the first unnoticed.
     pub(crate) fn on_error(&mut self, sources: &[usize], policy: ErrorPolicy) {
         let policy = Arc::new(policy);
         for &at in sources {
-            if let Some(source) = self.sources.get_mut(at) {
-                source.policy = Arc::clone(&policy);
+            let Some(source) = self.sources.get_mut(at) else {
+                continue;
+            };
+            if source.policy_told && source.policy != policy {
+                let error = TopologyError::TwoPolicies {
+                    topic: source.topic.clone(),
+                    first: (*source.policy).clone(),
+                    second: (*policy).clone(),
+                };
+                self.wrong.get_or_insert(error);
+                return;
             }
+            source.policy = Arc::clone(&policy);
+            source.policy_told = true;
         }
     }
 
@@ -296,6 +311,24 @@ impl Topology {
     /// What is written to; those of dead letters come last.
     pub(crate) fn outputs(&self) -> &[OutputSpec] {
         &self.graph.outputs
+    }
+
+    /// The topics of dead letters.
+    pub(crate) fn dead_letter_names(&self) -> impl Iterator<Item = &TopicName> {
+        let sources = self.graph.sources.iter();
+        sources.filter_map(|source| source.policy.dead_letter_topic())
+    }
+
+    /// The topics that chains and closures write to, not those of dead letters.
+    pub(crate) fn written_names(&self) -> impl Iterator<Item = &TopicName> {
+        let letters: BTreeSet<usize> = self
+            .graph
+            .sources
+            .iter()
+            .filter_map(|source| source.dead_letter)
+            .collect();
+        let outputs = self.graph.outputs.iter().enumerate();
+        outputs.filter_map(move |(at, output)| (!letters.contains(&at)).then_some(&output.name))
     }
 
     /// By the outputs.

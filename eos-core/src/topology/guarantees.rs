@@ -14,7 +14,8 @@ impl Description {
         Guarantees(self)
     }
 
-    /// The graph as a Mermaid flowchart, with the guarantee on each edge; dead letters are dashed.
+    /// The graph as a Mermaid flowchart, with the guarantee on each edge; where only records that fail
+    /// go is dashed and says so.
     #[must_use]
     pub fn mermaid(&self) -> Mermaid<'_> {
         Mermaid(self)
@@ -47,13 +48,23 @@ struct Edge<'d> {
 impl Subtopology {
     fn edges(&self, guarantee: Guarantee) -> Vec<Edge<'_>> {
         let nodes = self.nodes.iter();
-        nodes.flat_map(|node| node.edges(guarantee)).collect()
+        let letters = nodes.clone().filter_map(|node| match node.role {
+            Role::Sink {
+                dead_letters: true, ..
+            } => Some(node.name.as_str()),
+            _ => None,
+        });
+        let letters: Vec<&str> = letters.collect();
+        nodes
+            .flat_map(|node| node.edges(guarantee, &letters))
+            .collect()
     }
 }
 
 impl Described {
-    /// The edges that lead here from topics, and away from here.
-    fn edges(&self, guarantee: Guarantee) -> Vec<Edge<'_>> {
+    /// The edges that lead here from topics, and away from here. `letters` are the sinks of dead
+    /// letters.
+    fn edges(&self, guarantee: Guarantee, letters: &[&str]) -> Vec<Edge<'_>> {
         let mut edges = Vec::new();
         let mut add = |from, to, how: String, dead_letters| {
             edges.push(Edge {
@@ -74,17 +85,23 @@ impl Described {
             };
             let how = format!("{how}; a record that fails {}", on_error(policy));
             add(End::Topic(topic), here(), how, false);
-            if let Some(topic) = policy.dead_letter_topic() {
-                let how = format!("only records that fail; {}", reading(guarantee));
-                add(here(), End::Topic(topic), how, true);
-            }
         }
         for to in &self.to {
-            add(here(), End::Node(to), "in memory".into(), false);
+            let failed = letters.contains(&to.as_str());
+            let only = if failed {
+                "only records that fail; "
+            } else {
+                ""
+            };
+            add(here(), End::Node(to), format!("{only}in memory"), failed);
         }
-        if let Role::Sink { topic } = &self.role {
+        if let Role::Sink {
+            topic,
+            dead_letters,
+        } = &self.role
+        {
             let how = reading(guarantee).to_owned();
-            add(here(), End::Topic(topic), how, false);
+            add(here(), End::Topic(topic), how, *dead_letters);
         }
         edges
     }
@@ -177,8 +194,12 @@ impl fmt::Display for Mermaid<'_> {
                     }
                 };
                 let (from, to) = (name(edge.from), name(edge.to));
-                let line = if edge.dead_letters { "-.->" } else { "-->" };
-                writeln!(f, "  {from} {line}|{}| {to}", promise(guarantee))?;
+                let (line, which) = if edge.dead_letters {
+                    ("-.->", ", records that fail")
+                } else {
+                    ("-->", "")
+                };
+                writeln!(f, "  {from} {line}|{}{which}| {to}", promise(guarantee))?;
             }
         }
         Ok(())

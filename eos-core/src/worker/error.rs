@@ -14,12 +14,18 @@ use crate::topology::Fault;
 pub enum WorkerError {
     /// A record could not be processed.
     #[error(
-        "task {task}: record {offset} of {partition} could not be processed: {reason}. {}",
+        "task {task}: record {offset} of {partition} could not be processed: {reason}. {}{}",
         if *prefix_committed {
             "Everything before it is committed; a restart begins with this record"
         } else {
             "What came before it since the last commit could not be committed; a restart does it \
              again, and then comes to this record"
+        },
+        if *policy {
+            ". `on_error` of its source can skip such records, try them again, or send them to a dead \
+             letter topic (guide: Records that fail)"
+        } else {
+            ""
         }
     )]
     Record {
@@ -33,6 +39,9 @@ pub enum WorkerError {
         reason: RecordFault,
         /// Whether everything before it is committed.
         prefix_committed: bool,
+        /// Whether its source's error policy says to stop here. If not, it says otherwise and that
+        /// could not be done: a dead letter does not fit into its topic.
+        policy: bool,
     },
     /// A task must not start where its offsets say.
     #[error("{0}")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan};
+use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
 
 use super::record::{Done, Held};
 use super::task::Task;
@@ -81,17 +81,17 @@ impl<C: Client> Worker<C> {
                 }
             }
             (ErrorPolicy::Skip, _) => {
-                self.tell(task, record, "skipped", &fault);
+                self.tell(task, record, None, &fault);
                 self.skipped += 1;
                 self.finished(task, record)
             }
-            (ErrorPolicy::DeadLetter(_), Some(output)) => {
-                self.tell(task, record, "dead letter", &fault);
+            (ErrorPolicy::DeadLetter(topic), Some(output)) => {
+                self.tell(task, record, Some(topic), &fault);
                 self.write_dead_letter(task, record, output, &fault);
                 match self.oversize(0) {
                     Some(too_large) => {
                         self.scratch.get_mut().clear();
-                        Done::failed(error(task, record, too_large))
+                        Done::failed(error(task, record, too_large, false))
                     }
                     None => {
                         self.dead_letters += 1;
@@ -99,7 +99,7 @@ impl<C: Client> Worker<C> {
                     }
                 }
             }
-            _ => Done::failed(error(task, record, fault)),
+            _ => Done::failed(error(task, record, fault, true)),
         }
     }
 
@@ -179,24 +179,33 @@ impl<C: Client> Worker<C> {
 
     /// Says what became of a record: loudly once in a while, so that a topic full of them does not
     /// fill the log.
-    fn tell(&mut self, task: &Task<RecordsOf<C>>, record: Held, what: &str, fault: &Fault) {
-        const QUIET: std::time::Duration = std::time::Duration::from_secs(10);
+    fn tell(
+        &mut self,
+        task: &Task<RecordsOf<C>>,
+        record: Held,
+        dead_letters: Option<&TopicName>,
+        fault: &Fault,
+    ) {
         let Some(input) = task.progress.inputs().get(record.input) else {
             return;
         };
-        let now = self.env.now();
-        let loud = self.warned_at.is_none_or(|told| now.since(told) >= QUIET);
-        if loud {
-            self.warned_at = Some(now);
+        let what = match dead_letters {
+            Some(_) => "a record failed and goes to the dead letter topic",
+            None => "a record failed and is skipped",
+        };
+        let loud = self.quiet.admit(dead_letters, self.env.now());
+        let dead_letters = dead_letters.map(tracing::field::display);
+        if let Some(withheld) = loud {
             tracing::warn!(
                 app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
-                offset = %record.offset, error = %fault,
-                "{what} (said at most once in 10 s; every one at level debug)"
+                offset = %record.offset, dead_letters, withheld, error = %fault,
+                "{what} (told once in 10 s, each one at level debug; withheld: how many were not told \
+                 since the last time)"
             );
         } else {
             tracing::debug!(
                 app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
-                offset = %record.offset, error = %fault, "{what}"
+                offset = %record.offset, dead_letters, error = %fault, "{what}"
             );
         }
     }
@@ -210,7 +219,7 @@ fn last_resort(policy: &ErrorPolicy) -> &ErrorPolicy {
     }
 }
 
-fn error<R: Records>(task: &Task<R>, record: Held, fault: Fault) -> WorkerError {
+fn error<R: Records>(task: &Task<R>, record: Held, fault: Fault, policy: bool) -> WorkerError {
     let partition = task.progress.inputs().get(record.input).map_or_else(
         || eos_protocol::TopicPartition::new("?", task.progress.task.partition),
         |input| input.partition.clone(),
@@ -221,5 +230,6 @@ fn error<R: Records>(task: &Task<R>, record: Held, fault: Fault) -> WorkerError 
         offset: record.offset,
         reason: fault.into(),
         prefix_committed: true,
+        policy,
     }
 }

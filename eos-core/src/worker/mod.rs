@@ -12,10 +12,13 @@
 //! | `stopping.rs` | the way out |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `rebalance.rs` | answers assignments and revocations |
+//! | `starting.rs` | finds out where assigned tasks start |
+//! | `rewinding.rs` | goes back to the last commit |
 //! | `membership.rs` | notices that the group took it for dead, and joins anew |
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `failed.rs` | what becomes of a record that can't be processed |
+//! | `quiet.rs` | how often a failed record is told of |
 //! | `send.rs` | hands its effects to the producer |
 //! | `gauge.rs` | describes the tasks for the metrics |
 
@@ -28,10 +31,13 @@ mod gauge;
 mod hearing;
 mod intake;
 mod membership;
+mod quiet;
 mod rebalance;
 mod record;
+mod rewinding;
 mod send;
 mod spec;
+mod starting;
 mod stopping;
 mod task;
 #[cfg(test)]
@@ -56,7 +62,10 @@ pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
 use membership::Membership;
-use rebalance::{Answering, Change, Resolving, Rewound};
+use quiet::Quiet;
+use rebalance::{Answering, Change};
+use rewinding::Rewound;
+use starting::Resolving;
 use stopping::Stopping;
 use task::Task;
 
@@ -151,8 +160,8 @@ pub struct Worker<C: Client> {
     retries: u64,
     /// The least of the limits of all output topics.
     least_limit: usize,
-    /// When a record that was left out was last told of loudly.
-    warned_at: Option<Now>,
+    /// How often records that were left out are told of.
+    quiet: Quiet,
     /// The clock as of the last record.
     last_read: Now,
     /// When idle tasks were last looked for.
@@ -232,7 +241,7 @@ impl<C: Client> Worker<C> {
             skipped: 0,
             dead_letters: 0,
             retries: 0,
-            warned_at: None,
+            quiet: Quiet::default(),
             least_limit,
             last_read: Now::default(),
             looked_for_idle: Now::default(),

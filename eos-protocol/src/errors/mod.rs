@@ -146,9 +146,12 @@ pub enum ErrorClass {
     Abortable,
     /// The group has moved on without us: abort, then let the rebalance tell what is still ours.
     GroupFenced,
-    /// This producer is over; a new one with the same id may go on. Somebody else has our id, or
-    /// the coordinator ended our transaction, or the sequence of records is broken.
+    /// This producer is over; a new one with the same id may go on. Its epoch is an old one: somebody
+    /// else has our id, or the coordinator ended our transaction for its time-out.
     ProducerFenced,
+    /// This producer is over, too, but nobody has fenced it: the coordinator knows no such
+    /// transaction, or the sequence of records is broken.
+    ProducerLost,
     /// What should be there is not: an offset out of range. Going on would lose or double records.
     Corrupted,
     /// Nothing helps but a person: a missing permission, a missing topic, a wrong configuration.

@@ -44,7 +44,9 @@ impl Calls {
     }
 }
 
-use ErrorClass::{Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, Retriable};
+use ErrorClass::{
+    Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+};
 
 /// The table; the first row that matches counts. Below it the flags decide, see [`classify`].
 pub const TABLE: &[Row] = &[
@@ -75,7 +77,9 @@ pub const TABLE: &[Row] = &[
         class: ProducerFenced,
     },
     // The coordinator knows no such transaction: it timed out, or an abort overtook the first
-    // AddPartitionsToTxn (librdkafka #4849). Sequence errors: the log lacks a record that we sent.
+    // AddPartitionsToTxn (librdkafka #4849). Sequence errors: the log lacks a record that we sent, or
+    // the leader remembers a late duplicate of one (its verification, KIP-890, lets nothing after
+    // that pass). No other owner of the id is behind any of it.
     Row {
         calls: Calls::Producer,
         codes: &[
@@ -83,7 +87,7 @@ pub const TABLE: &[Row] = &[
             code::OUT_OF_ORDER_SEQUENCE,
             code::DUPLICATE_SEQUENCE,
         ],
-        class: ProducerFenced,
+        class: ProducerLost,
     },
     // KIP-447: the group's fence.
     Row {

@@ -1,6 +1,8 @@
 //! A test per row.
 
-use super::ErrorClass::{Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, Retriable};
+use super::ErrorClass::{
+    Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+};
 use super::*;
 
 fn plain(call: CallSite, code: i32) -> ErrorClass {
@@ -60,7 +62,7 @@ fn a_bumped_epoch_fences_the_producer_whatever_the_flags_say() {
 
 #[test]
 fn an_unknown_transaction_or_sequence_needs_a_new_producer() {
-    check(&TRANSACTION, &[48, 45, 46], ProducerFenced);
+    check(&TRANSACTION, &[48, 45, 46], ProducerLost);
 }
 
 #[test]

@@ -270,7 +270,9 @@ impl Transaction {
     }
 
     fn failed(&mut self, now: Now, call: CallSite, class: ErrorClass) -> Actions {
-        use ErrorClass::{Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, Retriable};
+        use ErrorClass::{
+            Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+        };
         let reason = StopReason::Error { call, class };
         if !self.concerns(call) {
             return Actions::none();
@@ -283,14 +285,14 @@ impl Transaction {
             // A wrong configuration, which no second try mends.
             (State::InDoubt, _) if call == CallSite::Create => self.fail(reason),
             (State::Initializing | State::InDoubt, Retriable) => self.again(call),
-            (State::Initializing, ProducerFenced) => self.fenced(now),
+            (State::Initializing, ProducerFenced | ProducerLost) => self.fenced(now),
             (State::Initializing | State::Idle, GroupFenced | Corrupted) => self.fail(reason),
             (State::Initializing, Abortable | Fatal) => self.fail(reason),
             // Only `begin` and a report of the client can fail here.
-            (State::Idle, ProducerFenced) => self.fenced(now),
+            (State::Idle, ProducerFenced | ProducerLost) => self.fenced(now),
             (State::Idle, _) => self.fail(reason),
             // Still undecided, and so it stays: the next start decides it by the same steps.
-            (State::InDoubt, ProducerFenced) => self.in_doubt(now, class),
+            (State::InDoubt, ProducerFenced | ProducerLost) => self.in_doubt(now, class),
             (State::InDoubt, _) => self.fail(reason),
 
             // Open: EndTxn has not left, so an abort is safe.
@@ -300,6 +302,12 @@ impl Transaction {
             }
             (State::Open | State::Sealing | State::SendingOffsets, ProducerFenced) => {
                 Actions::one(Action::Discard).then(self.fenced(now))
+            }
+            // Nothing to abort with, and no other owner to give way to. It counts as an abort, so that
+            // it can't go on for ever.
+            (State::Open | State::Sealing | State::SendingOffsets, ProducerLost) => {
+                self.tainted = true;
+                self.aborted()
             }
             (State::Open | State::Sealing | State::SendingOffsets, Corrupted | Fatal) => {
                 self.stop = Some(reason);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use Action::{Abort, Apply, Begin, Build, Commit, Discard, Drop, Flush, Init, ReadOutcome};
 use Action::{CommitThroughConsumer, Seal, SendOffsets, Stop};
-use ErrorClass::{Abortable, Fatal, GroupFenced, ProducerFenced, Retriable};
+use ErrorClass::{Abortable, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable};
 
 const T0: Now = Now(Duration::ZERO);
 
@@ -289,6 +289,28 @@ fn rule_9_a_fenced_worker_comes_back_but_two_live_owners_end_with_an_error() {
         }
         assert_eq!(life.machine.state(), State::Open);
     }
+}
+
+#[test]
+fn rule_9_a_producer_that_nobody_fenced_is_replaced_as_often_as_an_abort_may_happen() {
+    let mut life = Life::in_state(State::Open);
+    for _ in 1..Limits::default().aborts_in_a_row {
+        let actions = life.fail(CallSite::Send, ProducerLost);
+        assert!(
+            matches!(actions[..], [Discard, Drop, Build { .. }]),
+            "{actions:?}"
+        );
+        for event in [Event::Built, Event::Initialized, Event::Touched] {
+            life.on(event);
+        }
+        assert_eq!(life.machine.state(), State::Open);
+    }
+    let times = Limits::default().aborts_in_a_row;
+    let stop = Stop(StopReason::RepeatedAborts { times });
+    assert_eq!(
+        life.fail(CallSite::Send, ProducerLost),
+        [Discard, Drop, stop]
+    );
 }
 
 #[test]

@@ -236,12 +236,15 @@ impl Shell {
 
     /// Every event that may come now.
     pub(super) fn enabled(&self, machine: &Transaction) -> Vec<Event> {
-        use ErrorClass::{Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, Retriable};
-        const CLASSES: [ErrorClass; 6] = [
+        use ErrorClass::{
+            Abortable, Corrupted, Fatal, GroupFenced, ProducerFenced, ProducerLost, Retriable,
+        };
+        const CLASSES: [ErrorClass; 7] = [
             Retriable,
             Abortable,
             GroupFenced,
             ProducerFenced,
+            ProducerLost,
             Corrupted,
             Fatal,
         ];
@@ -285,7 +288,7 @@ impl Shell {
         for call in failures {
             // A failed build is not retriable: it is a wrong configuration.
             let classes = if call == CallSite::Create {
-                &CLASSES[5..]
+                &CLASSES[6..]
             } else {
                 &CLASSES[..]
             };

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct Kill {
     /// Records in the input at that moment.
     pub input: i64,
-    /// End offsets of the committed output, summed.
+    /// Committed records in the output.
     pub committed: i64,
     /// Whether records were being sent.
     pub flowing: bool,

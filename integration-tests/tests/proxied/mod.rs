@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use eos_core::failpoints::Failpoints;
 use eos_core::{Handle, Running, StopMode, Topic};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::proxy::Proxy;
 use integration_tests::wait::wait_until;
+use tokio::runtime::Runtime;
 use xtask::wire::{Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended};
@@ -41,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) transaction_timeout: Option<Duration>,
     /// Without these defences.
     pub(crate) undefended: &'static str,
+    /// With these faults.
+    pub(crate) failpoints: &'static str,
 }
 
 /// What the judge found in several runs.
@@ -94,7 +97,7 @@ impl<'a> Subject<'a> {
         for output in &self.outputs {
             app.source(&input).to(&Topic::json(output));
         }
-        let faults = Failpoints::parse("", self.settings.undefended)?;
+        let faults = Failpoints::parse(self.settings.failpoints, self.settings.undefended)?;
         let _entered = faults.enter();
         self.running = Some(app.start(&self.case.bootstrap)?);
         Ok(())
@@ -103,6 +106,10 @@ impl<'a> Subject<'a> {
     /// What the clients of this app are called begins so.
     pub(crate) fn clients(&self) -> String {
         format!("{}-", self.case.app)
+    }
+
+    pub(crate) fn is_undefended(&self) -> bool {
+        !self.settings.undefended.is_empty()
     }
 
     pub(crate) fn handle(&self) -> Option<Handle> {
@@ -132,8 +139,7 @@ impl<'a> Subject<'a> {
     /// Waits until what was sent is committed in both outputs.
     pub(crate) fn await_outputs(&mut self, patience: Duration) -> Result<()> {
         let what = format!("{} records are in both outputs", self.sent);
-        let runs = self.running.is_some();
-        wait_until(patience, &what, || {
+        let waited = wait_until(patience, &what, || {
             for output in &self.outputs {
                 let mut seen = std::collections::BTreeSet::new();
                 let client = &mut self.case.client;
@@ -141,12 +147,30 @@ impl<'a> Subject<'a> {
                     seen.insert(record.value.clone());
                 })?;
                 if (seen.len() as u64) < self.sent {
-                    ensure!(runs, "nothing runs");
                     return Ok(false);
                 }
             }
             Ok(true)
-        })
+        });
+        waited.with_context(|| self.state())
+    }
+
+    /// How the app stands, for people: why it ended, or what it is at.
+    fn state(&mut self) -> String {
+        let Some(running) = &mut self.running else {
+            return "it does not run".to_owned();
+        };
+        let at_once = |runtime: Runtime| {
+            runtime.block_on(async {
+                let end = tokio::time::timeout(Duration::from_millis(10), running.ended());
+                end.await.ok()
+            })
+        };
+        match Runtime::new().ok().and_then(at_once) {
+            Some(Err(error)) => format!("{} ended: {error}", self.case.app),
+            Some(Ok(())) => format!("{} ended", self.case.app),
+            None => format!("{}: {:#?}", self.case.app, running.handle().metrics()),
+        }
     }
 
     /// Waits until the group's offsets are at the end of the input.
@@ -246,13 +270,15 @@ impl fmt::Display for Found {
     }
 }
 
-/// Runs the jobs, so many at a time; answers in their order, and how long each took.
+/// Runs the jobs, so many at a time; answers in their order, and how long after the beginning each
+/// had ended.
 pub(crate) fn in_parallel<J: Sync, T: Send>(
     at_a_time: usize,
     jobs: &[J],
     run: impl Fn(&J) -> Result<T> + Sync,
 ) -> Vec<(Result<T>, Duration)> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let start = Instant::now();
     thread::scope(|scope| {
         for _ in 0..at_a_time.min(jobs.len()) {
             scope.spawn(|| {
@@ -261,7 +287,6 @@ pub(crate) fn in_parallel<J: Sync, T: Send>(
                     let Some(job) = jobs.get(nth) else {
                         return;
                     };
-                    let start = Instant::now();
                     let outcome = run(job);
                     if let Ok(mut done) = done.lock() {
                         done.push((nth, (outcome, start.elapsed())));

@@ -30,13 +30,14 @@ struct Test {
     failpoints: bool,
 }
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     shipped("brokers"),
     shipped("permanent_errors"),
     instrumented("kip890_gap"),
     instrumented("in_doubt"),
     instrumented("zombies"),
     instrumented("revocations"),
+    instrumented("hanging_call"),
     instrumented("crash_sweep"),
 ];
 

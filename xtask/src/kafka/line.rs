@@ -43,7 +43,8 @@ fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// `partition@offset key:value`, and a line for each header.
+/// `partition@offset key:value`, and a line for each header. `null` is Kafka's null; text that looks
+/// like it stands in quotes.
 pub(crate) fn render(partition: i32, record: &Record) -> String {
     let key = one_line(record.key.as_deref());
     let value = one_line(record.value.as_deref());
@@ -68,7 +69,12 @@ fn one_line(bytes: Option<&[u8]>) -> String {
             line.push(c);
         }
     }
-    line
+    // With or without quotes already, so that no two records look the same.
+    if line.trim_matches(['"', '\\']) == "null" {
+        format!("{line:?}")
+    } else {
+        line
+    }
 }
 
 #[cfg(test)]
@@ -119,5 +125,14 @@ mod tests {
             render(3, &record),
             "3@7 null:zwei\\nZeilen\n    why: no number"
         );
+    }
+
+    #[test]
+    fn a_null_is_told_from_texts_that_look_like_it() {
+        assert_eq!(one_line(None), "null");
+        assert_eq!(one_line(Some(b"null")), r#""null""#);
+        assert_eq!(one_line(Some(br#""null""#)), r#""\"null\"""#);
+        assert_eq!(one_line(Some(b"")), "");
+        assert_eq!(one_line(Some(br#"{"a":null}"#)), r#"{"a":null}"#);
     }
 }

@@ -91,7 +91,7 @@ fn choose_port(wanted: Option<u16>, nodes: u8) -> Result<Option<u16>> {
     // Whoever listens there may be another Kafka, and clients would not notice.
     eprintln!(
         "Port {USUAL_PORT} or one after it is taken: free ports are used. Programs that assume \
-         localhost:{USUAL_PORT} must be told, by the line that follows in their environment."
+         localhost:{USUAL_PORT} must be told, by the lines that follow in their environment."
     );
     Ok(None)
 }
@@ -216,8 +216,19 @@ pub fn status() -> Result<String> {
             );
         }
     }
-    lines.push(format!("{}={}", provide::BOOTSTRAP_VAR, state.bootstrap()));
+    lines.push(environment(&state.bootstrap()));
     Ok(lines.join("\n"))
+}
+
+/// What tells programs where the cluster is: lines that a shell and an env file take as they are.
+#[must_use]
+pub fn environment(bootstrap: &str) -> String {
+    format!(
+        "# your apps, whatever address their program names:\n{}={bootstrap}\n\
+         # the examples, the tests and cargo xtask:\n{}={bootstrap}",
+        provide::APP_BOOTSTRAP_VAR,
+        provide::BOOTSTRAP_VAR,
+    )
 }
 
 fn node_lines(detached: &Detached) -> Vec<String> {

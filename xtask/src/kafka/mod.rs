@@ -53,11 +53,12 @@ pub use docker::usable as docker_usable;
 pub use error::StartError;
 pub use java::Compiler;
 pub use line::Keys;
-pub use local::{Up, down, status, up};
+pub use local::{Up, down, environment, status, up};
 pub use options::ClusterOptions;
 pub use prove::prove_compose;
 pub use provide::{
-    BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing, own_for_tests, provide,
+    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing,
+    own_for_tests, provide,
 };
 pub(crate) use provide::{is_ci, is_skipped};
 pub use smoke::smoke;

@@ -9,6 +9,9 @@ use super::{Cluster, ClusterOptions, install, ready};
 /// Names the user's own cluster; then nothing is started.
 pub const BOOTSTRAP_VAR: &str = "KAFKA_BOOTSTRAP_SERVERS";
 
+/// Tells an app where Kafka is, whatever its program says (`bootstrap.servers` of eos-core).
+pub const APP_BOOTSTRAP_VAR: &str = "EOS_BOOTSTRAP_SERVERS";
+
 /// Set to 1, tests that need a real Kafka say so and pass. `cargo xtask test` sets it.
 pub const SKIP_VAR: &str = "EOS_SKIP_KAFKA";
 

@@ -73,6 +73,8 @@ pub(crate) enum Status {
     Refused {
         /// Why, and what to use instead.
         reason: &'static str,
+        /// Values that hold anyway: files that other clients read too may say so.
+        holds: &'static [&'static str],
     },
 }
 
@@ -100,6 +102,11 @@ pub(crate) const GROUPS: &[(&str, &[Property])] = &[
 /// The property of this name.
 pub(crate) fn property(name: &str) -> Option<&'static Property> {
     all().find(|property| property.name == name)
+}
+
+/// The known property whose name is nearest to this one, if any is near.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    crate::nearest::nearest(name, all().map(|property| property.name))
 }
 
 /// All properties.
@@ -134,8 +141,21 @@ const fn refused(name: &'static str, clients: Clients, reason: &'static str) -> 
         clients,
         kind: Kind::Text,
         default: "",
-        status: Status::Refused { reason },
+        status: Status::Refused { reason, holds: &[] },
         doc: "",
+    }
+}
+
+/// Refused, but for these values: with them it changes nothing.
+const fn fixed(
+    name: &'static str,
+    clients: Clients,
+    holds: &'static [&'static str],
+    reason: &'static str,
+) -> Property {
+    Property {
+        status: Status::Refused { reason, holds },
+        ..refused(name, clients, reason)
     }
 }
 
@@ -169,16 +189,30 @@ impl Kind {
                 .iter()
                 .find(|name| name.eq_ignore_ascii_case(text))
                 .map(|&name| Value::Text(name.to_owned())),
-            Self::Brokers => {
-                let host = |host: &str| !host.trim().is_empty() && !host.contains('@');
-                text.split(',')
-                    .all(host)
-                    .then(|| Value::Text(text.to_owned()))
-            }
+            Self::Brokers => text
+                .split(',')
+                .all(is_broker)
+                .then(|| Value::Text(text.to_owned())),
             // A password may end in a blank.
             Self::Text | Self::Secret => Some(Value::Text(all.to_owned())),
         }
     }
+}
+
+/// Whether this is a host and a port; librdkafka allows `SSL://` before it. One without a port would
+/// be asked on 9092, which may be somebody else's.
+fn is_broker(text: &str) -> bool {
+    let text = text.trim();
+    let address = text.split_once("://").map_or(text, |(_, address)| address);
+    let Some((host, port)) = address.rsplit_once(':') else {
+        return false;
+    };
+    // An IPv6 address stands in brackets, or its end would be taken for the port.
+    let plain = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        Some(ip) => ip.contains(':') && !ip.contains(['@', '/', ' ']),
+        None => !host.is_empty() && !host.contains([':', '@', '/', ' ']),
+    };
+    plain && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// What is allowed, as an error message and the documentation say it.
@@ -216,7 +250,7 @@ mod tests {
                 property.name
             );
             let told = match property.status {
-                Status::Refused { reason } => reason,
+                Status::Refused { reason, .. } => reason,
                 _ => property.doc.trim_end_matches('.'),
             };
             assert!(
@@ -224,6 +258,20 @@ mod tests {
                 "{}",
                 property.name
             );
+        }
+    }
+
+    #[test]
+    fn whatever_is_refused_says_what_to_do() {
+        for property in all() {
+            if let Status::Refused { reason, .. } = property.status {
+                let fixes = ["delete it", "use ", "librdkafka calls"];
+                assert!(
+                    fixes.iter().any(|fix| reason.contains(fix)),
+                    "{}: {reason}",
+                    property.name
+                );
+            }
         }
     }
 
@@ -242,8 +290,21 @@ mod tests {
         let decimal = Kind::Decimal { least: 0, most: 9 };
         assert_eq!(decimal.read("0.5"), Some(Value::Text("0.5".into())));
         assert_eq!(decimal.read("NaN"), None);
-        assert!(Kind::Brokers.read("a:1, SSL://b:2").is_some());
-        for none in ["", "a:1,", "me:hunter2@a:1"] {
+        let brokers = "a:1, SSL://b:2,[::1]:9092,[fe80::1%eth0]:9092";
+        assert!(Kind::Brokers.read(brokers).is_some());
+        for none in [
+            "",
+            "a:1,",
+            "me:hunter2@a:1",
+            "a",
+            "a:",
+            ":1",
+            "a:0",
+            "a:70000",
+            "a:1,b",
+            "::1",
+            "http://a:1/path",
+        ] {
             assert_eq!(Kind::Brokers.read(none), None, "{none}");
         }
         let blank = Kind::Secret.read("hunter2 ");

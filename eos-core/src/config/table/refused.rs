@@ -1,64 +1,67 @@
 //! What can't be set: what the guarantee rests on, what has no effect here, and what only Java's
 //! clients and Kafka Streams know, each with the reason and what to use instead.
 
-use super::{Clients, Property, refused};
+use super::{Clients, Property, fixed, refused};
 
-const OFFSETS: &str = "the runtime commits offsets in its transactions, and nothing else may";
-const TRANSACTIONS: &str = "every effect goes through the runtime's transactions";
+const OFFSETS: &str =
+    "the runtime commits offsets in its transactions, and nothing else may; delete it";
+const TRANSACTIONS: &str = "every effect goes through the runtime's transactions; delete it";
 const IDENTITY: &str = "it is derived from the app's name and the slot, so that a restart fences \
                         what was before it; use `App::new`, `slot` or `static.membership`";
-const CALLBACK: &str = "it is a callback of the C library, not a text";
+const CALLBACK: &str = "it is a callback of the C library, not a text; delete it";
 const RECORD_ERRORS: &str =
-    "what happens to a record that fails is said in the program, per source";
-const NO_STATE: &str = "there are no state stores yet";
-const METRICS: &str = "metrics come from the runtime, not from plug-ins of the client";
-const TYPES: &str = "`Topic` carries the types of keys and values and how they are encoded";
+    "what happens to a record that fails is said in the program, per source; use `on_error`";
+const NO_STATE: &str = "there are no state stores yet; delete it";
+const METRICS: &str =
+    "metrics come from the runtime, not from plug-ins of the client; use `Handle::metrics`";
+const TYPES: &str =
+    "`Topic` carries the types of keys and values and how they are encoded; delete it";
 const OBSOLETE: &str = "librdkafka ignores it; delete it";
-const OLD_BROKERS: &str = "it is for brokers before Kafka 0.10; Kafka 3.6 is the oldest that verifies \
-                           transactions";
+const OLD_BROKERS: &str = "it is for brokers before Kafka 0.10, and Kafka 3.6 is the oldest that \
+                           verifies transactions; delete it";
 const TRUST: &str = "librdkafka reads PEM files, not Java's trust stores; use `ssl.ca.location`";
 const KEYS: &str = "librdkafka reads PEM or PKCS#12 files; use `ssl.key.location` with \
                     `ssl.certificate.location`, or `ssl.keystore.location` with a PKCS#12 file";
-const PLUGIN: &str = "Java classes can't be loaded";
-const LOGIN: &str = "it is a setting of Java's login; librdkafka has `sasl.kerberos.*` of its own";
+const PLUGIN: &str = "Java classes can't be loaded; delete it";
+const LOGIN: &str = "it is a setting of Java's login; use librdkafka's own `sasl.kerberos.*`";
 
 /// The guarantee rests on these.
 #[rustfmt::skip] // A table: one row per line.
 pub(super) const OWNED: &[Property] = &[
-    refused("retries", Clients::Producer, "a record is sent again for as long as its transaction lives"),
-    refused("message.send.max.retries", Clients::Producer, "a record is sent again for as long as its transaction lives"),
-    refused("enable.auto.commit", Clients::Consumer, OFFSETS),
-    refused("auto.commit.enable", Clients::Consumer, OFFSETS),
+    fixed("retries", Clients::Producer, &["2147483647"], "a record is sent again for as long as its transaction lives; delete it"),
+    fixed("message.send.max.retries", Clients::Producer, &["2147483647"], "a record is sent again for as long as its transaction lives; delete it"),
+    fixed("enable.auto.commit", Clients::Consumer, &["false"], OFFSETS),
+    fixed("auto.commit.enable", Clients::Consumer, &["false"], OFFSETS),
     refused("auto.commit.interval.ms", Clients::Consumer, "the runtime commits offsets in its transactions; use `commit.interval.ms`"),
-    refused("enable.auto.offset.store", Clients::Consumer, OFFSETS),
+    fixed("enable.auto.offset.store", Clients::Consumer, &["false"], OFFSETS),
     refused("offset.store.method", Clients::Consumer, OFFSETS),
     refused("offset.store.path", Clients::Consumer, OFFSETS),
     refused("offset.store.sync.interval.ms", Clients::Consumer, OFFSETS),
-    refused("isolation.level", Clients::Consumer, "uncommitted records may never have happened"),
-    refused("enable.partition.eof", Clients::Consumer, "with it librdkafka 2.12.1 leaves out a record when a rebalance comes at the end of a partition (librdkafka #4844)"),
-    refused("allow.auto.create.topics", Clients::All, "a topic that a broker makes up has a number of partitions that nobody chose; create topics before the start"),
-    refused("enable.idempotence", Clients::Producer, TRANSACTIONS),
-    refused("enable.gapless.guarantee", Clients::Producer, TRANSACTIONS),
-    refused("acks", Clients::Producer, "transactions need all replicas in sync to have a record"),
-    refused("request.required.acks", Clients::Producer, "transactions need all replicas in sync to have a record"),
-    refused("delivery.report.only.error", Clients::Producer, TRANSACTIONS),
-    refused("queue.buffering.max.messages", Clients::Producer, "a transaction is bounded by its bytes; use `queue.buffering.max.kbytes`"),
+    fixed("isolation.level", Clients::Consumer, &["read_committed"], "apps read committed records only: uncommitted ones may never have happened; delete it"),
+    fixed("enable.partition.eof", Clients::Consumer, &["false"], "with it librdkafka 2.12.1 leaves out a record when a rebalance comes at the end of a partition (librdkafka #4844); delete it"),
+    fixed("allow.auto.create.topics", Clients::All, &["false"], "a topic that a broker makes up has a number of partitions that nobody chose; delete it, and create topics before the start"),
+    fixed("enable.idempotence", Clients::Producer, &["true"], TRANSACTIONS),
+    fixed("enable.gapless.guarantee", Clients::Producer, &["false"], TRANSACTIONS),
+    fixed("acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),
+    fixed("request.required.acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),
+    fixed("delivery.report.only.error", Clients::Producer, &["true"], TRANSACTIONS),
+    fixed("queue.buffering.max.messages", Clients::Producer, &["0"], "a transaction is bounded by its bytes; use `queue.buffering.max.kbytes`"),
     refused("transactional.id", Clients::Producer, IDENTITY),
-    refused("transaction.two.phase.commit.enable", Clients::Producer, TRANSACTIONS),
+    fixed("transaction.two.phase.commit.enable", Clients::Producer, &["false"], TRANSACTIONS),
     refused("group.id", Clients::Consumer, IDENTITY),
     refused("group.instance.id", Clients::Consumer, IDENTITY),
-    refused("partition.assignment.strategy", Clients::Consumer, "rebalances are answered incrementally, which only `cooperative-sticky` allows"),
-    refused("group.protocol.type", Clients::Consumer, "the runtime's groups are groups of consumers"),
+    fixed("partition.assignment.strategy", Clients::Consumer, &["cooperative-sticky"], "rebalances are answered incrementally, which only `cooperative-sticky` allows; delete it"),
+    fixed("group.protocol.type", Clients::Consumer, &["consumer"], "the runtime's groups are groups of consumers; delete it"),
     refused("socket.timeout.ms", Clients::All, "the deadline of a commit is made of it; use `transaction.timeout.ms`"),
     refused("message.timeout.ms", Clients::Producer, "a transaction's records live as long as the transaction; use `transaction.timeout.ms`"),
     refused("delivery.timeout.ms", Clients::Producer, "a transaction's records live as long as the transaction; use `transaction.timeout.ms`"),
-    refused("partitioner", Clients::Producer, "keys land where Java's producer would put them, so that topics can be joined"),
-    refused("sticky.partitioning.linger.ms", Clients::Producer, "the runtime chooses the partition of each record"),
+    refused("partitioner", Clients::Producer, "keys land where Java's producer would put them, so that topics can be joined; delete it"),
+    refused("sticky.partitioning.linger.ms", Clients::Producer, "the runtime chooses the partition of each record; delete it"),
     refused("client.id", Clients::All, IDENTITY),
     refused("metadata.broker.list", Clients::All, "use its other name, `bootstrap.servers`"),
-    refused("topic.blacklist", Clients::All, "an app reads and writes the topics that it names"),
-    refused("statistics.interval.ms", Clients::All, "nothing reads librdkafka's statistics; metrics come from the runtime"),
-    refused("log.queue", Clients::All, "librdkafka's log goes to `tracing`"),
+    refused("topic.blacklist", Clients::All, "an app reads and writes the topics that it names; delete it"),
+    fixed("statistics.interval.ms", Clients::All, &["0"], "nothing reads librdkafka's statistics; metrics come from the runtime; delete it"),
+    fixed("log.queue", Clients::All, &["false"], "librdkafka's log goes to `tracing`; delete it"),
     refused("enabled_events", Clients::All, CALLBACK),
 ];
 
@@ -69,22 +72,22 @@ pub(super) const IDLE: &[Property] = &[
     refused("topic.metadata.refresh.fast.cnt", Clients::All, OBSOLETE),
     refused("reconnect.backoff.jitter.ms", Clients::All, "librdkafka ignores it; use `reconnect.backoff.ms` and `reconnect.backoff.max.ms`"),
     refused("produce.offset.report", Clients::Producer, OBSOLETE),
-    refused("queuing.strategy", Clients::Producer, "records of a partition stay in order"),
+    refused("queuing.strategy", Clients::Producer, "records of a partition stay in order; delete it"),
     refused("consume.callback.max.messages", Clients::Consumer, CALLBACK),
-    refused("api.version.request", Clients::All, OLD_BROKERS),
+    fixed("api.version.request", Clients::All, &["true"], OLD_BROKERS),
     refused("api.version.fallback.ms", Clients::All, OLD_BROKERS),
     refused("broker.version.fallback", Clients::All, OLD_BROKERS),
     refused("ssl.engine.location", Clients::All, "OpenSSL 3 has providers instead of engines; use `ssl.providers`"),
     refused("ssl.engine.id", Clients::All, "OpenSSL 3 has providers instead of engines; use `ssl.providers`"),
     refused("builtin.features", Clients::All, "it tells what librdkafka was built with; use the features `ssl` and `gssapi` of this crate"),
-    refused("internal.termination.signal", Clients::All, "signals are the program's"),
-    refused("client.software.name", Clients::All, "it tells brokers which library talks to them"),
-    refused("client.software.version", Clients::All, "it tells brokers which library talks to them"),
+    refused("internal.termination.signal", Clients::All, "signals are the program's; delete it"),
+    refused("client.software.name", Clients::All, "it tells brokers which library talks to them; delete it"),
+    refused("client.software.version", Clients::All, "it tells brokers which library talks to them; delete it"),
     refused("metadata.request.timeout.ms", Clients::All, OBSOLETE),
-    refused("enable.sparse.connections", Clients::All, "librdkafka connects to the brokers that it needs"),
+    refused("enable.sparse.connections", Clients::All, "librdkafka connects to the brokers that it needs; delete it"),
     refused("enable_sasl_queue", Clients::All, CALLBACK),
-    refused("test.mock.num.brokers", Clients::All, "the brokers that librdkafka makes up know no transactions"),
-    refused("test.mock.broker.rtt", Clients::All, "the brokers that librdkafka makes up know no transactions"),
+    refused("test.mock.num.brokers", Clients::All, "the brokers that librdkafka makes up know no transactions; delete it"),
+    refused("test.mock.broker.rtt", Clients::All, "the brokers that librdkafka makes up know no transactions; delete it"),
     refused("error_cb", Clients::All, CALLBACK),
     refused("throttle_cb", Clients::All, CALLBACK),
     refused("stats_cb", Clients::All, CALLBACK),
@@ -120,20 +123,20 @@ pub(super) const JAVA: &[Property] = &[
     refused("value.serializer", Clients::Producer, TYPES),
     refused("key.deserializer", Clients::Consumer, TYPES),
     refused("value.deserializer", Clients::Consumer, TYPES),
-    refused("max.poll.records", Clients::Consumer, "records are taken from the queues one by one; `queued.max.messages.kbytes` bounds what waits"),
+    refused("max.poll.records", Clients::Consumer, "records are taken from the queues one by one; use `queued.max.messages.kbytes` to bound what waits"),
     refused("fetch.max.wait.ms", Clients::Consumer, "librdkafka calls it `fetch.wait.max.ms`"),
-    refused("default.api.timeout.ms", Clients::All, "each call has a deadline of its own, made of `transaction.timeout.ms`"),
-    refused("exclude.internal.topics", Clients::Consumer, "an app reads the topics that it names"),
+    refused("default.api.timeout.ms", Clients::All, "each call has a deadline of its own; use `transaction.timeout.ms`, which it is made of"),
+    refused("exclude.internal.topics", Clients::Consumer, "an app reads the topics that it names; delete it"),
     refused("buffer.memory", Clients::Producer, "librdkafka calls it `queue.buffering.max.kbytes`, in KiB"),
-    refused("max.block.ms", Clients::Producer, "a full queue is flushed, within the commit's deadline"),
+    refused("max.block.ms", Clients::Producer, "a full queue is flushed, within the commit's deadline; delete it"),
     refused("max.request.size", Clients::Producer, "librdkafka calls it `message.max.bytes`"),
     refused("send.buffer.bytes", Clients::All, "librdkafka calls it `socket.send.buffer.bytes`"),
     refused("receive.buffer.bytes", Clients::All, "librdkafka calls it `socket.receive.buffer.bytes`"),
-    refused("socket.connection.setup.timeout.max.ms", Clients::All, "librdkafka has only `socket.connection.setup.timeout.ms`"),
-    refused("partitioner.class", Clients::Producer, "keys land where Java's default partitioner would put them"),
-    refused("partitioner.ignore.keys", Clients::Producer, "keys land where Java's default partitioner would put them"),
-    refused("partitioner.adaptive.partitioning.enable", Clients::Producer, "the runtime chooses the partition of each record"),
-    refused("partitioner.availability.timeout.ms", Clients::Producer, "the runtime chooses the partition of each record"),
+    refused("socket.connection.setup.timeout.max.ms", Clients::All, "librdkafka knows one time only; use `socket.connection.setup.timeout.ms`"),
+    refused("partitioner.class", Clients::Producer, "keys land where Java's default partitioner would put them; delete it"),
+    fixed("partitioner.ignore.keys", Clients::Producer, &["false"], "keys land where Java's default partitioner would put them; delete it"),
+    fixed("partitioner.adaptive.partitioning.enable", Clients::Producer, &["false"], "the runtime chooses the partition of each record; delete it"),
+    refused("partitioner.availability.timeout.ms", Clients::Producer, "the runtime chooses the partition of each record; delete it"),
     refused("interceptor.classes", Clients::All, PLUGIN),
     refused("metric.reporters", Clients::All, METRICS),
     refused("metrics.num.samples", Clients::All, METRICS),
@@ -164,8 +167,8 @@ pub(super) const JAVA: &[Property] = &[
     refused("ssl.keystore.type", Clients::All, KEYS),
     refused("ssl.keystore.key", Clients::All, "librdkafka calls it `ssl.key.pem`"),
     refused("ssl.keystore.certificate.chain", Clients::All, "librdkafka calls it `ssl.certificate.pem`"),
-    refused("ssl.protocol", Clients::All, "OpenSSL chooses the newest version that both sides speak"),
-    refused("ssl.enabled.protocols", Clients::All, "OpenSSL chooses the newest version that both sides speak"),
+    refused("ssl.protocol", Clients::All, "OpenSSL chooses the newest version that both sides speak; delete it"),
+    refused("ssl.enabled.protocols", Clients::All, "OpenSSL chooses the newest version that both sides speak; delete it"),
     refused("ssl.provider", Clients::All, "librdkafka calls OpenSSL's `ssl.providers`"),
     refused("ssl.engine.factory.class", Clients::All, PLUGIN),
     refused("ssl.secure.random.implementation", Clients::All, PLUGIN),
@@ -179,7 +182,7 @@ pub(super) const JAVA: &[Property] = &[
 pub(super) const STREAMS: &[Property] = &[
     refused("default.key.serde", Clients::Runtime, TYPES),
     refused("default.value.serde", Clients::Runtime, TYPES),
-    refused("default.timestamp.extractor", Clients::Runtime, "a record's time is the one that Kafka has stored with it"),
+    refused("default.timestamp.extractor", Clients::Runtime, "a record's time is the one that Kafka has stored with it; delete it"),
     refused("default.deserialization.exception.handler", Clients::Runtime, RECORD_ERRORS),
     refused("deserialization.exception.handler", Clients::Runtime, RECORD_ERRORS),
     refused("default.production.exception.handler", Clients::Runtime, RECORD_ERRORS),
@@ -188,13 +191,13 @@ pub(super) const STREAMS: &[Property] = &[
     refused("errors.dead.letter.queue.topic.name", Clients::Runtime, RECORD_ERRORS),
     refused("buffered.records.per.partition", Clients::Runtime, "use `queued.max.messages.kbytes`"),
     refused("input.buffer.max.bytes", Clients::Runtime, "use `queued.max.messages.kbytes`, which is per partition"),
-    refused("poll.ms", Clients::Runtime, "a worker wakes when a record comes"),
-    refused("task.timeout.ms", Clients::Runtime, "each call has a deadline of its own, made of `transaction.timeout.ms`"),
-    refused("repartition.purge.interval.ms", Clients::Runtime, "there are no repartition topics yet"),
-    refused("topology.optimization", Clients::Runtime, "the topology runs as it is written"),
-    refused("upgrade.from", Clients::Runtime, "it is for upgrades of Kafka Streams"),
+    refused("poll.ms", Clients::Runtime, "a worker wakes when a record comes; delete it"),
+    refused("task.timeout.ms", Clients::Runtime, "each call has a deadline of its own; use `transaction.timeout.ms`, which it is made of"),
+    refused("repartition.purge.interval.ms", Clients::Runtime, "there are no repartition topics yet; delete it"),
+    fixed("topology.optimization", Clients::Runtime, &["none"], "the topology runs as it is written; delete it"),
+    refused("upgrade.from", Clients::Runtime, "it is for upgrades of Kafka Streams; delete it"),
     refused("application.server", Clients::Runtime, NO_STATE),
-    refused("num.standby.replicas", Clients::Runtime, NO_STATE),
+    fixed("num.standby.replicas", Clients::Runtime, &["0"], NO_STATE),
     refused("replication.factor", Clients::Runtime, NO_STATE),
     refused("statestore.cache.max.bytes", Clients::Runtime, NO_STATE),
     refused("cache.max.bytes.buffering", Clients::Runtime, NO_STATE),
@@ -207,7 +210,7 @@ pub(super) const STREAMS: &[Property] = &[
     refused("state.cleanup.delay.ms", Clients::Runtime, NO_STATE),
     refused("windowstore.changelog.additional.retention.ms", Clients::Runtime, NO_STATE),
     refused("window.size.ms", Clients::Runtime, NO_STATE),
-    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "there are no topics that the runtime names"),
+    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "there are no topics that the runtime names; delete it"),
     refused("log.summary.interval.ms", Clients::Runtime, METRICS),
     refused("built.in.metrics.version", Clients::Runtime, METRICS),
     refused("client.supplier", Clients::Runtime, PLUGIN),

@@ -57,6 +57,30 @@ impl Client {
         Ok(())
     }
 
+    /// The names of all topics that we may see; waits for the answer.
+    pub(in crate::kafka) fn topic_names(&self, within: Duration) -> Result<Vec<String>, Failure> {
+        let mut metadata = std::ptr::null();
+        // SAFETY: a live instance; on success the metadata is ours, and has as many topics as it says.
+        // Names are copied before it is destroyed. (Codes are not looked at: a Rust enum could not hold
+        // each of them.)
+        unsafe {
+            let code = codes::rd_kafka_metadata(
+                self.raw(),
+                1,
+                std::ptr::null_mut(),
+                &raw mut metadata,
+                millis(within),
+            );
+            super::check_code(code)?;
+            let count = usize::try_from((*metadata).topic_cnt).unwrap_or(0);
+            let topics = (*metadata).topics;
+            let names = (0..count).map(|at| copy_text((&raw const (*topics.add(at)).topic).read()));
+            let names = names.collect();
+            sys::rd_kafka_metadata_destroy(metadata);
+            Ok(names)
+        }
+    }
+
     pub(in crate::kafka) fn ask_cluster(
         &self,
         within: Duration,

@@ -100,6 +100,13 @@ unsafe extern "C" {
         callback: Option<OnCommit>,
         opaque: *mut c_void,
     ) -> c_int;
+    pub(super) fn rd_kafka_metadata(
+        rk: *mut sys::rd_kafka_t,
+        all_topics: c_int,
+        only: *mut sys::rd_kafka_topic_t,
+        metadata: *mut *const sys::rd_kafka_metadata_t,
+        timeout_ms: c_int,
+    ) -> c_int;
     pub(super) fn rd_kafka_flush(rk: *mut sys::rd_kafka_t, timeout_ms: c_int) -> c_int;
     pub(super) fn rd_kafka_purge(rk: *mut sys::rd_kafka_t, flags: c_int) -> c_int;
     pub(super) fn rd_kafka_message_headers(

@@ -164,6 +164,7 @@ impl Client for Fake {
         Ok(ClusterFacts {
             cluster_id: None,
             partitions: Vec::new(),
+            others: Vec::new(),
             max_message_bytes: Vec::new(),
             verification: Verification::On,
             limits: BrokerLimits::default(),

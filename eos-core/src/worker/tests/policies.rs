@@ -90,6 +90,7 @@ fn a_dead_letter_that_does_not_fit_stops_with_the_reason() {
         error.contains("record 1 of in-0") && error.contains("topic dlq has"),
         "{error}"
     );
+    assert!(!error.contains("on_error"), "it was used: {error}");
     assert_eq!(bench.committed(0), Some(1), "what came before it");
 }
 
@@ -187,7 +188,7 @@ fn rule_9_without_a_policy_the_culprit_is_named() {
     assert!(
         error.contains(
             "record 1 of in-0 could not be processed: every transaction that it is part of"
-        ),
+        ) && error.contains("`on_error` of its source can skip such records"),
         "{error}"
     );
     assert_eq!(

@@ -1,13 +1,12 @@
 //! What somebody may have meant.
 
-use super::table;
-
-/// The known property whose name is nearest to this one, if any is near.
-pub(super) fn nearest(name: &str) -> Option<&'static str> {
+/// The one of these names that is nearest to this one, if any is near.
+pub(crate) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     // A letter in four may be wrong; and never are all of them.
     let at_most = (name.len() / 4).clamp(1, 4);
-    table::all()
-        .map(|property| (distance(name, property.name), property.name))
+    among
+        .into_iter()
+        .map(|known| (distance(name, known), known))
         .filter(|(distance, _)| *distance <= at_most)
         .min()
         .map(|(_, name)| name)
@@ -15,7 +14,7 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
 
 /// How many letters must be added, taken away, replaced or swapped with their neighbour (optimal
 /// string alignment).
-pub(super) fn distance(a: &str, b: &str) -> usize {
+fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let (mut before, mut above) = (Vec::new(), (0..=b.len()).collect::<Vec<_>>());
     for (i, x) in a.iter().enumerate() {
@@ -38,6 +37,7 @@ pub(super) fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::table;
 
     #[test]
     fn a_slip_of_the_finger_finds_what_was_meant() {
@@ -49,11 +49,12 @@ mod tests {
             ("isolation.levl", "isolation.level"),
             ("bootstrap.server", "bootstrap.servers"),
         ] {
-            assert_eq!(nearest(slip), Some(meant), "{slip}");
+            assert_eq!(table::nearest(slip), Some(meant), "{slip}");
         }
         for nothing in ["", "x", "service.host", "my.own.property"] {
-            assert_eq!(nearest(nothing), None, "{nothing}");
+            assert_eq!(table::nearest(nothing), None, "{nothing}");
         }
+        assert_eq!(nearest("oders", ["order", "orders"]), Some("orders"));
     }
 
     #[test]

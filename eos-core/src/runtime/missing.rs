@@ -1,0 +1,140 @@
+//! Topics that are not there: what the app wants with them, and what may have been meant.
+
+use eos_protocol::TopicName;
+
+use crate::client::ClusterFacts;
+use crate::nearest::nearest;
+use crate::topology::Topology;
+
+/// A topic that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MissingTopic {
+    /// Its name.
+    pub name: TopicName,
+    /// What the app does with it: `input`, `output`, `dead letter`, or several of them.
+    pub roles: Vec<&'static str>,
+    /// A topic that is there and has nearly the same name.
+    pub nearest: Option<TopicName>,
+}
+
+/// The topics of the app that the cluster does not have.
+pub(super) fn missing(facts: &ClusterFacts, topology: &Topology) -> Vec<MissingTopic> {
+    let missing = facts
+        .partitions
+        .iter()
+        .filter(|(_, count)| count.is_none_or(|n| n == 0));
+    let missing = missing.map(|(name, _)| {
+        let others = facts.others.iter().filter(|other| *other != name);
+        let nearest = nearest(name.as_str(), others.map(TopicName::as_str));
+        MissingTopic {
+            name: name.clone(),
+            roles: roles(name, topology),
+            nearest: nearest.map(TopicName::from),
+        }
+    });
+    missing.collect()
+}
+
+fn roles(name: &TopicName, topology: &Topology) -> Vec<&'static str> {
+    let mut inputs = topology.stages().iter().flat_map(|stage| &stage.topics);
+    let roles = [
+        ("input", inputs.any(|input| input == name)),
+        ("output", topology.written_names().any(|out| out == name)),
+        (
+            "dead letter",
+            topology.dead_letter_names().any(|dlq| dlq == name),
+        ),
+    ];
+    let roles = roles.into_iter().filter(|(_, has)| *has);
+    roles.map(|(role, _)| role).collect()
+}
+
+/// What is said of them: each with a command that makes it.
+pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
+    let told = topics.iter().map(|topic| {
+        let nearest = topic.nearest.as_ref();
+        let meant = nearest.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
+        format!(
+            "the {} topic {}{meant}",
+            topic.roles.join(" and "),
+            topic.name
+        )
+    });
+    let commands = topics.iter().map(|topic| {
+        format!(
+            "kafka-topics.sh --create --bootstrap-server {bootstrap} --topic {} --partitions 6",
+            topic.name
+        )
+    });
+    let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+    let (are, them) = match topics {
+        [_] => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    format!(
+        "{} {are} not there. Create {them}: {}; or in a clone of eos: cargo xtask kafka topic {}",
+        told.collect::<Vec<_>>().join(", "),
+        commands.collect::<Vec<_>>().join("; "),
+        names.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{BrokerLimits, Verification};
+    use crate::{App, ErrorPolicy, Topic};
+
+    fn told(there: &[&str], others: &[&str]) -> String {
+        let mut app = App::new("a");
+        let text = Topic::<String, String>::plain;
+        app.source(&text("orders"))
+            .on_error(ErrorPolicy::dead_letter("orders-dlq"))
+            .to(&text("prices"));
+        app.source(&text("prices")).to(&text("copies"));
+        let topology = app.check().unwrap();
+        let names = ["copies", "orders", "orders-dlq", "prices"];
+        let count = |name| there.contains(&name).then_some(6);
+        let facts = ClusterFacts {
+            cluster_id: None,
+            partitions: names.map(|name| (name.into(), count(name))).into(),
+            others: others.iter().map(|&name| name.into()).collect(),
+            max_message_bytes: Vec::new(),
+            verification: Verification::On,
+            limits: BrokerLimits::default(),
+        };
+        text_of(&missing(&facts, &topology))
+    }
+
+    fn text_of(topics: &[MissingTopic]) -> String {
+        super::text(topics, "h:1")
+    }
+
+    #[test]
+    fn one_is_named_with_its_role_and_the_command_that_makes_it() {
+        assert_eq!(
+            told(
+                &["copies", "orders", "prices"],
+                &["copies", "orders", "prices"]
+            ),
+            "the dead letter topic orders-dlq is not there. Create it: kafka-topics.sh --create \
+             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or in a clone of eos: cargo \
+             xtask kafka topic orders-dlq"
+        );
+    }
+
+    #[test]
+    fn several_have_a_command_each_and_a_slip_is_told() {
+        assert_eq!(
+            told(
+                &["copies", "orders-dlq"],
+                &["copies", "oders", "orders-dlq"]
+            ),
+            "the input topic orders (did you mean oders?), the input and output topic prices are not \
+             there. Create them: kafka-topics.sh --create --bootstrap-server h:1 --topic orders \
+             --partitions 6; kafka-topics.sh --create --bootstrap-server h:1 --topic prices \
+             --partitions 6; or in a clone of eos: cargo xtask kafka topic orders prices"
+        );
+    }
+}

@@ -1,0 +1,13 @@
+//! What can't be encoded would be missing, and nobody would know.
+#![deny(unused_must_use)]
+
+use eos_core::{App, Topic};
+
+fn main() {
+    let mut app = App::new("misuse");
+    let topic = Topic::<String, String>::plain("t");
+    let out = app.output(&topic);
+    app.source(&topic).process(move |ctx, record| {
+        ctx.emit(&out, record.key, record.value);
+    });
+}
