@@ -8,7 +8,8 @@
 //! the group's fence lets it, for the member is valid. So a change of the member id means that
 //! everything is lost: the worker aborts, leaves, and joins without a claim.
 //!
-//! Under `group.protocol=consumer` the member id stays the same for good, and says nothing.
+//! Under `group.protocol=consumer` the member id stays the same for good and says nothing; there the
+//! brokers decide who owns what, and no claim counts (design note 0017).
 
 use eos_protocol::{Deadline, Event, State};
 
