@@ -8,11 +8,14 @@
 //! evidence made by hand and must be found (`decide::tests`), without a broker.
 //!
 //! It assumes of the application under test only that each input record leads to one record in
-//! each output, with the same key and the input's number in `seq`. It knows nothing of how.
+//! each output, with the same key and the input's number in `seq`; and, if it uses transactions, that
+//! each of them holds what it read as offsets beside what it wrote. It knows nothing of how.
 
+mod aborted;
 mod decide;
 mod evidence;
 mod offsets;
+mod open;
 mod order;
 mod read;
 mod report;

@@ -1,9 +1,9 @@
 //! The verdict as a pure function of the evidence.
 
 use super::evidence::{Evidence, Output, Row};
-use super::offsets;
 use super::order::LastOfKey;
 use super::verdict::{Example, Verdict};
+use super::{aborted, offsets, open};
 
 /// How far the run was to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,9 @@ pub fn judge(evidence: &Evidence, expectation: Expectation) -> Verdict {
         .collect();
     lost(evidence, expectation, &presences, &mut verdict);
     torn(evidence, &presences, &mut verdict);
+    aborted::find(evidence, &mut verdict.aborted);
     offsets::compare(evidence, expectation, &presences, &mut verdict.offsets);
-    open(evidence, &mut verdict);
+    open::find(evidence, &mut verdict);
     verdict
 }
 
@@ -99,38 +100,6 @@ fn torn(evidence: &Evidence, presences: &[Presence], verdict: &mut Verdict) {
     }
 }
 
-fn open(evidence: &Evidence, verdict: &mut Verdict) {
-    for output in &evidence.outputs {
-        for (partition, end) in (0..).zip(&output.ends) {
-            if end.last_stable < end.high_watermark {
-                verdict.open.add(|| Example {
-                    topic: Some(output.topic.clone()),
-                    partition: Some(partition),
-                    offset: Some(end.last_stable),
-                    note: format!(
-                        "a transaction that begins here is open: the log goes on to {}",
-                        end.high_watermark
-                    ),
-                    ..Example::default()
-                });
-            }
-        }
-    }
-    for transaction in &evidence.open {
-        let (id, state) = (&transaction.transactional_id, &transaction.state);
-        verdict.open.add(|| Example {
-            note: format!("transactional id {id} is in state {state}"),
-            ..Example::default()
-        });
-    }
-    if evidence.committed.is_none() {
-        verdict.open.add(|| Example {
-            note: "an open transaction holds offsets of the group".to_owned(),
-            ..Example::default()
-        });
-    }
-}
-
 /// Where the first row with the same number is.
 fn beside(output: &Output, row: &Row) -> String {
     let first = output.rows.iter().find(|other| other.seq == row.seq);
@@ -144,7 +113,7 @@ fn beside(output: &Output, row: &Row) -> String {
 }
 
 /// A violation that shows at a row of an output.
-fn found(evidence: &Evidence, output: &Output, row: &Row, note: String) -> Example {
+pub(super) fn found(evidence: &Evidence, output: &Output, row: &Row, note: String) -> Example {
     Example {
         seq: row.seq,
         key: Some(evidence.keys.name(row.key)),

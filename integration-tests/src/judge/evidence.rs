@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Result, bail};
-use xtask::wire::TransactionState;
+use xtask::wire::{LoggedTransaction, OpenProducer, Span, TransactionState};
 
 /// Everything a verdict rests on.
 #[derive(Debug)]
@@ -19,6 +19,11 @@ pub struct Evidence {
     pub committed: Option<Vec<Option<i64>>>,
     /// The transactions that are not at their end.
     pub open: Vec<TransactionState>,
+    /// The transactions that the coordinators decided to commit.
+    pub commits: Vec<LoggedTransaction>,
+    /// Offsets of any group that are held by a transaction which no coordinator knows to be open; not
+    /// looked for while the group's offsets can be read.
+    pub hanging_offsets: Vec<OpenProducer>,
 }
 
 /// One record: its number, and where it lies.
@@ -73,6 +78,11 @@ pub struct Output {
     pub rows: Vec<Row>,
     /// How many rows a read_uncommitted reader sees: more, where transactions were aborted.
     pub uncommitted: u64,
+    /// What a read_uncommitted reader sees, batch by batch, and how the markers end it: by partition,
+    /// in offset order.
+    pub spans: Vec<Vec<Span>>,
+    /// The transactions that are open here although no coordinator knows them to be.
+    pub hanging: Vec<OpenProducer>,
     /// Where each partition ends.
     pub ends: Vec<LogEnd>,
 }

@@ -1,11 +1,12 @@
 //! Reading the evidence from Kafka.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use xtask::wire::protocol::ResponseError;
-use xtask::wire::{Client, Isolation, Record};
+use xtask::wire::{Client, Isolation, OpenProducer, Record, TransactionState};
 
 use super::evidence::{Evidence, Input, Keys, LogEnd, Output, Row};
 use crate::wait::wait_until;
@@ -30,6 +31,9 @@ pub struct Question<'a> {
 /// How long one question to the cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
+/// Where the groups' offsets are kept.
+pub(super) const OFFSETS: &str = "__consumer_offsets";
+
 /// How long to wait for the group's offsets when a transaction is known to be open.
 const HELD: Duration = Duration::from_secs(2);
 
@@ -49,11 +53,21 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
     )?;
     let outputs = question.outputs.iter();
     let outputs = outputs.map(|topic| output(&mut client, topic, &mut keys));
+    let outputs = outputs.collect::<Result<_>>()?;
+    let committed = committed(question, if open.is_empty() { TIMEOUT } else { HELD })?;
+    let hanging_offsets = match committed {
+        Some(_) => Vec::new(),
+        None => hanging(&mut client, OFFSETS)?,
+    };
+    let mut commits = client.transaction_log(question.transactional_prefix)?;
+    commits.retain(|step| step.state == "PrepareCommit");
     Ok(Evidence {
         input,
-        outputs: outputs.collect::<Result<_>>()?,
-        committed: committed(question, if open.is_empty() { TIMEOUT } else { HELD })?,
+        outputs,
+        committed,
         open,
+        commits,
+        hanging_offsets,
         keys,
     })
 }
@@ -79,10 +93,7 @@ fn topics_are_whole(client: &mut Client, question: &Question<'_>) -> Result<()> 
 }
 
 /// Waits for transactions to end, as long as the patience lasts; gives back those that do not.
-fn settle(
-    client: &mut Client,
-    question: &Question<'_>,
-) -> Result<Vec<xtask::wire::TransactionState>> {
+fn settle(client: &mut Client, question: &Question<'_>) -> Result<Vec<TransactionState>> {
     let deadline = Instant::now() + question.patience;
     let mut open = Vec::new();
     wait_until(
@@ -114,14 +125,32 @@ fn decided(client: &mut Client, outputs: &[String]) -> Result<bool> {
 }
 
 fn output(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Output> {
-    let mut uncommitted = 0;
-    client.read_all(topic, Isolation::ReadUncommitted, |_, _| uncommitted += 1)?;
+    let spans = client.spans(topic)?;
+    let ends = ends(client, topic)?;
+    let decided = ends.iter().all(|end| end.last_stable >= end.high_watermark);
     Ok(Output {
         topic: topic.to_owned(),
         rows: rows(client, topic, keys)?,
-        uncommitted,
-        ends: ends(client, topic)?,
+        uncommitted: spans.iter().flatten().map(|s| u64::from(s.records)).sum(),
+        spans,
+        hanging: match decided {
+            true => Vec::new(),
+            false => hanging(client, topic)?,
+        },
+        ends,
     })
+}
+
+/// The transactions that are open in a topic without any coordinator that knows. Looked for before and
+/// after the coordinators are asked: what ends or begins meanwhile hangs not.
+fn hanging(client: &mut Client, topic: &str) -> Result<Vec<OpenProducer>> {
+    let mut open = client.open_producers(topic)?;
+    let known = client.transactions()?;
+    let known = known.iter().filter(|transaction| transaction.is_open());
+    let known: HashSet<i64> = known.map(|transaction| transaction.producer_id).collect();
+    let still = client.open_producers(topic)?;
+    open.retain(|found| !known.contains(&found.producer_id) && still.contains(found));
+    Ok(open)
 }
 
 /// The last stable offset is read first: data that arrives in between cannot hide an open

@@ -86,6 +86,8 @@ fn meaning(name: &str) -> &'static str {
         "rekeyed" => "outputs under another key than their input",
         "torn" => "inputs that are in some outputs and not in others",
         "offsets" => "input partitions whose committed offset is not where the outputs are",
+        "aborted" => "data that readers see although its transaction did not commit it",
+        "hanging" => "transactions that nobody will ever end",
         _ => "transactions that have not ended",
     }
 }

@@ -20,10 +20,15 @@ pub struct Verdict {
     pub rekeyed: Finding,
     /// Inputs that reached some outputs and not others: part of a transaction.
     pub torn: Finding,
+    /// Visible data that its own transaction did not commit: see `judge::aborted`.
+    pub aborted: Finding,
     /// Input partitions whose committed offset is not where the outputs are.
     pub offsets: Finding,
     /// Transactions that have not ended.
     pub open: Finding,
+    /// Transactions that nobody will ever end: a partition holds them open, and no coordinator knows
+    /// them to be.
+    pub hanging: Finding,
 }
 
 /// Violations of one kind.
@@ -61,7 +66,7 @@ impl Verdict {
     }
 
     /// Every kind with its name.
-    pub fn findings(&self) -> [(&'static str, &Finding); 8] {
+    pub fn findings(&self) -> [(&'static str, &Finding); 10] {
         [
             ("lost", &self.lost),
             ("doubled", &self.doubled),
@@ -69,8 +74,10 @@ impl Verdict {
             ("foreign", &self.foreign),
             ("rekeyed", &self.rekeyed),
             ("torn", &self.torn),
+            ("aborted", &self.aborted),
             ("offsets", &self.offsets),
             ("open", &self.open),
+            ("hanging", &self.hanging),
         ]
     }
 }

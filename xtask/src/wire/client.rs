@@ -29,6 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Client {
     timeout: Duration,
+    /// How long one exchange may take.
+    exchange: Duration,
     bootstrap: Vec<String>,
     pub(super) routes: Routes,
     connections: HashMap<i32, Connection>,
@@ -56,6 +58,7 @@ impl Client {
         }
         let mut client = Client {
             timeout,
+            exchange: EXCHANGE,
             bootstrap: addresses,
             routes: Routes::default(),
             connections: HashMap::new(),
@@ -67,6 +70,14 @@ impl Client {
             format!("no Kafka broker answers at {bootstrap}: start one with `cargo xtask kafka up`, or correct the address")
         })?;
         Ok(client)
+    }
+
+    /// Waits no longer than this for one answer, and asks again instead, another broker if there is
+    /// one: a broker that is frozen should cost little.
+    #[must_use]
+    pub fn impatient(mut self, exchange: Duration) -> Client {
+        self.exchange = exchange;
+        self
     }
 
     /// Sends one request as it is and returns the answer, error codes unread.
@@ -118,7 +129,7 @@ impl Client {
         request: &R,
         deadline: Instant,
     ) -> Result<R::Response, Failure> {
-        let deadline = deadline.min(Instant::now() + EXCHANGE);
+        let deadline = deadline.min(Instant::now() + self.exchange);
         let Some(broker) = self.locate(to, deadline)? else {
             return self.exchange_any(request, deadline);
         };

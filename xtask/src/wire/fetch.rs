@@ -117,18 +117,37 @@ impl Client {
         isolation: Isolation,
         mut each: impl FnMut(&Record),
     ) -> Result<()> {
-        let mut position = range.start;
-        let mut moved = Instant::now();
-        while position < range.end {
-            let fetched = self.fetch(topic, partition, position, isolation)?;
-            let within = |record: &&Record| record.offset < range.end;
+        let end = range.end;
+        self.walk(topic, partition, range, isolation, |data, from| {
+            let fetched = visible(data, from, isolation)?;
+            let within = |record: &&Record| record.offset < end;
             fetched
                 .records
                 .iter()
                 .take_while(within)
                 .for_each(&mut each);
-            if fetched.next_offset > position {
-                (position, moved) = (fetched.next_offset, Instant::now());
+            Ok(fetched.next_offset)
+        })
+    }
+
+    /// Fetches a range of a partition; `take` is given each answer with the offset that it was asked
+    /// for, and says where to go on.
+    pub(super) fn walk(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        range: std::ops::Range<i64>,
+        isolation: Isolation,
+        mut take: impl FnMut(PartitionData, i64) -> Result<i64>,
+    ) -> Result<()> {
+        let mut position = range.start;
+        let mut moved = Instant::now();
+        while position < range.end {
+            let data = self.fetch_data(topic, partition, position, isolation)?;
+            let next = take(data, position)
+                .with_context(|| format!("fetch {topic}-{partition} from offset {position}"))?;
+            if next > position {
+                (position, moved) = (next, Instant::now());
             } else if moved.elapsed() > self.timeout() {
                 bail!(
                     "{topic}-{partition} gives nothing from offset {position} on though it should \

@@ -9,7 +9,8 @@
 //!   │            └── connection: one socket per broker, one request in flight, deadline on each
 //!   ├── topics, offsets, groups, transactions: ask and answer
 //!   ├── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
-//!   └── tally: how much of which kind lies in the log
+//!   ├── tally: how much of which kind lies in the log
+//!   └── spans, transaction_log: how each transaction ended, as markers and the coordinators say
 //! Producer ──► batch (records → bytes), sequences, retries that cannot double a record
 //! TransactionalProducer: for tests that play a program which aborts, hangs or returns as a zombie
 //! ```
@@ -17,9 +18,11 @@
 //! What it deliberately leaves out: compression, TLS and SASL, group membership, fetch sessions.
 
 mod aborted;
+mod acls;
 mod batch;
 mod client;
 mod cluster;
+mod configs;
 mod connection;
 mod failure;
 mod fetch;
@@ -27,13 +30,17 @@ mod groups;
 mod offsets;
 pub mod partitioner;
 mod producer;
+mod quotas;
 mod routing;
+mod spans;
 mod tally;
 mod topics;
+mod transaction_log;
 mod transactional;
 mod transactions;
 mod versions;
 
+pub use acls::{Operation, Resource};
 pub use batch::Record;
 pub use client::Client;
 pub use cluster::{Broker, ClusterMetadata, Partition};
@@ -42,6 +49,8 @@ pub use groups::{GroupMember, GroupState};
 pub use kafka_protocol as protocol;
 pub use producer::Producer;
 pub use routing::Node;
+pub use spans::{Marker, Span};
 pub use tally::{EndedBy, Tally};
+pub use transaction_log::LoggedTransaction;
 pub use transactional::{End, TransactionalProducer};
-pub use transactions::TransactionState;
+pub use transactions::{OpenProducer, TransactionState};

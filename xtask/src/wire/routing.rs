@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use anyhow::Context;
-use kafka_protocol::messages::{FindCoordinatorRequest, TopicName};
+use anyhow::{Context, Result};
+use kafka_protocol::messages::describe_quorum_request::{PartitionData, TopicData};
+use kafka_protocol::messages::{DescribeQuorumRequest, FindCoordinatorRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
 use super::client::Client;
@@ -95,6 +96,41 @@ impl Client {
             let leaders = partitions.iter().map(|p| p.leader).collect();
             self.routes.leaders.insert(topic.clone(), leaders);
         }
+    }
+
+    /// The broker that a request to this node goes to now: who leads, or who coordinates.
+    ///
+    /// # Errors
+    /// When nobody does, and nobody begins to in time; and for [`Node::Any`], which is no broker.
+    pub fn broker_of(&mut self, node: Node<'_>) -> Result<i32> {
+        self.routes.forget();
+        self.retry("find a broker", |client, deadline| {
+            let found = client.locate(node, deadline)?;
+            Ok(found.context("any broker will do: name a node")?)
+        })
+    }
+
+    /// The leader of the metadata quorum: the active controller (DescribeQuorum, KIP-595).
+    ///
+    /// # Errors
+    /// When no broker knows one in time.
+    pub fn controller(&mut self) -> Result<i32> {
+        let partition = PartitionData::default().with_partition_index(0);
+        let topic = TopicData::default()
+            .with_topic_name(topic_name("__cluster_metadata"))
+            .with_partitions(vec![partition]);
+        let request = DescribeQuorumRequest::default().with_topics(vec![topic]);
+        self.retry("find the controller", |client, deadline| {
+            let answer = client.exchange(Node::Any, &request, deadline)?;
+            check(answer.error_code, || "DescribeQuorum".to_owned())?;
+            let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+            let found = partitions.next().context("answer without the partition")?;
+            check(found.error_code, || "__cluster_metadata".to_owned())?;
+            match found.leader_id.0 {
+                leader if leader >= 0 => Ok(leader),
+                _ => Err(Failure::retry("the quorum has no leader")),
+            }
+        })
     }
 
     /// The broker to ask; none when any will do.

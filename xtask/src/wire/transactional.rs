@@ -94,6 +94,20 @@ impl TransactionalProducer {
     /// When it is fenced (`InvalidProducerEpoch`, `ProducerFenced`), or no answer comes in time.
     pub fn send(&mut self, topic: &str, partition: i32, records: &[(&str, &str)]) -> Result<i64> {
         self.add_partition(topic, partition)?;
+        self.send_unannounced(topic, partition, records)
+    }
+
+    /// As [`TransactionalProducer::send`], without telling the coordinator that the partition takes
+    /// part: what a request does that arrives after its transaction. Nobody will end what begins so.
+    ///
+    /// # Errors
+    /// As [`TransactionalProducer::send`]; brokers that verify transactions refuse it.
+    pub fn send_unannounced(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        records: &[(&str, &str)],
+    ) -> Result<i64> {
         let place = (topic.to_owned(), partition);
         let sequence = self.sequences.get(&place).copied().unwrap_or(0);
         let request = self.produce_request(topic, partition, records, sequence);

@@ -2,10 +2,13 @@
 
 use anyhow::Result;
 use kafka_protocol::messages::ListTransactionsRequest;
+use kafka_protocol::messages::describe_producers_request::{
+    DescribeProducersRequest, TopicRequest,
+};
 
 use super::client::Client;
 use super::failure::check;
-use super::routing::Node;
+use super::routing::{Node, topic_name};
 
 /// A transactional id and the state of its latest transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +29,55 @@ impl TransactionState {
     }
 }
 
+/// A transaction that a partition's leader knows to be open there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenProducer {
+    /// The partition.
+    pub partition: i32,
+    /// Who writes it.
+    pub producer_id: i64,
+    /// The epoch of that producer.
+    pub producer_epoch: i16,
+    /// Its first offset: from there on nothing is decided.
+    pub first_offset: i64,
+}
+
 impl Client {
+    /// The transactions that are open in a topic, as the leaders of its partitions know them
+    /// (DescribeProducers, KIP-664).
+    ///
+    /// # Errors
+    /// When a leader does not answer in time.
+    pub fn open_producers(&mut self, topic: &str) -> Result<Vec<OpenProducer>> {
+        let what = format!("describe the producers of {topic}");
+        let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
+        let mut open = Vec::new();
+        for partition in 0..count {
+            let asked = TopicRequest::default()
+                .with_name(topic_name(topic))
+                .with_partition_indexes(vec![partition]);
+            let request = DescribeProducersRequest::default().with_topics(vec![asked]);
+            let found = self.retry(&what, |client, deadline| {
+                let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
+                let mut found = Vec::new();
+                for answered in answer.topics.iter().flat_map(|t| &t.partitions) {
+                    check(answered.error_code, || format!("{topic}-{partition}"))?;
+                    let producers = answered.active_producers.iter();
+                    let producers = producers.filter(|p| p.current_txn_start_offset >= 0);
+                    found.extend(producers.map(|p| OpenProducer {
+                        partition,
+                        producer_id: p.producer_id.0,
+                        producer_epoch: i16::try_from(p.producer_epoch).unwrap_or(-1),
+                        first_offset: p.current_txn_start_offset,
+                    }));
+                }
+                Ok(found)
+            })?;
+            open.extend(found);
+        }
+        Ok(open)
+    }
+
     /// Every transactional id the cluster knows, with the state of its latest transaction.
     ///
     /// # Errors

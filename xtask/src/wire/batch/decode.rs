@@ -112,10 +112,16 @@ impl Batch {
 
     /// Whether it is the marker that ends an aborted transaction.
     pub(in crate::wire) fn abort_marker(&self) -> Result<bool> {
+        Ok(self.marker()? == Some(false))
+    }
+
+    /// Whether the transaction that this marker ends is committed; none for whatever is no such
+    /// marker.
+    pub(in crate::wire) fn marker(&self) -> Result<Option<bool>> {
         if !self.control() {
-            return Ok(false);
+            return Ok(None);
         }
-        let mut marker = false;
+        let mut commits = None;
         self.each(|record| {
             let mut key = record.key.context("control record without key")?;
             ensure!(
@@ -124,10 +130,15 @@ impl Batch {
                 key.len()
             );
             let (_version, kind) = (key.get_i16(), key.get_i16());
-            marker = kind == 0;
+            commits = match kind {
+                0 => Some(false),
+                1 => Some(true),
+                // Of the brokers' own, such as a change of leader.
+                _ => None,
+            };
             Ok(())
         })?;
-        Ok(marker)
+        Ok(commits)
     }
 
     /// Decodes the records in order.

@@ -1,0 +1,88 @@
+//! Visible data that its own transaction did not commit.
+//!
+//! Two kinds of evidence show it, and neither rests on what a reader of committed data is given:
+//!
+//! - *The markers.* A record belongs to the transaction that its producer's next marker ends. If that
+//!   marker aborts, is of another epoch, or is not there, nobody may see the record.
+//! - *The coordinators' log.* When a delayed EndTxn(commit) of one transaction lands in the next (the
+//!   gap that KIP-890 closes), its first half is committed by a marker like any other, and only its
+//!   second half is aborted. What such a half lacks are the offsets, which an application sends last:
+//!   the log of the coordinators names a commit that touched outputs and no offsets.
+//!
+//! An EndTxn that is later still, after the offsets, tears outputs from each other or from the offsets,
+//! which shows as lost, torn and offsets.
+
+use xtask::wire::{LoggedTransaction, Span};
+
+use super::decide::found;
+use super::evidence::{Evidence, Output, Row};
+use super::read::OFFSETS;
+use super::verdict::{Example, Finding};
+
+/// Counts records by the first kind of evidence, transactions by the second.
+pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
+    for output in &evidence.outputs {
+        for row in &output.rows {
+            if let Some(note) = span_of(output, row).and_then(complaint) {
+                finding.add(|| found(evidence, output, row, note));
+            }
+        }
+    }
+    for commit in &evidence.commits {
+        let of_output = |(topic, _): &&(String, i32)| {
+            let mut outputs = evidence.outputs.iter();
+            outputs.any(|output| output.topic == *topic)
+        };
+        let written: Vec<_> = commit.partitions.iter().filter(of_output).collect();
+        let offsets = commit.partitions.iter().any(|(topic, _)| topic == OFFSETS);
+        if let (Some((topic, partition)), false) = (written.first(), offsets) {
+            finding.add(|| half(commit, topic, *partition, written.len()));
+        }
+    }
+}
+
+/// The batch that a row is part of.
+fn span_of<'a>(output: &'a Output, row: &Row) -> Option<&'a Span> {
+    let spans = output.spans.get(usize::try_from(row.partition).ok()?)?;
+    let after = spans.partition_point(|span| span.first <= row.offset);
+    let span = spans.get(after.checked_sub(1)?)?;
+    (row.offset <= span.last).then_some(span)
+}
+
+/// Why nobody may see what is in it.
+fn complaint(span: &Span) -> Option<String> {
+    if !span.transactional {
+        return None;
+    }
+    let (producer, epoch) = (span.producer_id, span.producer_epoch);
+    let Some(end) = span.end else {
+        return Some(format!(
+            "no marker of producer {producer} ends its transaction"
+        ));
+    };
+    if !end.commits {
+        return Some(format!(
+            "the marker at offset {} aborts it (producer {producer})",
+            end.offset
+        ));
+    }
+    (end.producer_epoch != epoch).then(|| {
+        format!(
+            "producer {producer} wrote it in epoch {epoch}, the marker at offset {} commits epoch {}",
+            end.offset, end.producer_epoch
+        )
+    })
+}
+
+fn half(commit: &LoggedTransaction, topic: &str, partition: i32, partitions: usize) -> Example {
+    Example {
+        topic: Some(topic.to_owned()),
+        partition: Some(partition),
+        note: format!(
+            "{} (producer {}, epoch {}) committed what it wrote to {partitions} partitions without any \
+             offset: part of a transaction, or of one that was aborted",
+            commit.transactional_id, commit.producer_id, commit.producer_epoch
+        ),
+        ..Example::default()
+    }
+}
