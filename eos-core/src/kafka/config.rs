@@ -1,6 +1,8 @@
 //! Which librdkafka settings each client gets: ours beneath the user's, what correctness needs on
 //! top. Which of the user's keys are allowed at all was decided before they come here.
 
+use std::time::Duration;
+
 use crate::client::{GroupProtocol, ProducerSpec, SourceSpec};
 use crate::config::Properties;
 
@@ -123,7 +125,20 @@ impl KafkaConfig {
             all.set("message.max.bytes", most.clamp(1000, 1_000_000_000));
         }
         all.set("socket.timeout.ms", spec.request_timeout.as_millis());
+        // An output that is not there fails its records within the commit that they are part of. The
+        // default of 30 s is longer than a commit: each would be aborted, and made again.
+        all.set(
+            "topic.metadata.propagation.max.ms",
+            spec.request_timeout.as_millis(),
+        );
         if let Some(id) = &spec.transactional_id {
+            // `send_offsets` may find that the group's coordinator is gone, and be told the old one once
+            // more. librdkafka 2.12.1 then waits for any connection to come or go: the request's own
+            // time-out (`creq_ts_timeout`) is never looked at. So connections that carry nothing are
+            // closed, which they all are meanwhile. Not sooner than any request is over, for those
+            // under way are not looked for (`rd_kafka_broker_idle_check`); 2 s are its jitter.
+            let idle = spec.request_timeout * 2 + Duration::from_secs(2);
+            all.set("connections.max.idle.ms", idle.as_millis());
             all.set("transactional.id", id.as_str());
             all.set(
                 "transaction.timeout.ms",
@@ -170,8 +185,6 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn config() -> KafkaConfig {
@@ -253,9 +266,13 @@ mod tests {
             transactional_id: Some("t".into()),
             ..spec
         };
+        let all = config().for_producer(&spec);
+        assert_eq!(last(&all, "transactional.id"), Some("t"));
+        assert_eq!(last(&all, "socket.timeout.ms"), Some("2000"));
+        assert_eq!(last(&all, "connections.max.idle.ms"), Some("6000"));
         assert_eq!(
-            last(&config().for_producer(&spec), "transactional.id"),
-            Some("t")
+            last(&all, "topic.metadata.propagation.max.ms"),
+            Some("2000")
         );
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct Kill {
     /// Records in the input at that moment.
     pub input: i64,
-    /// End offsets of the committed output, summed.
+    /// Committed records in the output.
     pub committed: i64,
     /// Whether records were being sent.
     pub flowing: bool,
@@ -124,8 +124,10 @@ impl fmt::Display for Outcome {
             "reordered",
             "foreign",
             "torn",
+            "aborted",
             "offsets",
             "open",
+            "hanging",
         ];
         let counts = counts.map(|kind| format!("{kind} {}", self.judged.count(kind).unwrap_or(0)));
         let code = self.judged.code.unwrap_or(-1);

@@ -234,7 +234,7 @@ impl Run<'_> {
             recovery: None,
         };
         eprintln!(
-            "kill {}: {} records in, {} committed offsets out, waited {:.1?}",
+            "kill {}: {} records in, {} committed records out, waited {:.1?}",
             self.kills.len() + 1,
             kill.input,
             kill.committed,

@@ -10,6 +10,8 @@ use xtask::wire::{Client, Isolation};
 
 const PERIOD: Duration = Duration::from_millis(30);
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long one broker may take to answer: a frozen one must not hide what the others do.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// The ends of the logs at one moment.
 #[derive(Debug, Clone)]
@@ -18,12 +20,12 @@ pub struct Sample {
     pub at: Instant,
     /// Records in the input.
     pub input: i64,
-    /// The end of what is committed in each partition of the output.
+    /// The records that readers of committed data see, in each partition of the output.
     pub output: Vec<i64>,
 }
 
 impl Sample {
-    /// Over all partitions; markers count as well.
+    /// Over all partitions.
     pub fn committed(&self) -> i64 {
         self.output.iter().sum()
     }
@@ -49,13 +51,14 @@ impl Watch {
     /// # Errors
     /// When no broker answers.
     pub fn start(bootstrap: &str, input: &str, output: &str) -> Result<Self> {
-        let mut client = Client::connect(bootstrap, TIMEOUT)?;
+        let mut client = Client::connect(bootstrap, TIMEOUT)?.impatient(ANSWER);
         let (seen, stop) = <(Arc<Mutex<Seen>>, Arc<AtomicBool>)>::default();
         let (kept, asked) = (Arc::clone(&seen), Arc::clone(&stop));
         let (input, output) = (input.to_owned(), output.to_owned());
         let thread = thread::spawn(move || {
+            let mut followed = Vec::new();
             while !asked.load(Ordering::Relaxed) {
-                let sample = look(&mut client, &input, &output);
+                let sample = look(&mut client, &input, &output, &mut followed);
                 let mut seen = lock(&kept);
                 match sample {
                     Ok(sample) => seen.samples.push(sample),
@@ -108,13 +111,37 @@ impl Drop for Watch {
     }
 }
 
-fn look(client: &mut Client, input: &str, output: &str) -> Result<Sample> {
+/// How far a partition is counted.
+#[derive(Debug, Clone, Default)]
+struct Followed {
+    next: i64,
+    visible: u64,
+}
+
+/// The end of what is decided says little: an abort moves it, too.
+fn look(
+    client: &mut Client,
+    input: &str,
+    output: &str,
+    followed: &mut Vec<Followed>,
+) -> Result<Sample> {
     let input = client.end_offsets(input, Isolation::ReadUncommitted)?;
-    let output = client.end_offsets(output, Isolation::ReadCommitted)?;
+    let ends = client.end_offsets(output, Isolation::ReadCommitted)?;
+    followed.resize(ends.len(), Followed::default());
+    for (partition, (end, followed)) in (0..).zip(ends.iter().zip(followed.iter_mut())) {
+        while followed.next < *end {
+            let tally = client.tally(output, partition, followed.next)?;
+            if tally.next_offset <= followed.next {
+                break;
+            }
+            followed.visible += tally.visible;
+            followed.next = tally.next_offset;
+        }
+    }
     Ok(Sample {
         at: Instant::now(),
         input: input.iter().sum(),
-        output,
+        output: followed.iter().map(|f| f.visible as i64).collect(),
     })
 }
 
