@@ -123,6 +123,15 @@ impl Fleet {
         self.stop_silent(index, signal)
     }
 
+    /// Sends a process a signal, whatever comes of it.
+    ///
+    /// # Errors
+    /// When there is no such process.
+    pub fn signal(&self, index: usize, signal: Signal) -> Result<()> {
+        let member = self.members.get(index).context("no such process")?;
+        member.child.signal(signal)
+    }
+
     /// As [`Fleet::stop`], for one that has logged nothing and yet is known to hear signals.
     ///
     /// # Errors

@@ -80,6 +80,18 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
         let verdict = judge::judge(&evidence, Expectation::Behind);
         ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
     }
+    // Somebody is impatient.
+    fleet.start()?;
+    load.keep_going()?;
+    let before = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
+    wait_until(PATIENCE, "output is committed", || {
+        fleet.check()?;
+        let now = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
+        Ok(now.iter().sum::<i64>() > before.iter().sum())
+    })?;
+    fleet.signal(0, Signal::Term)?;
+    fleet.signal(0, Signal::Interrupt)?;
+    fleet.stop_silent(0, Signal::Term)?;
     load.finish()
 }
 
