@@ -104,6 +104,8 @@ impl Stage {
             ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             ("EOS_STATE_DIR", dir.join("state").display().to_string()),
             ("WORKERS", "2".to_owned()),
+            // The log's end is shown if it fails, and that is not to be forty lines of this.
+            ("RUST_BACKTRACE", "0".to_owned()),
         ];
         let environment = environment.map(|(key, value)| (key.to_owned(), value));
         let app = build("eos-examples", Program::Bin("02-enrich"), &[])?;
