@@ -18,7 +18,7 @@ use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
 use xtask::kafka::{Cluster, ClusterOptions, own_for_tests};
 use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Node};
+use xtask::wire::{Client, Isolation, Node, TransactionState};
 
 const INPUT: &str = "cities";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
@@ -104,6 +104,8 @@ impl Stage {
             ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
             ("EOS_STATE_DIR", dir.join("state").display().to_string()),
             ("WORKERS", "2".to_owned()),
+            // The log's end is shown if it fails, and that is not to be forty lines of this.
+            ("RUST_BACKTRACE", "0".to_owned()),
         ];
         let environment = environment.map(|(key, value)| (key.to_owned(), value));
         let app = build("eos-examples", Program::Bin("02-enrich"), &[])?;
@@ -273,8 +275,19 @@ impl Stage {
             recovery = stage.watch.recovery(since);
             Ok(recovery.is_some())
         });
-        waited.with_context(|| format!("{:?}", self.watch.latest()))?;
+        waited.with_context(|| self.evidence())?;
         recovery.context("it recovered at no time")
+    }
+
+    /// What a stream that stands still may wait for.
+    fn evidence(&mut self) -> String {
+        let transactions = self.client.transactions().map(|mut all| {
+            all.retain(TransactionState::is_open);
+            all
+        });
+        let offsets = self.client.open_producers("__consumer_offsets");
+        let seen = self.watch.latest();
+        format!("{seen:?}; open transactions {transactions:?}; offsets held by {offsets:?}")
     }
 
     /// Waits until every replica of every topic is in sync: otherwise the next fault is two at once.
