@@ -164,13 +164,15 @@ pub trait Producer {
     /// Pending until everything sent is acknowledged.
     fn flush(&mut self, slice: Duration) -> Poll<Result<()>>;
 
-    /// Commits the open transaction. Everything should be flushed before.
+    /// Commits the open transaction. Everything should be flushed before. `slice` is all the time that
+    /// is left: a client may not be able to go on with a commit that was interrupted.
     fn commit(&mut self, slice: Duration) -> Poll<Result<()>>;
 
     /// Aborts the open transaction and drops what is queued.
     fn abort(&mut self, slice: Duration) -> Poll<Result<()>>;
 
-    /// Whether a control request left and was never answered since this producer was made. Such a
+    /// Whether a control request left and was never answered since this producer was made, or the
+    /// client may mistake one call's outcome for another's. Such a
     /// request may reach the broker late and hit the *next* transaction: librdkafka has no KIP-890
     /// (design rule 7).
     fn unanswered(&self) -> bool;

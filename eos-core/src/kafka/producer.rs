@@ -32,6 +32,8 @@ pub(crate) struct KafkaProducer {
     request_timeout: Duration,
     /// A transaction is open, as far as we did not see it end.
     open: bool,
+    /// A call was made again that had not ended: see [`Producer::unanswered`].
+    resumed: bool,
     /// When its first record was sent.
     first_sent: Option<Instant>,
     /// The first failed delivery since the transaction began.
@@ -50,6 +52,7 @@ impl KafkaProducer {
             transactional: spec.transactional_id.is_some(),
             request_timeout: spec.request_timeout,
             open: false,
+            resumed: false,
             first_sent: None,
             undelivered: None,
         })
@@ -205,7 +208,9 @@ impl Producer for KafkaProducer {
         if outcome.is_ok() {
             self.open = false;
         }
-        self.resumable(CallSite::Commit, outcome)
+        let outcome = self.resumable(CallSite::Commit, outcome);
+        self.resumed |= outcome.is_pending();
+        outcome
     }
 
     fn abort(&mut self, slice: Duration) -> Poll<Result<()>> {
@@ -230,14 +235,17 @@ impl Producer for KafkaProducer {
                 self.undelivered = None;
             }
             let outcome = self.resumable(CallSite::Abort, outcome);
+            self.resumed |= outcome.is_pending();
             if outcome.is_ready() || left.is_zero() {
                 return outcome;
             }
         }
     }
 
+    /// Also after a commit or an abort that was made again because its time was up: librdkafka 2.12.1
+    /// may keep the result of one of its steps for the next call, whichever that is (docs/design/0018).
     fn unanswered(&self) -> bool {
-        self.client.unanswered()
+        self.resumed || self.client.unanswered()
     }
 }
 

@@ -4,8 +4,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Committed, ErrorClass, Event, Load, Nonce, Now, Offset,
-    Outcome, State, Taken, TopicPartition, blames_a_record, checked_membership, outcome,
+    Action, Backoff, CallSite, CommitCost, Committed, Deadline, ErrorClass, Event, Load, Nonce,
+    Now, Offset, Outcome, State, Taken, TopicPartition, blames_a_record, checked_membership,
+    outcome,
 };
 
 use super::error::{self, WorkerError};
@@ -296,7 +297,9 @@ impl<C: Client> Worker<C> {
             self.report(done, |calls| &mut calls.flush, Event::Drained);
         }
         if self.calls.commit {
-            let done = self.commit_for(slice);
+            // All the time that there is, in one call: the client may take what is left of an
+            // interrupted one for the outcome of another (docs/design/0018). A revocation has more.
+            let done = self.commit_for(self.time_left());
             if done.is_ready() {
                 self.look_for_unanswered();
             }
@@ -345,6 +348,13 @@ impl<C: Client> Worker<C> {
             Ok(()) => self.feed(event),
             Err(error) => self.failed(error),
         }
+    }
+
+    /// Until the deadline of the transaction.
+    fn time_left(&self) -> Duration {
+        let now = self.env.now();
+        let left = |deadline: Deadline| deadline.remaining(now);
+        self.machine.deadline().map_or(SLICE, left).max(SLICE)
     }
 
     /// How long a call may block: not past the deadline of the transaction.

@@ -222,6 +222,13 @@ pub const TABLE: &[Row] = &[
         ],
         class: Retriable,
     },
+    // It is not where it said to be: it took the outcome of one call for that of another. Nothing was
+    // begun, and a new producer knows.
+    Row {
+        calls: Calls::Only(CallSite::Begin),
+        codes: &[code::LOCAL_STATE],
+        class: ProducerLost,
+    },
     // A commit that timed out and is made again may find librdkafka between two of its states.
     Row {
         calls: Calls::Only(CallSite::Commit),

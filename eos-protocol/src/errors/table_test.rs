@@ -61,6 +61,11 @@ fn a_bumped_epoch_fences_the_producer_whatever_the_flags_say() {
 }
 
 #[test]
+fn a_producer_that_cannot_begin_where_it_should_is_replaced() {
+    check(&[CallSite::Begin], &[-172], ProducerLost);
+}
+
+#[test]
 fn an_unknown_transaction_or_sequence_needs_a_new_producer() {
     check(&TRANSACTION, &[48, 45, 46], ProducerLost);
 }

@@ -141,7 +141,8 @@ impl Producer for FakeProducer {
         })
     }
 
-    fn commit(&mut self, _: Duration) -> Poll<Result<()>> {
+    fn commit(&mut self, slice: Duration) -> Poll<Result<()>> {
+        self.fake.broker().last_commit_slice = slice;
         self.call(CallSite::Commit, "commit", Self::publish)
     }
 

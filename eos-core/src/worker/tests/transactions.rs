@@ -302,3 +302,17 @@ fn an_output_that_is_refused_aborts_whatever_the_error_says_of_itself() {
     bench.settle();
     bench.assert_exact();
 }
+
+/// What an interrupted one leaves behind can be taken for the outcome of another call.
+#[test]
+fn a_commit_is_one_call_with_all_the_time_there_is() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.settle();
+    let limits = bench.worker.spec.limits;
+    let given = bench.kafka.broker().last_commit_slice;
+    assert!(
+        given > limits.end_floor() && given <= limits.commit,
+        "{given:?}"
+    );
+}
