@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::member::{STARTING, TASKS_START};
 use super::scene::{Scene, Settings, is_kip_848};
 use crate::judge::Verdict;
 use crate::wait::wait_until;
@@ -217,7 +218,7 @@ impl Case {
         if joined {
             let second = scene.start("", "")?;
             wait_until(PATIENCE, "the second process starts", || {
-                Ok(scene.members[second].log().contains("starting"))
+                Ok(scene.members[second].log().contains(STARTING))
             })?;
         }
         // The target begins a transaction of its own.
@@ -309,7 +310,7 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         let frozen = Instant::now();
         let successor = scene.members.len() - 1;
         wait_until(PATIENCE, "the successor is given something", || {
-            Ok(scene.members[successor].log().contains("task starts"))
+            Ok(scene.members[successor].log().contains(TASKS_START))
         })?;
         let given = Instant::now();
         scene
