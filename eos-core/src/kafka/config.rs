@@ -125,6 +125,12 @@ impl KafkaConfig {
             all.set("message.max.bytes", most.clamp(1000, 1_000_000_000));
         }
         all.set("socket.timeout.ms", spec.request_timeout.as_millis());
+        // An output that is not there fails its records within the commit that they are part of. The
+        // default of 30 s is longer than a commit: each would be aborted, and made again.
+        all.set(
+            "topic.metadata.propagation.max.ms",
+            spec.request_timeout.as_millis(),
+        );
         if let Some(id) = &spec.transactional_id {
             // `send_offsets` may find that the group's coordinator is gone, and be told the old one once
             // more. librdkafka 2.12.1 then waits for any connection to come or go: the request's own
@@ -264,6 +270,10 @@ mod tests {
         assert_eq!(last(&all, "transactional.id"), Some("t"));
         assert_eq!(last(&all, "socket.timeout.ms"), Some("2000"));
         assert_eq!(last(&all, "connections.max.idle.ms"), Some("6000"));
+        assert_eq!(
+            last(&all, "topic.metadata.propagation.max.ms"),
+            Some("2000")
+        );
     }
 
     #[test]

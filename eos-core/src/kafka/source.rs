@@ -193,7 +193,8 @@ impl Source for KafkaSource {
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut KafkaRecords) -> Result<()> {
         let call = CallSite::Take;
         let open = self.open.as_mut();
-        let Some(assigned) = open.and_then(|open| open.partitions.get_mut(from)) else {
+        let assigned = open.and_then(|open| Some((open.partitions.get_mut(from)?, &open.client)));
+        let Some((assigned, client)) = assigned else {
             let text = format!("{from} is not assigned");
             return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
         };
@@ -208,6 +209,9 @@ impl Source for KafkaSource {
                 events.push_back(SourceEvent::Failed(ClientError::new(call, code, text)));
             }
         });
+        for gone in client.gone() {
+            events.push_back(SourceEvent::Failed(gone.at(call)));
+        }
         if let Some(last) = into.last() {
             tail.took(last.offset().get());
         }

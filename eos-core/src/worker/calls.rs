@@ -91,7 +91,11 @@ impl<C: Client> Worker<C> {
                 ?class, %error, "a call of the transaction failed"
             );
         }
-        self.last_error = Some(error);
+        // What fails after it, an abort for one, is not what a person has to mend.
+        let known = self.last_error.as_ref().map(ClientError::class);
+        if known != Some(ErrorClass::Fatal) || class == ErrorClass::Fatal {
+            self.last_error = Some(error);
+        }
         self.feed(Event::Failed(call, class));
     }
 

@@ -149,6 +149,16 @@ pub const TABLE: &[Row] = &[
         ],
         class: Fatal,
     },
+    // As long as the client waits for a topic to become known, it was not.
+    Row {
+        calls: Calls::Only(CallSite::Flush),
+        codes: &[
+            code::LOCAL_UNKNOWN_PARTITION,
+            code::LOCAL_UNKNOWN_TOPIC,
+            code::UNKNOWN_TOPIC_OR_PARTITION,
+        ],
+        class: Fatal,
+    },
     Row {
         calls: Calls::Only(CallSite::Send),
         codes: &[code::LOCAL_QUEUE_FULL],

@@ -121,7 +121,7 @@ fn an_expired_producer_id_is_abortable() {
 
 #[test]
 fn a_missing_place_to_send_to_is_fatal_a_record_that_is_too_large_and_a_full_queue_are_not() {
-    check(&[CallSite::Send], &[-190, -188, 3], Fatal);
+    check(&[CallSite::Send, CallSite::Flush], &[-190, -188, 3], Fatal);
     check(&[CallSite::Send], &[10], Abortable);
     check(&[CallSite::Send], &[-184], Retriable);
     // The broker's refusal comes later, with a flag, and concerns the whole transaction.

@@ -4,7 +4,7 @@
 //!
 //! The brokers have an authorizer and no authentication: whoever denies something to the app denies it
 //! to everybody. `cargo test -p integration-tests --test permanent_errors -- --nocapture`; with
-//! `EOS_FULL=1` each fault under a running app happens ten times instead of twice.
+//! `EOS_FULL=1` each fault under a running app happens thirty times instead of ten.
 
 #[path = "../common/mod.rs"]
 mod common;

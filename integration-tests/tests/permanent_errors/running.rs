@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use eos_core::{Error, WorkerError};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::wait::wait_until;
-use xtask::wire::{Operation, Resource};
+use xtask::wire::{Isolation, Operation, Resource};
 
 use crate::common::{Case, PATIENCE, ended, says};
 use crate::{COMMAND, Feeder, POINT, clean, copy};
@@ -111,7 +111,7 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
 
 /// One kind of fault in as many apps at a time.
 fn each(fault: &Fault, bootstrap: &str) -> Result<()> {
-    let cases = if is_full() { 10 } else { 2 };
+    let cases = if is_full() { 30 } else { 10 };
     let begun = Instant::now();
     let longest = thread::scope(|scope| {
         let running = (0..cases).map(|nth| scope.spawn(move || once(fault, bootstrap, nth)));
@@ -150,6 +150,13 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     let took = since.elapsed();
     let _its_topic_may_be_gone = feeder.stop();
     (fault.mend)(&mut case)?;
+    let input = case.input.clone();
+    if fault.judged {
+        wait_until(PATIENCE, "the right is back", || {
+            let read = case.client.fetch(&input, 0, 0, Isolation::ReadCommitted);
+            Ok(read.is_ok())
+        })?;
+    }
     let error = end?.err().context("it ended without an error")?;
     eprintln!("{name}: after {took:.1?}: {error}");
     ensure!(

@@ -80,6 +80,8 @@ impl Client {
             .with_resource_type_filter(kind)
             .with_resource_name_filter(Some(text(name)))
             .with_pattern_type_filter(pattern)
+            .with_principal_filter(None)
+            .with_host_filter(None)
             .with_operation(ANY)
             .with_permission_type(ANY);
         let request = DeleteAclsRequest::default().with_filters(vec![filter]);

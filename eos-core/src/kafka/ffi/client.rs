@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Failure, c_string, codes, copy_text, sys};
 use crate::config::Secrets;
@@ -27,6 +27,8 @@ pub(in crate::kafka) struct Hooks {
     secrets: Secrets,
     /// A control request of the transaction protocol was never answered (design rule 7).
     unanswered: AtomicBool,
+    /// Topics and partitions that are gone.
+    gone: Mutex<Vec<Failure>>,
 }
 
 /// A librdkafka instance.
@@ -68,6 +70,7 @@ impl Client {
             log: Log::default(),
             secrets: secrets.clone(),
             unanswered: AtomicBool::new(false),
+            gone: Mutex::default(),
         });
         let mut conf = Conf::new();
         for (key, value) in settings {
@@ -100,6 +103,17 @@ impl Client {
 
     pub(in crate::kafka) fn unanswered(&self) -> bool {
         self.hooks.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// What records were taken of and is there no more; told once.
+    pub(in crate::kafka) fn gone(&self) -> Vec<Failure> {
+        let mut gone = self
+            .hooks
+            .gone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let told = std::mem::take(&mut *gone).into_iter();
+        told.map(|failure| self.clean(failure)).collect()
     }
 
     /// The fatal error that it has run into, if it has.
@@ -242,6 +256,10 @@ impl Conf {
             sys::rd_kafka_conf_set_log_cb(conf, Some(on_log));
             sys::rd_kafka_conf_set_events(conf, events);
         }
+        if kind == Kind::Consumer {
+            // SAFETY: as above.
+            unsafe { sys::rd_kafka_conf_set_error_cb(conf, Some(on_error)) };
+        }
         if kind == Kind::Producer && !failpoints::undefended(Defence::Quarantine) {
             // SAFETY: as above.
             let code = unsafe {
@@ -309,6 +327,30 @@ unsafe extern "C" fn on_log(
         let text = hooks.secrets.hide(text);
         hooks.log.write(level, &name, &facility, &text);
     }));
+}
+
+/// Called by whoever takes records in batches, for what stands among them and is neither a record nor
+/// an error of the fetcher: `rd_kafka_topic_propagate_notexists`. Without a callback it would only be
+/// logged, and the partition would be silent for ever.
+unsafe extern "C" fn on_error(
+    _rk: *mut sys::rd_kafka_t,
+    code: c_int,
+    reason: *const c_char,
+    opaque: *mut c_void,
+) {
+    use eos_protocol::code::{
+        LOCAL_UNKNOWN_PARTITION, LOCAL_UNKNOWN_TOPIC, UNKNOWN_TOPIC_OR_PARTITION,
+    };
+    // SAFETY: the `Hooks` of this instance, which outlive it, and a C string.
+    let (hooks, reason) = unsafe { (opaque.cast::<Hooks>().as_ref(), copy_text(reason)) };
+    let Some(hooks) = hooks else { return };
+    if matches!(
+        code,
+        UNKNOWN_TOPIC_OR_PARTITION | LOCAL_UNKNOWN_TOPIC | LOCAL_UNKNOWN_PARTITION
+    ) {
+        let mut gone = hooks.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.push(Failure::new(code, reason));
+    }
 }
 
 /// The only moment at which interceptors can be added.

@@ -153,3 +153,21 @@ fn a_close_that_does_not_end_is_abandoned() {
     let took = bench.clock.env().now().since(before);
     assert!(took >= JOIN && took < JOIN * 2, "{took:?}");
 }
+
+/// The abort after it fails as well, when nothing of the transaction has arrived yet (librdkafka #4849);
+/// who reads the error has to add a right.
+#[test]
+fn what_a_person_must_mend_is_told_and_not_what_failed_after_it() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench.kafka.answer(
+        CallSite::SendOffsets,
+        [Answer::Fails(abortable(code::GROUP_AUTHORIZATION_FAILED))],
+    );
+    bench.kafka.answer(
+        CallSite::Abort,
+        [Answer::Fails(fatal(code::INVALID_TXN_STATE))],
+    );
+    let error = bench.end().unwrap_err().to_string();
+    assert!(error.contains("--add --operation Read --group"), "{error}");
+}
