@@ -213,7 +213,12 @@ impl Case {
         scene.await_committed(PATIENCE).context("the start")?;
         let target = self.at.record();
         scene.send(target - 1)?;
-        scene.await_committed(PATIENCE).context("up to the fault")?;
+        match scene.await_committed(PATIENCE).context("up to the fault") {
+            // It fired too early: what is taken and not merged when a transaction is aborted counts
+            // twice.
+            Err(_) if !scene.fired().is_empty() => return Ok(None),
+            reached => reached?,
+        }
         let joined = self.in_revoke();
         if joined {
             let second = scene.start("", "")?;
