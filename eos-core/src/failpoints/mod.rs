@@ -15,7 +15,7 @@
 //!
 //! One fault is `point=action`, then `@hit:n` (the n-th time that it is passed, 1 if
 //! nothing is said) or `@record:n` (the first time once n records have been taken from their
-//! partitions). It fires once. Faults that are due at the same step happen in the order in which they
+//! partitions, those of aborted transactions not counted). It fires once. Faults that are due at the same step happen in the order in which they
 //! are written.
 //!
 //! | action | does |
@@ -64,7 +64,7 @@ pub(crate) use point::{Defence, Point};
 #[cfg(feature = "failpoints")]
 pub use scope::{Entered, Failpoints};
 #[cfg(feature = "failpoints")]
-pub(crate) use scope::{hit, is_due, taken, undefended};
+pub(crate) use scope::{given_back, hit, is_due, taken, undefended};
 #[cfg(feature = "failpoints")]
 pub use spec::Unreadable;
 
@@ -97,6 +97,9 @@ mod off {
     pub(crate) fn taken() {}
 
     #[inline(always)]
+    pub(crate) fn given_back(_: u64) {}
+
+    #[inline(always)]
     pub(crate) fn hit(_: Point) -> Result<(), ClientError> {
         Ok(())
     }
@@ -112,4 +115,4 @@ mod off {
     }
 }
 #[cfg(not(feature = "failpoints"))]
-pub(crate) use off::{Failpoints, hit, is_due, taken, undefended};
+pub(crate) use off::{Failpoints, given_back, hit, is_due, taken, undefended};

@@ -35,7 +35,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     waiting: Vec<Waiting>,
-    /// How many records were taken.
+    /// How many records were taken; those that come again count once.
     records: u64,
     fired: Vec<String>,
 }
@@ -230,6 +230,15 @@ pub(crate) fn taken() {
     let here = Failpoints::here();
     if here.0.armed {
         here.state().records += 1;
+    }
+}
+
+/// So many records of an open transaction are dropped, and come again.
+pub(crate) fn given_back(records: u64) {
+    let here = Failpoints::here();
+    if here.0.armed {
+        let mut state = here.state();
+        state.records = state.records.saturating_sub(records);
     }
 }
 

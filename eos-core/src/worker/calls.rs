@@ -207,6 +207,7 @@ impl<C: Client> Worker<C> {
         self.unsent = None;
         self.held = None;
         let records = self.load.take().map_or(0, |load| load.records);
+        failpoints::given_back(records);
         if let Some(WorkerError::Record {
             prefix_committed, ..
         }) = &mut self.failure

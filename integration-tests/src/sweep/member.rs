@@ -12,6 +12,19 @@ use xtask::os::Signal;
 use crate::process::ChildGuard;
 use crate::wait::wait_until;
 
+// What the cases look for in a log. A case that waits for one of these in vain has missed a change of
+// the words.
+/// The process has its slot.
+pub(super) const STARTING: &str = ": starting ";
+/// The group has given it partitions.
+pub(super) const ASSIGNED: &str = ": partitions assigned ";
+/// It knows where to begin.
+pub(super) const TASKS_START: &str = ": tasks start ";
+/// A transaction is committed.
+pub(super) const COMMITTED: &str = "calls: committed ";
+/// One that holds the start offsets of new tasks.
+pub(super) const CLAIMED: &str = "cause=\"first_start\"";
+
 /// SIGKILL.
 const KILLED: i32 = 9;
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use super::member::{ASSIGNED, CLAIMED, COMMITTED};
 use super::scene::{Scene, Settings};
 use crate::judge::Verdict;
 use crate::wait::wait_until;
@@ -61,7 +62,7 @@ fn run(undefended: &str, scene: &mut Scene) -> Result<Takeover> {
     scene.start("pre_commit=freeze@record:1", undefended)?;
     // Both partitions have a name beside their offset, or there is none of B's to send.
     wait_until(PATIENCE, "the first offsets are committed", || {
-        Ok(scene.members[0].log().contains("cause=\"first_start\""))
+        Ok(scene.members[0].log().contains(CLAIMED))
     })?;
     scene.send_to(A, RECORDS)?;
     scene.await_fired(1, PATIENCE)?;
@@ -70,14 +71,14 @@ fn run(undefended: &str, scene: &mut Scene) -> Result<Takeover> {
     let successor = scene.start("", "")?;
     wait_until(PATIENCE, "the successor is given both partitions", || {
         let log = scene.members[successor].log();
-        let mut given = log.lines().filter(|l| l.contains("partitions assigned"));
+        let mut given = log.lines().filter(|l| l.contains(ASSIGNED));
         Ok(given.any(|line| line.contains("-in-0") && line.contains("-in-1")))
     })?;
     let (since, mut beside) = (Instant::now(), 0);
     while since.elapsed() < WATCH && beside == 0 {
         // By its log: the zombie's open transaction hides from readers what others commit behind it.
         let log = scene.members[successor].log();
-        beside = log.matches("calls: committed").count();
+        beside = log.matches(COMMITTED).count();
         thread::sleep(Duration::from_millis(100));
     }
     let waited = since.elapsed();

@@ -66,16 +66,16 @@ fn an_error_in_a_revocation_costs_nothing() {
 
 #[test]
 fn a_point_fires_once_and_at_the_hit_or_record_that_was_asked_for() {
-    let (mut bench, faults, _entered) = bench("kth_send=error@hit:2;pre_commit=error@record:5", "");
+    let (mut bench, faults, _entered) = bench("kth_send=error@hit:2;pre_commit=error@record:3", "");
     bench.feed(0, &["a", "b", "c"]);
     bench.settle();
     assert_eq!(
         positions(&faults),
         [
             "kth_send error hit 2 record 3",
-            "pre_commit error hit 1 record 6"
+            "pre_commit error hit 1 record 3"
         ],
-        "three records, and the three again"
+        "three records, and the same three again"
     );
     bench.assert_exact();
 }
