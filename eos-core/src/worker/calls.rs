@@ -499,6 +499,12 @@ impl<C: Client> Worker<C> {
                     app = %self.spec.app, worker = %self.spec.id, ?verdict,
                     "the transaction in doubt is decided"
                 );
+                // Somebody else has committed since: its tasks are closed, and start anew where the
+                // group says, if they are still ours.
+                if verdict == Outcome::Dirty {
+                    self.evict();
+                    return self.feed(Event::Resolved(Outcome::Aborted));
+                }
                 self.feed(Event::Resolved(verdict));
             }
             Err(error) => {

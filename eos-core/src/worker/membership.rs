@@ -31,7 +31,7 @@ pub(super) struct Membership {
 enum Course {
     #[default]
     Member,
-    /// It is another member now: what is open has to end first.
+    /// What it owned is lost, whatever the client says: what is open has to end first.
     Evicted,
     /// Until the deadline, the LeaveGroup is waited for.
     Leaving(Deadline),
@@ -65,10 +65,15 @@ impl<C: Client> Worker<C> {
                 "the group took this worker for dead while a rebalance was under way, and has it as a \
                  new member: it gives everything up and joins anew"
             );
-            self.meter.count(Count::Rebalances, 1);
-            self.membership.course = Course::Evicted;
+            self.evict();
         }
         same
+    }
+
+    /// Gives up everything and joins anew.
+    pub(super) fn evict(&mut self) {
+        self.meter.count(Count::Rebalances, 1);
+        self.membership.course = Course::Evicted;
     }
 
     /// Leaves and joins again, once nothing is open any more.

@@ -71,3 +71,26 @@ fn what_is_in_doubt_when_it_is_another_member_is_not_its_own_any_more() {
     bench.settle();
     rejoined(&mut bench);
 }
+
+/// It was frozen, and reads what became of its commit before it hears that its partitions are lost.
+#[test]
+fn rule_6_what_somebody_else_has_committed_since_closes_the_tasks_and_no_more() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a"]);
+    bench
+        .kafka
+        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.kafka.answer(CallSite::Init, [Answer::Pending; 5]);
+    while bench.worker.machine.state() != State::InDoubt {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    succeed(&bench, &["a"]);
+    bench.kafka.broker().membership = None;
+    let other = bench.kafka.broker().committed[&tp(0)]
+        .1
+        .replace(";2;2;", ";2;3;");
+    bench.kafka.broker().committed.get_mut(&tp(0)).unwrap().1 = other;
+    bench.settle();
+    rejoined(&mut bench);
+}
