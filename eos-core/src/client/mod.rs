@@ -124,6 +124,9 @@ pub trait Source {
     /// Goes to these offsets. Once ready, nothing fetched before is delivered any more.
     fn seek(&mut self, to: &[(TopicPartition, Offset)], slice: Duration) -> Poll<Result<()>>;
 
+    /// What all members of the group are assigned, by its coordinator; `None` while it rebalances.
+    fn assigned(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>>;
+
     /// The group metadata of this moment. Read right before each [`Producer::send_offsets`].
     fn member(&mut self) -> Result<Self::Member>;
 

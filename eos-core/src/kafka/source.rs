@@ -19,7 +19,7 @@ use super::ffi::{
 };
 use super::lookups::Lookups;
 use super::probe::Probe;
-use super::queries::{BoundsQuery, CommitQuery};
+use super::queries::{BoundsQuery, CommitQuery, GroupQuery};
 use super::tail::{End, Tail};
 use super::wake::Wake;
 use crate::client::{
@@ -47,6 +47,9 @@ struct Open {
     committed: Option<CommittedQuery>,
     bounds: Option<BoundsQuery>,
     commit: Option<CommitQuery>,
+    assigned: Option<GroupQuery>,
+    /// `group.id`.
+    group: String,
     lookups: Lookups,
     /// Where the group's events come while the consumer closes.
     closing: Option<Queue>,
@@ -76,6 +79,8 @@ impl KafkaSource {
             committed: None,
             bounds: None,
             commit: None,
+            assigned: None,
+            group: spec.group.clone(),
             closing: None,
             control,
             client,
@@ -366,6 +371,22 @@ impl Source for KafkaSource {
         }
     }
 
+    fn assigned(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>> {
+        let wake = Arc::clone(&self.wake);
+        let open = self.open(CallSite::Subscribe)?;
+        if open.assigned.is_none() {
+            open.assigned = Some(GroupQuery::start(&open.client, &open.group, &wake)?);
+        }
+        let answer = open
+            .assigned
+            .as_mut()
+            .map_or(Poll::Pending, GroupQuery::poll);
+        if answer.is_ready() {
+            open.assigned = None;
+        }
+        answer
+    }
+
     fn member(&mut self) -> Result<Member> {
         let call = CallSite::Member;
         let member = self.open(call)?.client.member();
@@ -400,6 +421,7 @@ impl Source for KafkaSource {
         if open.closing.is_none() {
             open.committed = None;
             open.bounds = None;
+            open.assigned = None;
             let events = Queue::fresh(&open.client).waking(&self.wake);
             if let Err(failure) = open.client.begin_close(&events) {
                 // After a fatal error librdkafka is out of the group already and closes nothing.

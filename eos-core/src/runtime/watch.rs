@@ -217,6 +217,10 @@ impl<S: Source> Source for Around<S> {
         self.poll_call(CallSite::Seek, |s| s.seek(to, slice))
     }
 
+    fn assigned(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>> {
+        self.poll_call(CallSite::Subscribe, Source::assigned)
+    }
+
     fn member(&mut self) -> Result<Self::Member> {
         self.call(CallSite::Member, Source::member)
     }

@@ -15,6 +15,7 @@
 //! | `starting.rs` | finds out where assigned tasks start |
 //! | `rewinding.rs` | goes back to the last commit |
 //! | `membership.rs` | notices that the group took it for dead, and joins anew |
+//! | `coverage.rs` | looks whether the group has all partitions |
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `failed.rs` | what becomes of a record that can't be processed |
@@ -23,6 +24,7 @@
 //! | `gauge.rs` | describes the tasks for the metrics |
 
 mod calls;
+mod coverage;
 mod error;
 mod failed;
 #[cfg(test)]
@@ -61,6 +63,7 @@ pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use spec::{Env, WorkerSpec};
 
 use calls::Calls;
+use coverage::Coverage;
 use membership::Membership;
 use quiet::Quiet;
 use rebalance::{Answering, Change};
@@ -171,6 +174,8 @@ pub struct Worker<C: Client> {
 
     /// Whether the group has assigned anything, be it nothing.
     joined: bool,
+    /// The look at what the others have.
+    coverage: Coverage,
     stopping: Stopping,
     /// Why the worker stops once what it has is committed.
     failure: Option<WorkerError>,
@@ -247,6 +252,7 @@ impl<C: Client> Worker<C> {
             looked_for_idle: Now::default(),
             turn: 0,
             joined: false,
+            coverage: Coverage::default(),
             stopping: Stopping::No,
             failure: None,
             last_error: None,
@@ -272,6 +278,7 @@ impl<C: Client> Worker<C> {
         }
         busy |= self.claim();
         self.recommit();
+        self.look_at_group();
         busy |= self.drive()?;
         self.join_anew()?;
         self.check()?;

@@ -167,7 +167,6 @@ impl Case {
             _ if is_kip_848() => (6_000, 3_000),
             _ if self.point == IN_REVOKE_LONG => (6_000, 3_000),
             Act::Freeze => (3_000, 3_000),
-            Act::Crash if self.point == "in_revoke" => (3_000, 6_000),
             Act::Crash | Act::Error => (6_000, 6_000),
         };
         // A revocation must find something open.
@@ -261,12 +260,6 @@ pub fn sweep(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
             Act::Crash => {
                 scene.members[0].await_killed(PATIENCE)?;
                 living = 1;
-                if case.point == "in_revoke" {
-                    // Had it come back as the same static member before its session is over, the
-                    // group would take it for the old one, and nobody would ask for the second
-                    // half of the cooperative rebalance: what it was giving away is nobody's.
-                    thread::sleep(case.settings().session + SWEEP);
-                }
                 scene.start("", "")?;
             }
             Act::Freeze => {

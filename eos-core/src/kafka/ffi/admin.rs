@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eos_protocol::TopicName;
 
-use super::{Client, Event, Failure, Queue, c_string, codes, copy_text, millis, sys};
+use super::{Client, Entry, Event, Failure, Queue, c_string, codes, copy_text, list, millis, sys};
 use sys::rd_kafka_admin_op_t as Op;
 
 /// What the cluster says of a topic.
@@ -53,6 +53,29 @@ impl Client {
                 sys::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());
             sys::rd_kafka_DescribeTopics(self.raw(), collection, options.raw(), answer.raw());
             sys::rd_kafka_TopicCollection_destroy(collection);
+        }
+        Ok(())
+    }
+
+    /// Asks the coordinator which member of a group has what.
+    pub(in crate::kafka) fn ask_group(
+        &self,
+        group: &str,
+        within: Duration,
+        answer: &Queue,
+    ) -> Result<(), Failure> {
+        let name = c_string(group)?;
+        let mut names = [name.as_ptr()];
+        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, within)?;
+        // SAFETY: a live instance, options and queue; the name is copied.
+        unsafe {
+            sys::rd_kafka_DescribeConsumerGroups(
+                self.raw(),
+                names.as_mut_ptr(),
+                names.len(),
+                options.raw(),
+                answer.raw(),
+            );
         }
         Ok(())
     }
@@ -139,6 +162,38 @@ impl Event<'_> {
             let result = sys::rd_kafka_event_DescribeTopics_result(self.raw());
             let topics = results(result, sys::rd_kafka_DescribeTopics_result_topics);
             topics.iter().map(|&topic| topic_answer(topic)).collect()
+        }
+    }
+
+    /// What [`Client::ask_group`] asked for: all that is assigned; `None` unless the group is at rest.
+    pub(in crate::kafka) fn assigned(&self) -> Result<Option<Vec<Entry>>, Failure> {
+        const STABLE: i32 =
+            sys::rd_kafka_consumer_group_state_t::RD_KAFKA_CONSUMER_GROUP_STATE_STABLE as i32;
+        // SAFETY: a live event, which keeps its result, which keeps its groups and their members; null
+        // for other events. The error belongs to the group.
+        unsafe {
+            let result = sys::rd_kafka_event_DescribeConsumerGroups_result(self.raw());
+            let groups = results(result, sys::rd_kafka_DescribeConsumerGroups_result_groups);
+            let Some(&group) = groups.first() else {
+                return Ok(None);
+            };
+            let error = codes::rd_kafka_ConsumerGroupDescription_error(group);
+            if !error.is_null() {
+                let text = copy_text(sys::rd_kafka_error_string(error));
+                return Err(Failure::new(codes::rd_kafka_error_code(error), text));
+            }
+            if codes::rd_kafka_ConsumerGroupDescription_state(group) != STABLE {
+                return Ok(None);
+            }
+            let mut all = Vec::new();
+            for at in 0..sys::rd_kafka_ConsumerGroupDescription_member_count(group) {
+                let member = sys::rd_kafka_ConsumerGroupDescription_member(group, at);
+                let assignment = sys::rd_kafka_MemberDescription_assignment(member);
+                all.extend(list::entries(sys::rd_kafka_MemberAssignment_partitions(
+                    assignment,
+                )));
+            }
+            Ok(Some(all))
         }
     }
 

@@ -130,6 +130,12 @@ unsafe extern "C" {
     pub(super) fn rd_kafka_TopicDescription_error(
         topic: *const sys::rd_kafka_TopicDescription_t,
     ) -> *const sys::rd_kafka_error_t;
+    pub(super) fn rd_kafka_ConsumerGroupDescription_error(
+        group: *const sys::rd_kafka_ConsumerGroupDescription_t,
+    ) -> *const sys::rd_kafka_error_t;
+    pub(super) fn rd_kafka_ConsumerGroupDescription_state(
+        group: *const sys::rd_kafka_ConsumerGroupDescription_t,
+    ) -> c_int;
     pub(super) fn rd_kafka_ConfigResource_error(
         resource: *const sys::rd_kafka_ConfigResource_t,
     ) -> c_int;

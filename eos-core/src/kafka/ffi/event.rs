@@ -48,6 +48,7 @@ impl Event<'_> {
             sys::RD_KAFKA_EVENT_DR => EventKind::Delivery,
             sys::RD_KAFKA_EVENT_OFFSET_COMMIT => EventKind::OffsetCommit,
             sys::RD_KAFKA_EVENT_DESCRIBETOPICS_RESULT
+            | sys::RD_KAFKA_EVENT_DESCRIBECONSUMERGROUPS_RESULT
             | sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
             | sys::RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT => EventKind::Answer,
             _ => EventKind::Other,

@@ -49,6 +49,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) late_seeks: u32,
     /// A partition that is revoked while the next seek is under way: the event is not heard yet.
     pub(in crate::worker) revoked_in_seek: Option<TopicPartition>,
+    /// What the group's members are assigned, as its coordinator tells it.
+    pub(in crate::worker) group: Option<Vec<TopicPartition>>,
     /// How long the last commit was given.
     pub(in crate::worker) last_commit_slice: Duration,
     epoch: u32,

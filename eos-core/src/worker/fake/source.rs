@@ -240,6 +240,15 @@ impl Source for FakeSource {
         Poll::Ready(Ok(()))
     }
 
+    fn assigned(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>> {
+        let mut broker = self.fake.broker();
+        let group = broker.group.clone();
+        if group.is_some() {
+            broker.called("describe");
+        }
+        Poll::Ready(Ok(group))
+    }
+
     fn member(&mut self) -> Result<FakeMember> {
         match &mut self.leaves_after {
             Some(0) => {

@@ -1,0 +1,65 @@
+//! Partitions that no member of the group has.
+
+use super::*;
+
+/// A static member that was started and owns partition 0 of two.
+fn bench(group: Option<&[i32]>) -> Bench {
+    let mut bench = Bench::new();
+    bench.worker.spec.static_member = true;
+    bench.worker.spec.input_partitions = BTreeMap::from([("in".into(), 2)]);
+    let partitions = group.map(|group| group.iter().map(|&p| tp(p)).collect());
+    bench.kafka.broker().group = partitions;
+    bench.assign(&[0]);
+    // Longer than the time to the first look, and shorter than that to the second.
+    bench.settle();
+    bench.settle();
+    bench.kafka.calls();
+    bench
+}
+
+fn pass(bench: &mut Bench, seconds: u64) -> Vec<String> {
+    for _ in 0..seconds * 20 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.calls()
+}
+
+fn count(calls: &[String], call: &str) -> usize {
+    calls.iter().filter(|c| *c == call).count()
+}
+
+#[test]
+fn a_partition_that_stays_nobodys_makes_a_static_member_join_anew_once() {
+    let mut bench = bench(Some(&[0]));
+    let calls = pass(&mut bench, 20);
+    assert_eq!(count(&calls, "unsubscribe"), 1, "{calls:?}");
+    assert_eq!(count(&calls, "subscribe in"), 1, "{calls:?}");
+    bench.kafka.broker().membership = Some((9, "member-2".into()));
+    bench.assign(&[0, 1]);
+    let calls = pass(&mut bench, 60);
+    assert_eq!(count(&calls, "unsubscribe"), 0, "{calls:?}");
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
+    assert_eq!(bench.visible().len(), 6);
+}
+
+#[test]
+fn one_that_is_on_its_way_to_somebody_is_left_alone() {
+    let mut bench = bench(Some(&[0]));
+    bench.kafka.broker().group = Some(vec![tp(0), tp(1)]);
+    let calls = pass(&mut bench, 60);
+    assert_eq!(
+        (count(&calls, "describe"), count(&calls, "unsubscribe")),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_dynamic_member_does_not_look() {
+    let mut bench = Bench::new();
+    bench.worker.spec.static_member = false;
+    bench.kafka.broker().group = Some(vec![]);
+    bench.assign(&[0]);
+    let calls = pass(&mut bench, 60);
+    assert_eq!(count(&calls, "describe"), 0);
+}
