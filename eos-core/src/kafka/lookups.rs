@@ -6,7 +6,9 @@
 //!
 //! The price: one leader that does not answer costs a request its answers of all others. So what is
 //! asked at the same time travels together only until it fails. A partition that did not answer
-//! alone is a *suspect*, and what asks for suspects is asked last, one question at a time.
+//! alone is a *suspect*, and what asks for suspects is asked last, one question at a time. Its leader
+//! may be another one by now: nobody else notices that for a partition that nothing is fetched from,
+//! so the metadata are asked for first.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -53,20 +55,25 @@ impl Lookups {
     /// Signals `wake` with each answer.
     pub(super) fn start(client: &Arc<Client>, wake: &Arc<Wake>) -> Result<Self, Failure> {
         let (client, wake) = (Arc::clone(client), Arc::clone(wake));
+        let refreshing = Arc::clone(&client);
         Self::asking(
             move |of, spec, within| client.offsets(of, spec, within),
+            // What it fails with, the next question fails with.
+            move |within| drop(refreshing.topic_names(within)),
             move || wake.signal(),
         )
     }
 
     fn asking(
         ask: impl Fn(&[TopicPartition], OffsetSpec, Duration) -> Answer + Send + 'static,
+        refresh: impl Fn(Duration) + Send + 'static,
         answered: impl Fn() + Send + 'static,
     ) -> Result<Self, Failure> {
         let (questions, asked) = channel();
         let thread = Thread {
             asked,
             ask,
+            refresh,
             answered,
             suspects: BTreeSet::new(),
         };
@@ -113,17 +120,20 @@ impl Lookup {
 }
 
 /// It holds the client, so that it may end after the source did.
-struct Thread<A, D> {
+struct Thread<A, R, D> {
     asked: Receiver<Question>,
     ask: A,
+    /// Has the metadata fetched.
+    refresh: R,
     answered: D,
     /// Partitions whose leaders did not answer when they were asked alone.
     suspects: BTreeSet<TopicPartition>,
 }
 
-impl<A, D> Thread<A, D>
+impl<A, R, D> Thread<A, R, D>
 where
     A: Fn(&[TopicPartition], OffsetSpec, Duration) -> Answer,
+    R: Fn(Duration),
     D: Fn(),
 {
     fn run(mut self) {
@@ -183,6 +193,9 @@ where
     fn ask_alone(&mut self, mut question: Question) -> Option<Question> {
         if !question.is_wanted() {
             return None;
+        }
+        if self.is_suspect(&question) {
+            (self.refresh)(question.patience);
         }
         let answer = (self.ask)(&question.of, question.spec, question.patience);
         let late = answer.as_ref().is_err_and(Failure::is_time_out);
@@ -251,7 +264,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_several_partitions_are_told_to_whoever_asked() {
-        let lookups = Lookups::asking(frozen, || ()).unwrap();
+        let lookups = Lookups::asking(frozen, |_| (), || ()).unwrap();
         let first = lookups.ask(&[tp("a"), tp("b")], OffsetSpec::First, LONG);
         let end = lookups.ask(&[tp("b")], OffsetSpec::End, LONG);
         let offsets = |lookup: &Lookup| match lookup.poll(LONG) {
@@ -263,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_leader_that_does_not_answer_holds_nobody_else_up() {
-        let lookups = Lookups::asking(frozen, || ()).unwrap();
+        let lookups = Lookups::asking(frozen, |_| (), || ()).unwrap();
         let start = Instant::now();
         let stuck = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);
         for _ in 0..3 {
@@ -283,10 +296,31 @@ mod tests {
         assert!(stuck.poll(Duration::ZERO).is_pending());
     }
 
+    /// The leader died, and nothing is fetched from the partition that would make the client look.
+    #[test]
+    fn a_partition_that_has_another_leader_is_found_again() {
+        let known = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let refreshed = Arc::clone(&known);
+        let lookups = Lookups::asking(
+            move |of, spec, within| {
+                let moved = of.contains(&tp("moved"));
+                if moved && !known.load(std::sync::atomic::Ordering::Relaxed) {
+                    return Err(Failure::of(code::LOCAL_TIMED_OUT));
+                }
+                frozen(of, spec, within)
+            },
+            move |_| refreshed.store(true, std::sync::atomic::Ordering::Relaxed),
+            || (),
+        )
+        .unwrap();
+        let moved = lookups.ask(&[tp("moved")], OffsetSpec::End, LONG);
+        assert!(matches!(moved.poll(LONG), Poll::Ready(Ok(_))));
+    }
+
     #[test]
     fn a_question_fails_when_its_time_is_up_and_the_thread_ends_with_its_source() {
         let (told, ended) = channel();
-        let lookups = Lookups::asking(frozen, move || told.send(()).unwrap()).unwrap();
+        let lookups = Lookups::asking(frozen, |_| (), move || told.send(()).unwrap()).unwrap();
         let within = Duration::from_millis(100);
         let stuck = lookups.ask(&[tp("frozen")], OffsetSpec::End, within);
         let Poll::Ready(Err(failure)) = stuck.poll(LONG) else {
