@@ -102,7 +102,9 @@ fn a_slow_record(bootstrap: &str) -> Result<()> {
     ended(&mut running)??;
     let totals = handle.metrics().totals;
     ensure!(slept.load(Ordering::Relaxed) == 1, "it slept once");
-    ensure!((totals.aborts, totals.rebuilds) == (0, 0), "{totals:?}");
+    // A connection that was idle for as long as the record took may be closed under its next request,
+    // which then has no answer.
+    ensure!(totals.aborts == 0 && totals.rebuilds == totals.quarantines, "{totals:?}");
     ensure!(totals.records_in == 3 * EACH as u64, "{totals:?}");
     case.nothing_is_open()
 }

@@ -14,6 +14,9 @@ use crate::{COMMAND, Feeder, POINT, clean, copy};
 
 /// How long an app may take to stop: a commit, an abort, and leaving the group.
 const DEADLINE: Duration = Duration::from_secs(40);
+/// How long librdkafka waits for a topic that is gone to come back
+/// (`topic.metadata.propagation.max.ms`), before its consumer tells.
+const PROPAGATION: Duration = Duration::from_secs(30);
 
 /// A fault under a running app.
 struct Fault {
@@ -164,7 +167,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
         "{error:?}"
     );
     says(&error, fault.says)?;
-    ensure!(took < DEADLINE, "it took {took:?}");
+    ensure!(took < DEADLINE + PROPAGATION, "it took {took:?}");
     case.nothing_is_open()?;
     if fault.judged {
         clean(&case)?;
