@@ -104,7 +104,10 @@ fn a_slow_record(bootstrap: &str) -> Result<()> {
     ensure!(slept.load(Ordering::Relaxed) == 1, "it slept once");
     // A connection that was idle for as long as the record took may be closed under its next request,
     // which then has no answer.
-    ensure!(totals.aborts == 0 && totals.rebuilds == totals.quarantines, "{totals:?}");
+    ensure!(
+        totals.aborts == 0 && totals.rebuilds == totals.quarantines,
+        "{totals:?}"
+    );
     ensure!(totals.records_in == 3 * EACH as u64, "{totals:?}");
     case.nothing_is_open()
 }
