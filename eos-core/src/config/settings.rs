@@ -395,5 +395,8 @@ fn plain(value: Value) -> String {
 }
 
 #[cfg(test)]
+#[path = "refused_test.rs"]
+mod refused_test;
+#[cfg(test)]
 #[path = "settings_test.rs"]
-mod tests;
+mod settings_test;

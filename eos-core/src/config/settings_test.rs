@@ -1,9 +1,11 @@
+//! Where values come from and what becomes of them.
+
 use std::collections::BTreeSet;
 
 use super::*;
 
 /// What becomes of a program, a file and an environment.
-fn resolved(
+pub(super) fn resolved(
     code: &[(&str, &str)],
     file: Option<&str>,
     environment: &[(&str, &str)],
@@ -24,7 +26,7 @@ fn resolved(
     resolved.map_err(|e| e.to_string().replace(&home, ""))
 }
 
-fn error(code: &[(&str, &str)]) -> String {
+pub(super) fn error(code: &[(&str, &str)]) -> String {
     resolved(code, None, &[]).unwrap_err()
 }
 
@@ -226,37 +228,6 @@ fn the_example_of_the_readme_starts_on_a_local_kafka() {
 }
 
 #[test]
-fn brokers_need_a_port() {
-    let error = error(&[("bootstrap.servers", "localhost")]);
-    let expected = "bootstrap.servers = \"localhost\" (in the program): it takes host:port, ";
-    assert!(error.starts_with(expected), "{error}");
-}
-
-#[test]
-fn what_the_guarantee_rests_on_is_refused_with_the_reason() {
-    for (key, part) in [
-        ("isolation.level", "may never have happened"),
-        ("consumer.enable.auto.commit", "nothing else may"),
-        ("producer.transactional.id", "App::new"),
-        ("key.serializer", "`Topic`"),
-        ("max.poll.records", "queued.max.messages.kbytes"),
-        ("sasl.jaas.config", "sasl.username"),
-        ("num.standby.replicas", "no state stores yet"),
-        ("admin.retries", "only `consumer.` and `producer.`"),
-        ("producer.fetch.min.bytes", "a property of consumers"),
-        ("consumer.commit.interval.ms", "the whole app's"),
-    ] {
-        let error = error(&[(key, "hunter2")]);
-        assert!(
-            error.starts_with(&format!("{key} (in the program) can't be set: ")),
-            "{error}"
-        );
-        assert!(error.contains(part), "{error}");
-        assert!(!error.contains("hunter2"), "{error}");
-    }
-}
-
-#[test]
 fn no_error_and_no_debug_output_shows_a_secret() {
     const SECRET: &str = "hunter2";
     let wrong = [
@@ -285,14 +256,6 @@ fn no_error_and_no_debug_output_shows_a_secret() {
 }
 
 #[test]
-fn a_name_becomes_a_path_and_an_id_so_it_must_be_plain() {
-    for name in ["", "a b", "../up", "..", "ü", &"x".repeat(201)] {
-        let error = Settings::new(name).resolve([]).unwrap_err();
-        assert!(matches!(error, SettingsError::AppName { .. }), "{name:?}");
-    }
-}
-
-#[test]
 fn the_state_directory_is_the_same_wherever_the_program_is_started() {
     assert!(
         error(&[("state.dir", "state")])
@@ -305,166 +268,6 @@ fn the_state_directory_is_the_same_wherever_the_program_is_started() {
         settings.resolve([]).unwrap().state_dir,
         Some("/after".into())
     );
-}
-
-#[test]
-fn the_app_is_named_by_the_program() {
-    assert!(resolved(&[("application.id", "pricing-v1")], None, &[]).is_ok());
-    let error = error(&[("application.id", "pricing-v2")]);
-    assert!(error.contains("App::new(\"pricing-v1\")"), "{error}");
-}
-
-#[test]
-fn a_layout_that_is_none_is_not_ignored() {
-    assert!(error(&[("accept.layout", "91f0")]).contains("16 hexadecimal digits"));
-    let settings = resolved(&[], None, &[("EOS_ACCEPT_LAYOUT", "91f0a2b3c4d5e6f7")]).unwrap();
-    let expected = Some(LayoutHash(0x91f0_a2b3_c4d5_e6f7));
-    assert_eq!(settings.accepted().unwrap(), expected);
-}
-
-#[test]
-fn what_does_not_fit_together_is_told_with_both_values() {
-    for (set, expected) in [
-        (
-            vec![("commit.interval.ms", "25000")],
-            "commit.interval.ms with the commit's deadline = 35000 must be less than \
-             transaction.timeout.ms = 30000: ",
-        ),
-        (
-            vec![
-                ("commit.interval.ms", "30000"),
-                ("max.poll.interval.ms", "30000"),
-                ("transaction.timeout.ms", "60000"),
-            ],
-            "commit.interval.ms = 30000 must be less than max.poll.interval.ms = 30000: ",
-        ),
-        (
-            vec![
-                ("heartbeat.interval.ms", "2001"),
-                ("session.timeout.ms", "6000"),
-            ],
-            "three times heartbeat.interval.ms = 6003 must not be more than session.timeout.ms = 6000: ",
-        ),
-        (
-            vec![("session.timeout.ms", "400000")],
-            "session.timeout.ms = 400000 must not be more than max.poll.interval.ms = 300000: ",
-        ),
-        (
-            vec![
-                ("max.poll.interval.ms", "20000"),
-                ("session.timeout.ms", "10000"),
-            ],
-            "twice the deadline of a rebalance (a commit and an abort, made of \
-             transaction.timeout.ms) = 40000 must not be more than max.poll.interval.ms = 20000: ",
-        ),
-        (
-            vec![("linger.ms", "30001")],
-            "linger.ms = 30001 must not be more than transaction.timeout.ms = 30000: ",
-        ),
-        (
-            vec![("request.timeout.ms", "40000")],
-            "request.timeout.ms = 40000 must not be more than transaction.timeout.ms = 30000: ",
-        ),
-        (
-            vec![("consumer.retry.backoff.ms", "300")],
-            "retry.backoff.ms = 300 must not be more than retry.backoff.max.ms = 200: ",
-        ),
-        (
-            vec![("reconnect.backoff.ms", "2000")],
-            "reconnect.backoff.ms = 2000 must not be more than reconnect.backoff.max.ms = 1000: ",
-        ),
-        (
-            vec![("fetch.max.bytes", "1000"), ("message.max.bytes", "2000")],
-            "message.max.bytes = 2000 must not be more than fetch.max.bytes = 1000: ",
-        ),
-        (
-            vec![("receive.message.max.bytes", "1000")],
-            "fetch.max.bytes with 512 bytes of framing = 52429312 must not be more than \
-             receive.message.max.bytes = 1000: ",
-        ),
-        (
-            vec![("fetch.min.bytes", "60000000")],
-            "fetch.min.bytes = 60000000 must not be more than fetch.max.bytes = 52428800: ",
-        ),
-        (
-            vec![("queue.buffering.max.kbytes", "1")],
-            "message.max.bytes = 1000000 must not be more than queue.buffering.max.kbytes, in bytes, \
-             = 1024: ",
-        ),
-        (
-            vec![
-                ("group.protocol", "consumer"),
-                ("session.timeout.ms", "30000"),
-            ],
-            "session.timeout.ms and group.protocol = consumer can't be set together: ",
-        ),
-        (
-            vec![
-                ("group.protocol", "consumer"),
-                ("heartbeat.interval.ms", "500"),
-            ],
-            "heartbeat.interval.ms and group.protocol = consumer can't be set together: ",
-        ),
-        (
-            vec![
-                ("group.protocol", "consumer"),
-                ("static.membership", "true"),
-            ],
-            "static.membership = true and group.protocol = consumer can't be set together: ",
-        ),
-        (
-            vec![("group.remote.assignor", "range")],
-            "group.remote.assignor and group.protocol = classic can't be set together: ",
-        ),
-    ] {
-        let error = error(&set);
-        assert!(
-            error.starts_with(expected),
-            "{error}\ninstead of\n{expected}"
-        );
-    }
-    assert!(
-        resolved(
-            &[
-                ("group.protocol", "consumer"),
-                ("group.remote.assignor", "range")
-            ],
-            None,
-            &[]
-        )
-        .is_ok()
-    );
-    assert!(resolved(&[("commit.interval.ms", "19999")], None, &[]).is_ok());
-}
-
-#[cfg(not(feature = "ssl"))]
-#[test]
-fn what_the_program_was_built_without_is_told_before_anybody_connects() {
-    let file = "# ours\nsecurity.protocol = SASL_SSL\n";
-    assert_eq!(
-        resolved(&[], Some(file), &[]).unwrap_err(),
-        "security.protocol = sasl_ssl (/eos.properties:2): this program was built without the feature \
-         `ssl` of eos-core; add features = [\"ssl\"] to eos-core in Cargo.toml"
-    );
-    let variable = [("EOS_PRODUCER_SECURITY_PROTOCOL", "ssl")];
-    let text = resolved(&[], None, &variable).unwrap_err();
-    let place = "ssl (environment variable EOS_PRODUCER_SECURITY_PROTOCOL): ";
-    assert!(text.contains(place), "{text}");
-    let scram = [
-        ("security.protocol", "sasl_plaintext"),
-        ("sasl.mechanism", "SCRAM-SHA-256"),
-    ];
-    assert!(error(&scram).contains("feature `ssl`"));
-    #[cfg(not(feature = "gssapi"))]
-    assert!(
-        error(&scram[..1])
-            .starts_with("sasl.mechanism = GSSAPI, its default (in the program): this program was")
-    );
-    let plain = [
-        ("security.protocol", "sasl_plaintext"),
-        ("sasl.mechanism", "PLAIN"),
-    ];
-    assert!(resolved(&plain, None, &[]).is_ok());
 }
 
 #[test]

@@ -4,19 +4,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Committed, Deadline, ErrorClass, Event, Load, Nonce,
-    Now, Offset, Outcome, State, Taken, TopicPartition, blames_a_record, checked_membership,
-    outcome,
+    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Load, Now, State, Taken,
+    blames_a_record,
 };
 
 use super::error::{self, WorkerError};
 use super::record::rewind_to;
 use super::task::Readiness;
 use super::{SLICE, Worker};
-use crate::client::{
-    Client, ClientError, CommittedOffset, GroupMetadata, OffsetToCommit, Producer, ProducerSpec,
-    Source,
-};
+use crate::client::{Client, ClientError, OffsetToCommit, Producer, ProducerSpec, Source};
 use crate::failpoints::{self, Defence, Point};
 use crate::metrics::{Count, Stopwatch, in_ms};
 
@@ -29,14 +25,14 @@ pub(super) struct Calls {
     pub(super) build_at: Option<Now>,
     init: bool,
     seal: bool,
-    send_offsets: bool,
+    pub(super) send_offsets: bool,
     flush: bool,
     commit: bool,
     consumer_commit: bool,
     abort: bool,
-    read_outcome: bool,
+    pub(super) read_outcome: bool,
     /// The offsets of the sealed transaction.
-    offsets: Vec<OffsetToCommit>,
+    pub(super) offsets: Vec<OffsetToCommit>,
     /// A call failed that is made again: not at once, for it may fail at once.
     pub(super) pause_until: Option<Now>,
     /// The machine has given up.
@@ -359,7 +355,7 @@ impl<C: Client> Worker<C> {
     }
 
     /// How long a call may block: not past the deadline of the transaction.
-    fn slice(&self) -> Duration {
+    pub(super) fn slice(&self) -> Duration {
         self.machine
             .deadline()
             .map_or(SLICE, |deadline| deadline.slice(self.env.now(), SLICE))
@@ -396,147 +392,6 @@ impl<C: Client> Worker<C> {
             && !failpoints::undefended(Defence::Quarantine)
     }
 
-    /// Rule 2: the offsets of all inputs of every touched task, under one name each.
-    fn seal(&mut self) {
-        let nonce = Nonce(self.env.entropy());
-        let sealed = self.tasks.values_mut().flat_map(|task| {
-            if task.progress.touched() || !task.recommits {
-                task.progress.seal(nonce)
-            } else {
-                task.progress.recommit()
-            }
-        });
-        self.calls.offsets = sealed.map(to_commit).collect();
-        if failpoints::undefended(Defence::EveryTouchedTask) {
-            self.weaken_offsets();
-        }
-        self.feed(Event::Sealed);
-    }
-
-    /// Without rule 2: the offsets of any one task that is owned, rather of one that is not
-    /// touched. They fence the transaction, but not by what it holds.
-    fn weaken_offsets(&mut self) {
-        let mut idle = self.tasks.values().map(|task| task.progress.recommit());
-        let any = idle.find(|offsets| !offsets.is_empty());
-        match any {
-            Some(offsets) => self.calls.offsets = offsets.into_iter().map(to_commit).collect(),
-            None => self.calls.offsets.truncate(1),
-        }
-    }
-
-    fn send_offsets(&mut self) {
-        self.calls.send_offsets = false;
-        let done = self.try_send_offsets();
-        match done {
-            Poll::Pending => self.calls.send_offsets = true,
-            Poll::Ready(Ok(())) => self.feed(Event::OffsetsSent),
-            Poll::Ready(Err(error)) => self.failed(error),
-        }
-    }
-
-    fn try_send_offsets(&mut self) -> Poll<Result<(), ClientError>> {
-        if self.calls.offsets.is_empty() {
-            // librdkafka would send nothing, and the transaction would not be fenced by the group.
-            let text = "no task of this transaction is ours any more";
-            return Poll::Ready(Err(ClientError::new(
-                CallSite::SendOffsets,
-                eos_protocol::code::UNKNOWN_MEMBER_ID,
-                text,
-            )));
-        }
-        let member = self.source.member()?;
-        match checked_membership(member.generation_id(), member.member_id()) {
-            Ok(generation) => self.generation = generation.get(),
-            Err(not) => return Poll::Ready(Err(error::not_a_member(&not))),
-        }
-        if !self.is_member(member.member_id()) {
-            let text = "the group took this worker for dead meanwhile";
-            return Poll::Ready(Err(ClientError::new(
-                CallSite::SendOffsets,
-                eos_protocol::code::UNKNOWN_MEMBER_ID,
-                text,
-            )));
-        }
-        let slice = self.slice();
-        let Some(producer) = &mut self.producer else {
-            return Poll::Pending;
-        };
-        failpoints::hit(Point::PreOffsets)?;
-        let done = producer.send_offsets(&self.calls.offsets, &member, slice);
-        if matches!(done, Poll::Ready(Ok(()))) {
-            failpoints::hit(Point::PostOffsets)?;
-        }
-        done
-    }
-
-    /// Rule 6: what became of the transaction, by the names beside the stable offsets.
-    fn read_outcome(&mut self) {
-        if !self.membership.holds() {
-            // Somebody else went on with its tasks: nothing of it is ours any more.
-            self.calls.read_outcome = false;
-            return self.feed(Event::Resolved(Outcome::Aborted));
-        }
-        let touched = self.tasks.values().filter(|t| t.progress.touched());
-        let partitions: Vec<_> = touched
-            .flat_map(|t| t.progress.inputs())
-            .map(|i| i.partition.clone())
-            .collect();
-        let committed = if partitions.is_empty() {
-            Poll::Ready(Ok(Vec::new()))
-        } else {
-            self.source.committed(&partitions, SLICE)
-        };
-        let Poll::Ready(committed) = committed else {
-            return;
-        };
-        match committed {
-            // Some are still held by a transaction: all of them decide.
-            Ok(committed) if committed.len() < partitions.len() => {}
-            Ok(committed) => {
-                self.calls.read_outcome = false;
-                let verdict = self.judge(&committed);
-                tracing::info!(
-                    app = %self.spec.app, worker = %self.spec.id, ?verdict,
-                    "the transaction in doubt is decided"
-                );
-                // Somebody else has committed since: its tasks are closed, and start anew where the
-                // group says, if they are still ours.
-                if verdict == Outcome::Dirty {
-                    self.evict();
-                    return self.feed(Event::Resolved(Outcome::Aborted));
-                }
-                self.feed(Event::Resolved(verdict));
-            }
-            Err(error) => {
-                self.calls.read_outcome = false;
-                self.failed(error);
-            }
-        }
-    }
-
-    fn judge(&self, committed: &[CommittedOffset]) -> Outcome {
-        if failpoints::undefended(Defence::InDoubt) {
-            return Outcome::Aborted;
-        }
-        let mut verdict = None;
-        for task in self.tasks.values().filter(|t| t.progress.touched()) {
-            let inputs = task.progress.inputs();
-            let found: Vec<Committed> = committed
-                .iter()
-                .filter(|c| inputs.iter().any(|i| i.partition == c.partition))
-                .map(as_committed)
-                .collect();
-            let one = outcome(task.progress.sealed(), task.progress.last(), &found);
-            match verdict {
-                None => verdict = Some(one),
-                Some(other) if other != one => return Outcome::Dirty,
-                Some(_) => {}
-            }
-        }
-        // Nothing of it is ours any more: there is nothing to apply.
-        verdict.unwrap_or(Outcome::Aborted)
-    }
-
     /// Stops if the machine has given up.
     pub(super) fn check(&mut self) -> Result<(), WorkerError> {
         if self.calls.over
@@ -546,21 +401,5 @@ impl<C: Client> Worker<C> {
             return Err(failure);
         }
         Ok(())
-    }
-}
-
-fn to_commit((partition, offset, metadata): (TopicPartition, Offset, String)) -> OffsetToCommit {
-    OffsetToCommit {
-        partition,
-        offset,
-        metadata,
-    }
-}
-
-pub(super) fn as_committed(c: &CommittedOffset) -> Committed {
-    Committed {
-        partition: c.partition.clone(),
-        offset: c.offset,
-        metadata: c.metadata.clone(),
     }
 }

@@ -11,6 +11,8 @@
 //! | `hearing.rs` | takes in what the client reports |
 //! | `stopping.rs` | the way out |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
+//! | `sealing.rs` | gathers the offsets of a transaction and adds them |
+//! | `doubt.rs` | finds out what became of a commit without a clean answer |
 //! | `rebalance.rs` | answers assignments and revocations |
 //! | `starting.rs` | finds out where assigned tasks start |
 //! | `rewinding.rs` | goes back to the last commit |
@@ -25,6 +27,7 @@
 
 mod calls;
 mod coverage;
+mod doubt;
 mod error;
 mod failed;
 #[cfg(test)]
@@ -37,6 +40,7 @@ mod quiet;
 mod rebalance;
 mod record;
 mod rewinding;
+mod sealing;
 mod send;
 mod spec;
 mod starting;

@@ -8,7 +8,7 @@ use eos_protocol::{
     Stage, Start, State, TaskId, TaskProgress, TopicPartition, TransactionName, plan_start,
 };
 
-use super::calls::as_committed;
+use super::doubt::as_committed;
 use super::task::{Readiness, Task};
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};

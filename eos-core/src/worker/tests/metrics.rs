@@ -61,10 +61,7 @@ fn a_commit_is_counted_by_its_cause_and_its_phases_are_timed() {
 fn an_abort_is_counted_and_what_is_done_again_is_counted_again() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.settle();
     bench.assert_exact();
     let totals = bench.metrics().totals;

@@ -121,6 +121,12 @@ impl Bench {
         log.extend(values.iter().map(|&v| v.to_owned()));
     }
 
+    /// The next transaction that is drained has to be aborted.
+    fn next_flush_aborts(&self) {
+        let lost = abortable(code::UNKNOWN_PRODUCER_ID);
+        self.kafka.answer(CallSite::Flush, [Answer::Fails(lost)]);
+    }
+
     fn step(&mut self) {
         self.worker.step().unwrap();
     }

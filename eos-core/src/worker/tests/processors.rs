@@ -77,10 +77,7 @@ fn noted(log: &Log) -> Vec<String> {
 fn a_processor_is_rebuilt_after_an_abort_and_what_was_aborted_is_seen_as_new() {
     let (mut bench, log) = numbering();
     bench.feed(0, &["a", "b"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.settle();
     assert_eq!(bench.visible()[..3], ["1:p0r0", "2:p0r1", "3:p0r2"]);
     assert_eq!(bench.visible()[3..], ["1:a", "2:b"]);
@@ -93,10 +90,7 @@ fn an_abort_does_not_trouble_a_processor_whose_records_are_committed() {
     bench.assign(&[1]);
     bench.settle();
     bench.feed(1, &["a"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.settle();
     assert_eq!(noted(&log), ["discard"], "that of the other task");
     bench.feed(0, &["b"]);
@@ -146,10 +140,7 @@ fn a_processor_keeps_what_it_saw_of_a_record_that_waits_for_its_own_transaction(
 fn a_record_that_waits_goes_down_with_the_transaction_before_it() {
     let (mut bench, log) = numbering_with(Clock::default());
     bench.feed(0, &["a", "slow", "b"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.settle();
     assert_eq!(bench.visible()[3..], ["1:a", "2:slow", "3:b"]);
     assert_eq!(noted(&log), ["discard"]);

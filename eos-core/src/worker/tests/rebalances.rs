@@ -20,10 +20,7 @@ fn rule_10_a_first_start_is_committed_before_the_first_record() {
 fn rule_8_an_abort_rewinds_and_what_was_aborted_is_done_again() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.settle();
     bench.assert_exact();
     let calls = bench.kafka.calls();
@@ -39,10 +36,7 @@ fn rule_8_an_abort_rewinds_and_what_was_aborted_is_done_again() {
 fn rule_8_a_task_takes_nothing_before_its_seek_is_confirmed() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.kafka.answer(CallSite::Seek, [Answer::Pending; 5]);
     bench.settle();
     bench.assert_exact();
@@ -52,10 +46,7 @@ fn rule_8_a_task_takes_nothing_before_its_seek_is_confirmed() {
 fn rule_8_a_seek_that_comes_too_early_becomes_an_assignment() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.kafka.answer(
         CallSite::Seek,
         [Answer::Fails(Fault::plain(code::LOCAL_STATE))],
@@ -71,10 +62,7 @@ fn rule_8_a_record_left_over_from_before_the_rewind_is_not_taken_for_the_first()
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b", "c"]);
     bench.kafka.broker().late_seeks = 1;
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     bench.settle();
     assert_eq!(bench.kafka.broker().late_seeks, 0, "the fault has fired");
     bench.assert_exact();
@@ -154,10 +142,7 @@ fn rule_4_a_rewind_does_not_answer_a_revocation_that_waits() {
     bench.assign(&[0, 1]);
     bench.settle();
     bench.feed(0, &["a"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     let too_early = Answer::Fails(Fault::plain(code::LOCAL_STATE));
     bench.kafka.answer(CallSite::Seek, [too_early; 2]);
     while bench.worker.rewinds.is_empty() {
@@ -293,10 +278,7 @@ fn rewinding() -> Bench {
     bench.assign(&[0, 1]);
     bench.settle();
     bench.feed(0, &["a"]);
-    bench.kafka.answer(
-        CallSite::Flush,
-        [Answer::Fails(abortable(code::UNKNOWN_PRODUCER_ID))],
-    );
+    bench.next_flush_aborts();
     while bench.worker.rewinds.is_empty() {
         bench.step();
         bench.clock.pass(Duration::from_millis(50));
