@@ -19,6 +19,7 @@ mod committed;
 mod config;
 mod facts;
 mod ffi;
+mod group;
 mod log;
 mod lookups;
 mod probe;

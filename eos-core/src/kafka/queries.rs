@@ -92,31 +92,6 @@ impl OffsetsQuery {
     }
 }
 
-/// What the members of a group have.
-#[derive(Debug)]
-pub(super) struct GroupQuery(Queue);
-
-impl GroupQuery {
-    pub(super) fn start(client: &Arc<Client>, group: &str, wake: &Arc<Wake>) -> Result<Self> {
-        let queue = Queue::fresh(client).waking(wake);
-        let asked = client.ask_group(group, ANSWER, &queue);
-        asked.map_err(|e| e.at(CallSite::Subscribe))?;
-        Ok(Self(queue))
-    }
-
-    pub(super) fn poll(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>> {
-        let Some(event) = self.0.poll(Duration::ZERO) else {
-            return Poll::Pending;
-        };
-        let all = event.check().and_then(|()| event.assigned());
-        let partitions = |all: Vec<Entry>| all.into_iter().map(|e| e.partition).collect();
-        Poll::Ready(match all {
-            Ok(all) => Ok(all.map(partitions)),
-            Err(failure) => Err(failure.at(CallSite::Subscribe)),
-        })
-    }
-}
-
 /// A commit through the consumer.
 #[derive(Debug)]
 pub(super) struct CommitQuery {

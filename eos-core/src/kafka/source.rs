@@ -17,9 +17,10 @@ use super::config::KafkaConfig;
 use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
+use super::group::GroupQuery;
 use super::lookups::Lookups;
 use super::probe::Probe;
-use super::queries::{BoundsQuery, CommitQuery, GroupQuery};
+use super::queries::{BoundsQuery, CommitQuery};
 use super::tail::{End, Tail};
 use super::wake::Wake;
 use crate::client::{
@@ -379,7 +380,7 @@ impl Source for KafkaSource {
         }
         let answer = open
             .assigned
-            .as_mut()
+            .as_ref()
             .map_or(Poll::Pending, GroupQuery::poll);
         if answer.is_ready() {
             open.assigned = None;

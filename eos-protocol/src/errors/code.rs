@@ -49,6 +49,7 @@ pub const FENCED_MEMBER_EPOCH: i32 = 110;
 pub const UNRELEASED_INSTANCE_ID: i32 = 111;
 pub const STALE_MEMBER_EPOCH: i32 = 113;
 
+pub const LOCAL_BAD_MSG: i32 = -199;
 pub const LOCAL_DESTROY: i32 = -197;
 pub const LOCAL_TRANSPORT: i32 = -195;
 pub const LOCAL_RESOLVE: i32 = -193;

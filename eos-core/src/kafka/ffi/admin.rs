@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use eos_protocol::TopicName;
 
-use super::{Client, Entry, Event, Failure, Queue, c_string, codes, copy_text, list, millis, sys};
+use super::{Client, Event, Failure, Queue, c_string, codes, copy_text, millis, sys};
 use sys::rd_kafka_admin_op_t as Op;
 
 /// What the cluster says of a topic.
@@ -57,27 +57,46 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the coordinator which member of a group has what.
-    pub(in crate::kafka) fn ask_group(
+    /// What each member of a group is assigned, as their leader wrote it; `None` unless the group is
+    /// at rest. Waits for the answer of each broker, or of those that answer in time.
+    ///
+    /// Not `rd_kafka_DescribeConsumerGroups`: if the coordinator's connection breaks while it asks, it
+    /// uses memory that it has freed, and ends the process (docs/design/0020).
+    pub(in crate::kafka) fn group(
         &self,
         group: &str,
         within: Duration,
-        answer: &Queue,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         let name = c_string(group)?;
-        let mut names = [name.as_ptr()];
-        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, within)?;
-        // SAFETY: a live instance, options and queue; the name is copied.
+        let mut list = std::ptr::null();
+        // SAFETY: a live instance and a C string. There is a list if the answer is whole or partial;
+        // it has as many groups and members as it says, and is ours to destroy. What is wanted of it
+        // is copied before.
         unsafe {
-            sys::rd_kafka_DescribeConsumerGroups(
+            let code = codes::rd_kafka_list_groups(
                 self.raw(),
-                names.as_mut_ptr(),
-                names.len(),
-                options.raw(),
-                answer.raw(),
+                name.as_ptr(),
+                &raw mut list,
+                millis(within),
             );
+            if code != codes::PARTIAL {
+                super::check_code(code)?;
+            }
+            let groups = slice((*list).groups, (*list).group_cnt);
+            let found = groups.first().map(|group| {
+                let code = codes::of_group(group);
+                super::check_code(code)?;
+                let members = slice(group.members, group.member_cnt).iter();
+                let assigned = members.map(|member| {
+                    let bytes = member.member_assignment.cast::<u8>();
+                    slice(bytes, member.member_assignment_size).to_vec()
+                });
+                let is_stable = copy_text(group.state) == "Stable";
+                Ok(is_stable.then(|| assigned.collect()))
+            });
+            sys::rd_kafka_group_list_destroy(list);
+            found.unwrap_or(Ok(None))
         }
-        Ok(())
     }
 
     /// The names of all topics that we may see; waits for the answer.
@@ -165,38 +184,6 @@ impl Event<'_> {
         }
     }
 
-    /// What [`Client::ask_group`] asked for: all that is assigned; `None` unless the group is at rest.
-    pub(in crate::kafka) fn assigned(&self) -> Result<Option<Vec<Entry>>, Failure> {
-        const STABLE: i32 =
-            sys::rd_kafka_consumer_group_state_t::RD_KAFKA_CONSUMER_GROUP_STATE_STABLE as i32;
-        // SAFETY: a live event, which keeps its result, which keeps its groups and their members; null
-        // for other events. The error belongs to the group.
-        unsafe {
-            let result = sys::rd_kafka_event_DescribeConsumerGroups_result(self.raw());
-            let groups = results(result, sys::rd_kafka_DescribeConsumerGroups_result_groups);
-            let Some(&group) = groups.first() else {
-                return Ok(None);
-            };
-            let error = codes::rd_kafka_ConsumerGroupDescription_error(group);
-            if !error.is_null() {
-                let text = copy_text(sys::rd_kafka_error_string(error));
-                return Err(Failure::new(codes::rd_kafka_error_code(error), text));
-            }
-            if codes::rd_kafka_ConsumerGroupDescription_state(group) != STABLE {
-                return Ok(None);
-            }
-            let mut all = Vec::new();
-            for at in 0..sys::rd_kafka_ConsumerGroupDescription_member_count(group) {
-                let member = sys::rd_kafka_ConsumerGroupDescription_member(group, at);
-                let assignment = sys::rd_kafka_MemberDescription_assignment(member);
-                all.extend(list::entries(sys::rd_kafka_MemberAssignment_partitions(
-                    assignment,
-                )));
-            }
-            Ok(Some(all))
-        }
-    }
-
     /// What [`Client::ask_cluster`] asked for: the cluster's id and its brokers'.
     pub(in crate::kafka) fn cluster(&self) -> (Option<String>, Vec<i32>) {
         // SAFETY: a live event, which keeps its result; null for other events.
@@ -223,6 +210,16 @@ impl Event<'_> {
             let resources = results(result, sys::rd_kafka_DescribeConfigs_result_resources);
             resources.iter().map(|&r| config_answer(r)).collect()
         }
+    }
+}
+
+/// # Safety
+/// `first` points to so many elements, which live longer than what is made of this; or it is null.
+unsafe fn slice<'a, T>(first: *const T, count: std::ffi::c_int) -> &'a [T] {
+    match usize::try_from(count) {
+        // SAFETY: by the caller's contract.
+        Ok(count) if !first.is_null() => unsafe { std::slice::from_raw_parts(first, count) },
+        _ => &[],
     }
 }
 
