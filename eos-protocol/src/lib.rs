@@ -24,6 +24,7 @@
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
+//! | [`state`] | where a task's stores stand, and what a restart makes of them |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,7 @@ mod commit_pacer;
 mod commit_policy;
 pub mod dead_letter;
 mod errors;
+mod fnv;
 mod guarantee;
 mod halving;
 mod ids;
@@ -46,6 +48,7 @@ pub mod recommit;
 mod retry;
 mod stages;
 mod start;
+pub mod state;
 mod time;
 mod transaction;
 mod widths;

@@ -3,6 +3,7 @@
 //! Sources that share a topic, a join or a store form one stage, so that a topic belongs to exactly
 //! one stage: two owners of one committed offset would double records past every fence.
 
+use crate::fnv::Fnv;
 use crate::ids::{StageId, TopicName};
 use crate::name::LayoutHash;
 
@@ -32,27 +33,18 @@ impl Stage {
         let mut siblings: Vec<&str> = self.topics[1..].iter().map(TopicName::as_str).collect();
         siblings.sort_unstable();
         let mut hash = Fnv::new();
-        hash.add(self.driving_topic().as_str());
+        add(&mut hash, self.driving_topic().as_str());
         for sibling in siblings {
-            hash.add(sibling);
+            add(&mut hash, sibling);
         }
-        LayoutHash(hash.0)
+        LayoutHash(hash.finish())
     }
 }
 
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Zero-terminated: no topic name holds a zero byte, so no two lists collide by concatenation.
-    fn add(&mut self, text: &str) {
-        for byte in text.bytes().chain([0]) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
+/// Zero-terminated: no topic name holds a zero byte, so no two lists collide by concatenation.
+fn add(hash: &mut Fnv, text: &str) {
+    hash.write(text.as_bytes());
+    hash.write(&[0]);
 }
 
 /// What tells one subscription from another: the driving topics, in any order, by FNV-1a.
@@ -67,9 +59,9 @@ pub fn subscription(stages: &[Stage]) -> u32 {
     topics.dedup();
     let mut hash = Fnv::new();
     for topic in topics {
-        hash.add(topic);
+        add(&mut hash, topic);
     }
-    let [a, b, c, d, e, f, g, h] = hash.0.to_be_bytes();
+    let [a, b, c, d, e, f, g, h] = hash.finish().to_be_bytes();
     u32::from_be_bytes([a ^ e, b ^ f, c ^ g, d ^ h])
 }
 

@@ -1,0 +1,231 @@
+//! Whose state a database holds.
+
+use std::fmt;
+
+use crate::ids::{AppId, TaskId, TopicName};
+
+/// What makes a topic the same one: deleted and made again under its name, it has another
+/// (KIP-516).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicUuid(pub u128);
+
+/// As Kafka's tools show it: base64 for URLs, without padding.
+impl fmt::Display for TopicUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        // 22 digits of 6 bits hold 132 bits: the last 4 are zero.
+        for digit in 0..22_u32 {
+            let six = match 122_u32.checked_sub(6 * digit) {
+                Some(shift) => self.0 >> shift,
+                None => self.0 << 4,
+            };
+            let digit = DIGITS.get((six & 63) as usize).copied().unwrap_or(b'?');
+            write!(f, "{}", char::from(digit))?;
+        }
+        Ok(())
+    }
+}
+
+/// A topic that state was made from, or is kept in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TopicIdentity {
+    /// Its name.
+    pub name: TopicName,
+    /// Which of all topics of that name.
+    pub id: TopicUuid,
+    /// How many partitions it had: with another number, keys belong to other tasks.
+    pub partitions: u32,
+}
+
+/// A hash of a stage's stores: their names, kinds and formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoresHash(pub u64);
+
+impl fmt::Display for StoresHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Whose state it is. It says nothing of slots, hosts or paths: a task is the same one wherever it
+/// is worked on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The cluster's id.
+    pub cluster: String,
+    /// The app.
+    pub app: AppId,
+    /// The task.
+    pub task: TaskId,
+    /// The inputs of its stage, and its changelogs.
+    pub topics: Vec<TopicIdentity>,
+    /// The stores of its stage.
+    pub stores: StoresHash,
+}
+
+/// In what the state found is not the task's own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Difference {
+    /// Another cluster.
+    #[error("it is of cluster {found}, this is cluster {now}")]
+    Cluster {
+        /// The state's.
+        found: String,
+        /// This one.
+        now: String,
+    },
+    /// Another app.
+    #[error("it is of app {found}, this is app {now}")]
+    App {
+        /// The state's.
+        found: AppId,
+        /// This one.
+        now: AppId,
+    },
+    /// Another task.
+    #[error("it is of task {found}, this is task {now}")]
+    Task {
+        /// The state's.
+        found: TaskId,
+        /// This one.
+        now: TaskId,
+    },
+    /// A topic was deleted and made again.
+    #[error("topic {topic} had id {found}, now it has {now}: it was deleted and made again")]
+    Recreated {
+        /// The topic.
+        topic: TopicName,
+        /// The state's.
+        found: TopicUuid,
+        /// The one of that name now.
+        now: TopicUuid,
+    },
+    /// A topic has another number of partitions.
+    #[error("topic {topic} had {found} partitions, now it has {now}")]
+    Partitions {
+        /// The topic.
+        topic: TopicName,
+        /// The state's.
+        found: u32,
+        /// Now.
+        now: u32,
+    },
+    /// The stage reads or keeps other topics.
+    #[error("topic {topic} is in one of the two only")]
+    Topics {
+        /// The first that is not in both.
+        topic: TopicName,
+    },
+    /// The stage has other stores.
+    #[error("its stores have fingerprint {found}, now they have {now}")]
+    Stores {
+        /// The state's.
+        found: StoresHash,
+        /// Now.
+        now: StoresHash,
+    },
+}
+
+impl Identity {
+    /// In what the state found (`self`) is not the task's own; `None` if it is.
+    #[must_use]
+    pub fn difference(&self, now: &Self) -> Option<Difference> {
+        if self.cluster != now.cluster {
+            let (found, now) = (self.cluster.clone(), now.cluster.clone());
+            return Some(Difference::Cluster { found, now });
+        }
+        if self.app != now.app {
+            let (found, now) = (self.app.clone(), now.app.clone());
+            return Some(Difference::App { found, now });
+        }
+        if self.task != now.task {
+            let (found, now) = (self.task, now.task);
+            return Some(Difference::Task { found, now });
+        }
+        self.topics_differ(now).or_else(|| {
+            let (found, now) = (self.stores, now.stores);
+            (found != now).then_some(Difference::Stores { found, now })
+        })
+    }
+
+    /// The topic of that name.
+    #[must_use]
+    pub fn topic(&self, name: &TopicName) -> Option<&TopicIdentity> {
+        self.topics.iter().find(|topic| topic.name == *name)
+    }
+
+    fn topics_differ(&self, now: &Self) -> Option<Difference> {
+        for found in &self.topics {
+            let topic = found.name.clone();
+            let Some(now) = now.topic(&topic) else {
+                return Some(Difference::Topics { topic });
+            };
+            if found.id != now.id {
+                let (found, now) = (found.id, now.id);
+                return Some(Difference::Recreated { topic, found, now });
+            }
+            if found.partitions != now.partitions {
+                let (found, now) = (found.partitions, now.partitions);
+                return Some(Difference::Partitions { topic, found, now });
+            }
+        }
+        let new = now.topics.iter().find(|t| self.topic(&t.name).is_none());
+        new.map(|t| Difference::Topics {
+            topic: t.name.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::ids::{Partition, StageId};
+
+    /// App `a`, task `0_3` of two topics, one of them its changelog.
+    pub(crate) fn sample() -> Identity {
+        let topic = |name: &str, id| TopicIdentity {
+            name: name.into(),
+            id: TopicUuid(id),
+            partitions: 6,
+        };
+        Identity {
+            cluster: "c1".into(),
+            app: "a".into(),
+            task: TaskId {
+                stage: StageId(0),
+                partition: Partition::new(3).unwrap(),
+            },
+            topics: vec![topic("in", 7), topic("a-0-changelog", 8)],
+            stores: StoresHash(5),
+        }
+    }
+
+    #[test]
+    fn a_topic_id_reads_as_in_kafka() {
+        // org.apache.kafka.common.Uuid: ZERO_UUID and METADATA_TOPIC_ID.
+        assert_eq!(TopicUuid(0).to_string(), "AAAAAAAAAAAAAAAAAAAAAA");
+        assert_eq!(TopicUuid(1).to_string(), "AAAAAAAAAAAAAAAAAAAAAQ");
+        assert_eq!(TopicUuid(u128::MAX).to_string(), "_____________________w");
+    }
+
+    #[test]
+    fn every_part_of_an_identity_counts() {
+        let now = sample();
+        assert_eq!(now.difference(&now), None);
+        let says = |change: &dyn Fn(&mut Identity)| {
+            let mut found = sample();
+            change(&mut found);
+            found.difference(&now).unwrap().to_string()
+        };
+        assert!(says(&|i| i.cluster = "c0".into()).contains("cluster c0, this is cluster c1"));
+        assert!(says(&|i| i.app = "b".into()).contains("app b, this is app a"));
+        assert!(says(&|i| i.task.stage = StageId(1)).contains("task 1_3, this is task 0_3"));
+        assert!(says(&|i| i.topics[0].id = TopicUuid(1)).contains("topic in had id"));
+        assert!(says(&|i| i.topics[1].partitions = 4).contains("had 4 partitions, now it has 6"));
+        assert!(says(&|i| drop(i.topics.pop())).contains("a-0-changelog is in one"));
+        assert!(says(&|i| i.topics[0].name = "old".into()).contains("topic old is in one"));
+        assert!(says(&|i| i.stores = StoresHash(6)).contains("0000000000000006"));
+    }
+}

@@ -1,0 +1,21 @@
+//! Stores: what their place on disk says, and what a restart makes of it.
+//!
+//! A task's stores live in one database of its own, beside changelog topics that commit in the same
+//! Kafka transactions as its offsets. Everything here is a value or a decision; engines and files
+//! are in `eos-state`.
+//!
+//! | type | says |
+//! |---|---|
+//! | [`StoreId`], [`Family`] | which store a key belongs to, and in which changelog it is |
+//! | [`CommitRecord`] | which transaction ends here, in a changelog |
+//! | [`Position`] | which transaction a database stands at, and whose it is |
+
+mod family;
+mod identity;
+mod position;
+mod store_id;
+
+pub use family::{Family, PerFamily};
+pub use identity::{Difference, Identity, StoresHash, TopicIdentity, TopicUuid};
+pub use position::{CommitRecord, Position, PositionError, Standing};
+pub use store_id::StoreId;

@@ -1,0 +1,134 @@
+//! What stands for a store's name in keys.
+
+use std::fmt;
+
+use super::Family;
+
+/// The bit that tells the id of a windowed store.
+const WINDOWED: u32 = 0x8000_0000;
+
+/// A store's number: the first four bytes of its keys, in the database and in the changelog.
+///
+/// FNV-1a (32 bit) of the store's name, except for the top bit, which is set for windowed stores: the
+/// id alone tells which changelog a key belongs to. The smallest id of each family is reserved, its
+/// commit record's; a name that hashes there moves on by one. Two names of one app may meet in one
+/// id: that is for whoever declares stores to refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(u32);
+
+impl StoreId {
+    /// The id of a plain store.
+    #[must_use]
+    pub const fn plain(name: &str) -> Self {
+        Self::named(name, 0)
+    }
+
+    /// The id of a windowed store.
+    #[must_use]
+    pub const fn windowed(name: &str) -> Self {
+        Self::named(name, WINDOWED)
+    }
+
+    /// The id under which a family's commit record is kept: no store has it.
+    #[must_use]
+    pub const fn commit_record(family: Family) -> Self {
+        match family {
+            Family::Plain => Self(0),
+            Family::Windowed => Self(WINDOWED),
+        }
+    }
+
+    const fn named(name: &str, class: u32) -> Self {
+        let bytes = name.as_bytes();
+        let mut hash: u32 = 0x811c_9dc5;
+        let mut i = 0;
+        while i < bytes.len() {
+            hash = (hash ^ bytes[i] as u32).wrapping_mul(0x0100_0193);
+            i += 1;
+        }
+        Self::clear_of_reserved((hash & !WINDOWED) | class)
+    }
+
+    const fn clear_of_reserved(id: u32) -> Self {
+        Self(if id & !WINDOWED == 0 { id + 1 } else { id })
+    }
+
+    /// Whether it is a windowed store's.
+    #[must_use]
+    pub const fn is_windowed(self) -> bool {
+        self.0 & WINDOWED != 0
+    }
+
+    /// Whether it is the id of a commit record.
+    #[must_use]
+    pub const fn is_reserved(self) -> bool {
+        self.0 & !WINDOWED == 0
+    }
+
+    /// Which changelog its keys belong to.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        if self.is_windowed() {
+            Family::Windowed
+        } else {
+            Family::Plain
+        }
+    }
+
+    /// The bytes that its keys begin with.
+    #[must_use]
+    pub const fn to_be_bytes(self) -> [u8; 4] {
+        self.0.to_be_bytes()
+    }
+
+    /// The id that a key begins with.
+    #[must_use]
+    pub const fn from_be_bytes(bytes: [u8; 4]) -> Self {
+        Self(u32::from_be_bytes(bytes))
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// They are on disk and in topics: another hash would orphan all state.
+    #[test]
+    fn ids_are_pinned() {
+        assert_eq!(StoreId::plain("").to_string(), "011c9dc5");
+        assert_eq!(StoreId::plain("counts").to_string(), "59ffbb85");
+        assert_eq!(StoreId::windowed("counts").to_string(), "d9ffbb85");
+    }
+
+    #[test]
+    fn a_name_that_hashes_to_a_commit_record_moves_on_by_one() {
+        for family in Family::ALL {
+            let reserved = StoreId::commit_record(family);
+            assert!(reserved.is_reserved());
+            assert_eq!(reserved.family(), family);
+            let moved = StoreId::clear_of_reserved(reserved.0);
+            assert_eq!(moved.0, reserved.0 + 1);
+            assert_eq!(moved.family(), family);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_id_alone_tells_the_family(name in ".*") {
+            let (plain, windowed) = (StoreId::plain(&name), StoreId::windowed(&name));
+            prop_assert_eq!(plain.family(), Family::Plain);
+            prop_assert_eq!(windowed.family(), Family::Windowed);
+            prop_assert!(windowed.is_windowed() && !plain.is_windowed());
+            prop_assert!(!plain.is_reserved() && !windowed.is_reserved());
+            prop_assert_eq!(windowed.to_be_bytes()[0] & 0x80, 0x80);
+            prop_assert_eq!(StoreId::from_be_bytes(plain.to_be_bytes()), plain);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What one `apply` writes.
+
+use eos_protocol::state::StoreId;
+
+/// Writes to the stores of one task, by reference.
+///
+/// Of several writes to one key the last counts. Engines are fastest with sorted batches, and a
+/// [`TaskStore`](crate::TaskStore) makes no others; whoever gathers records of a changelog calls
+/// [`sort`](Self::sort).
+#[derive(Debug, Clone, Default)]
+pub struct Batch<'a> {
+    writes: Vec<Write<'a>>,
+    bytes: usize,
+}
+
+/// One write: a value, or nothing where the key is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// The store.
+    pub store: StoreId,
+    /// The key within the store.
+    pub key: &'a [u8],
+    /// Its new value; without one, the key is deleted.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Batch<'a> {
+    /// An empty one.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            writes: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// With room for this many writes.
+    #[must_use]
+    pub fn with_capacity(writes: usize) -> Self {
+        Self {
+            writes: Vec::with_capacity(writes),
+            bytes: 0,
+        }
+    }
+
+    /// Adds a write; `None` deletes the key.
+    pub fn write(&mut self, store: StoreId, key: &'a [u8], value: Option<&'a [u8]>) {
+        self.bytes += key.len() + value.map_or(0, <[u8]>::len);
+        self.writes.push(Write { store, key, value });
+    }
+
+    /// Sorts by store and key, and keeps only the last write to each key.
+    pub fn sort(&mut self) {
+        // Stable, so that of equal keys the last written stays last.
+        self.writes.sort_by(|a, b| place(a).cmp(&place(b)));
+        let mut kept = 0;
+        for i in 0..self.writes.len() {
+            let overtaken =
+                (self.writes.get(i + 1)).is_some_and(|next| place(next) == place(&self.writes[i]));
+            if !overtaken {
+                self.writes[kept] = self.writes[i];
+                kept += 1;
+            }
+        }
+        self.writes.truncate(kept);
+    }
+
+    /// The writes, in order.
+    #[must_use]
+    pub fn writes(&self) -> &[Write<'a>] {
+        &self.writes
+    }
+
+    /// Bytes of keys and values that were added.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is nothing to write.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+}
+
+fn place<'a>(write: &Write<'a>) -> ([u8; 4], &'a [u8]) {
+    (write.store.to_be_bytes(), write.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorting_keeps_the_last_write_of_each_key() {
+        let (a, b) = (StoreId::plain("a"), StoreId::windowed("b"));
+        let mut batch = Batch::new();
+        batch.write(b, b"k", Some(b"1"));
+        batch.write(a, b"z", Some(b"2"));
+        batch.write(a, b"k", Some(b"3"));
+        batch.write(a, b"z", None);
+        batch.write(a, b"k", Some(b"4"));
+        batch.sort();
+        let write = |store, key: &'static [u8], value| Write { store, key, value };
+        assert_eq!(
+            batch.writes(),
+            [
+                write(a, b"k", Some(&b"4"[..])),
+                write(a, b"z", None),
+                write(b, b"k", Some(&b"1"[..])),
+            ]
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! What can go wrong with a store, and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use eos_protocol::state::{PositionError, StoreId};
+
+/// Why a store cannot be opened, read or written.
+///
+/// Cheap to clone, because a poisoned store answers every call with the error that poisoned it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The disk has no room left.
+    #[error(
+        "the disk is full under the state in {path}: nothing was committed on top; free some \
+         space and start again, the changelog brings back what is missing"
+    )]
+    DiskFull {
+        /// The database.
+        path: PathBuf,
+        /// What the engine said.
+        source: EngineFault,
+    },
+    /// The disk or the file system refused.
+    #[error(
+        "the state in {path} can't be read or written: nothing was committed on top; repair the \
+         disk or the permissions and start again"
+    )]
+    Io {
+        /// The database.
+        path: PathBuf,
+        /// What the engine said.
+        source: EngineFault,
+    },
+    /// Another process, or another task of this one, has the database open.
+    #[error(
+        "the state in {path} is open elsewhere: stop the other process, or give this one another \
+         state.dir"
+    )]
+    InUse {
+        /// The database.
+        path: PathBuf,
+        /// What the engine said.
+        source: EngineFault,
+    },
+    /// Bytes on the disk are not the ones that were written.
+    #[error(
+        "the state in {path} is damaged: move the directory away and start again, it is rebuilt \
+         from the changelog; then check the disk"
+    )]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What the engine found.
+        source: EngineFault,
+    },
+    /// The database belongs to a newer version of this library.
+    #[error(
+        "the state in {path} has format {found} and this version reads up to {known}: start the \
+         newer version, or move the directory away to have it rebuilt from the changelog"
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The newest format that this version reads.
+        known: u32,
+    },
+    /// The position in the database cannot be read.
+    #[error(
+        "the position of the state in {path} can't be read: start the version that wrote it, or \
+         move the directory away to have it rebuilt from the changelog"
+    )]
+    Position {
+        /// The database.
+        path: PathBuf,
+        /// Why not.
+        source: PositionError,
+    },
+    /// Another failure of the engine.
+    #[error("the engine of the state in {path} failed: start again; report it if it comes back")]
+    Engine {
+        /// The database.
+        path: PathBuf,
+        /// What the engine said.
+        source: EngineFault,
+    },
+    /// The task has no such store.
+    #[error("the task has no store {store:?}: declare it on the stage that uses it")]
+    UnknownStore {
+        /// The store asked for.
+        store: StoreId,
+    },
+    /// Two stores of the task have names with the same hash.
+    #[error("two stores of the task share the id {store:?}: rename one of them")]
+    SameId {
+        /// The id.
+        store: StoreId,
+    },
+    /// A key or a value is too large for a store, and far too large for a changelog record.
+    #[error("a {what} of {bytes} bytes can't be stored: the limit is {}", u32::MAX)]
+    TooLarge {
+        /// "key" or "value".
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+    /// The position is to be replaced from outside while writes of a transaction wait for theirs.
+    #[error("the store holds writes of an open transaction: apply or discard them first")]
+    OpenTransaction,
+}
+
+impl StoreError {
+    /// Whether nothing may be read from or written to the store any more.
+    ///
+    /// After such an error the engine's own view may be behind or beside what is on the disk. Only
+    /// opening the store again shows what is there.
+    #[must_use]
+    pub const fn poisons(&self) -> bool {
+        !matches!(
+            self,
+            Self::UnknownStore { .. }
+                | Self::SameId { .. }
+                | Self::TooLarge { .. }
+                | Self::OpenTransaction
+        )
+    }
+}
+
+/// What a storage engine said about its failure, in its own words.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EngineFault(Arc<str>);
+
+impl EngineFault {
+    /// Keeps the engine's words.
+    #[must_use]
+    pub fn new(words: impl Into<Arc<str>>) -> Self {
+        Self(words.into())
+    }
+}
+
+impl fmt::Display for EngineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for EngineFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &*self.0)
+    }
+}
+
+impl std::error::Error for EngineFault {}

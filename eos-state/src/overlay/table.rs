@@ -1,0 +1,318 @@
+//! A hash table from byte keys to byte values that is only ever written to or emptied.
+//!
+//! Everything lies in three vectors: the bytes of all keys and values, one entry per key, and the
+//! places of the entries by hash. No allocation per entry, none at all once the vectors have grown
+//! to what a transaction needs; an overwritten value reuses its bytes when the new one fits, so
+//! a counter that is counted up a thousand times takes the room of one.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use rustc_hash::FxHasher;
+
+/// The hash of a key, computed once and handed from the scratch to the overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyHash(u32);
+
+/// Hashes keys alike for all tables of one task.
+///
+/// Keys come from outside and the hash is a fast one, so each task draws a seed: nobody can
+/// prepare a topic of keys that all collide.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyHasher {
+    seed: usize,
+}
+
+impl KeyHasher {
+    pub(crate) fn random() -> Self {
+        Self {
+            seed: RandomState::new().hash_one(0) as usize,
+        }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        let mut hasher = FxHasher::with_seed(self.seed);
+        hasher.write(key);
+        KeyHash((hasher.finish() >> 32) as u32)
+    }
+}
+
+const TOMBSTONE: u32 = u32::MAX;
+/// Vectors smaller than this are kept from one transaction to the next, however full they were.
+const KEEP_BYTES: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    key_at: usize,
+    value_at: usize,
+    key_len: u32,
+    value_len: u32,
+    /// Bytes reserved at `value_at`: a later value that fits is written there.
+    room: u32,
+    hash: u32,
+}
+
+/// A value, or the fact that the key was deleted.
+pub(crate) type Written<'a> = Option<&'a [u8]>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    /// An entry's number plus one, or 0. A power of two long, at most half full, searched onwards
+    /// from the hash.
+    slots: Vec<u32>,
+}
+
+impl Table {
+    pub(crate) const fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            slots: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes in use, keys and values and what finding them costs.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * (size_of::<Entry>() + 2 * size_of::<u32>())
+    }
+
+    pub(crate) fn get(&self, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
+        let entry = self.find(hash, key).ok()?;
+        Some(self.value(entry))
+    }
+
+    /// Writes a value, or that there is none. Answers the entry's number, and whether it is new.
+    ///
+    /// Key and value are shorter than `u32::MAX`: the task store has looked.
+    pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) -> (u32, bool) {
+        if (self.entries.len() + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        match self.find(hash, key) {
+            Ok(number) => {
+                self.overwrite(number, value);
+                (number, false)
+            }
+            Err(slot) => {
+                let number = self.entries.len() as u32;
+                let key_at = self.bytes.len();
+                self.bytes.extend_from_slice(key);
+                let value_at = self.bytes.len();
+                self.bytes.extend_from_slice(value.unwrap_or_default());
+                let value_len = value.map_or(TOMBSTONE, |v| v.len() as u32);
+                self.entries.push(Entry {
+                    key_at,
+                    value_at,
+                    key_len: key.len() as u32,
+                    value_len,
+                    room: value.map_or(0, |v| v.len() as u32),
+                    hash: hash.0,
+                });
+                self.slots[slot] = number + 1;
+                (number, true)
+            }
+        }
+    }
+
+    pub(crate) fn key(&self, number: u32) -> &[u8] {
+        let entry = &self.entries[number as usize];
+        &self.bytes[entry.key_at..][..entry.key_len as usize]
+    }
+
+    pub(crate) fn value(&self, number: u32) -> Written<'_> {
+        let entry = &self.entries[number as usize];
+        (entry.value_len != TOMBSTONE)
+            .then(|| &self.bytes[entry.value_at..][..entry.value_len as usize])
+    }
+
+    pub(crate) fn hash(&self, number: u32) -> KeyHash {
+        KeyHash(self.entries[number as usize].hash)
+    }
+
+    /// The numbers of all entries.
+    pub(crate) fn numbers(&self) -> std::ops::Range<u32> {
+        0..self.entries.len() as u32
+    }
+
+    /// The numbers of the entries that `wanted` picks, in the order of their keys.
+    pub(crate) fn sorted(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u32> {
+        // The first bytes beside the number: most comparisons end without looking at the key.
+        let mut order: Vec<(u64, u32)> = (self.numbers())
+            .filter(|number| wanted(self.key(*number)))
+            .map(|number| (first_bytes(self.key(number)), number))
+            .collect();
+        order.sort_unstable_by(|a, b| {
+            (a.0.cmp(&b.0)).then_with(|| self.key(a.1).cmp(self.key(b.1)))
+        });
+        order.into_iter().map(|(_, number)| number).collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if self.entries.len() * 8 < self.slots.len() {
+            // One large record must not make every small one after it pay for its slots.
+            for number in 0..self.entries.len() {
+                let slot = self.slot_of(number as u32);
+                self.slots[slot] = 0;
+            }
+        } else {
+            self.slots.fill(0);
+        }
+        let (bytes, entries) = (self.bytes.len(), self.entries.len());
+        self.bytes.clear();
+        self.entries.clear();
+        // What one burst needed is given back once it is far too much.
+        if self.bytes.capacity() > KEEP_BYTES && bytes < self.bytes.capacity() / 8 {
+            self.bytes.shrink_to((bytes * 2).max(KEEP_BYTES));
+        }
+        let entry_bytes = self.entries.capacity() * size_of::<Entry>();
+        if entry_bytes > KEEP_BYTES && entries < self.entries.capacity() / 8 {
+            self.entries.shrink_to(entries * 2);
+            self.slots = vec![0; (entries * 4).next_power_of_two().max(16)];
+        }
+    }
+
+    /// The entry of this key, or the slot where it would go.
+    fn find(&self, hash: KeyHash, key: &[u8]) -> Result<u32, usize> {
+        if self.slots.is_empty() {
+            return Err(0);
+        }
+        let mask = self.slots.len() - 1;
+        let mut slot = hash.0 as usize & mask;
+        // Ends: at most half of the slots are taken.
+        loop {
+            let Some(number) = self.slots[slot].checked_sub(1) else {
+                return Err(slot);
+            };
+            if self.entries[number as usize].hash == hash.0 && self.key(number) == key {
+                return Ok(number);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    fn slot_of(&self, number: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = self.entries[number as usize].hash as usize & mask;
+        while self.slots[slot] != number + 1 {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    fn overwrite(&mut self, number: u32, value: Written<'_>) {
+        let entry = &mut self.entries[number as usize];
+        let Some(value) = value else {
+            entry.value_len = TOMBSTONE;
+            return;
+        };
+        let len = value.len() as u32;
+        if len <= entry.room {
+            self.bytes[entry.value_at..][..value.len()].copy_from_slice(value);
+        } else {
+            entry.value_at = self.bytes.len();
+            entry.room = len;
+            self.bytes.extend_from_slice(value);
+        }
+        entry.value_len = len;
+    }
+
+    fn grow(&mut self) {
+        let len = (self.slots.len() * 2).max(16);
+        self.slots.clear();
+        self.slots.resize(len, 0);
+        let mask = len - 1;
+        for (number, entry) in self.entries.iter().enumerate() {
+            let mut slot = entry.hash as usize & mask;
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = number as u32 + 1;
+        }
+    }
+}
+
+fn first_bytes(key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let len = key.len().min(8);
+    first[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_counter_takes_the_room_of_one_value() {
+        let (hasher, mut table) = (KeyHasher::random(), Table::new());
+        table.write(hasher.hash(b"k"), b"k", Some(&[0; 8]));
+        let bytes = table.bytes();
+        for n in 0..1000u64 {
+            table.write(hasher.hash(b"k"), b"k", Some(&n.to_be_bytes()));
+        }
+        assert_eq!(table.bytes(), bytes);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let (hasher, mut table) = (KeyHasher::random(), Table::new());
+        for n in 0..100_000u64 {
+            let key = n.to_be_bytes();
+            table.write(hasher.hash(&key), &key, Some(&[7; 32]));
+        }
+        let full = (table.bytes.capacity(), table.slots.len());
+        table.clear();
+        table.write(hasher.hash(b"k"), b"k", Some(b"v"));
+        table.clear();
+        assert!(table.bytes.capacity() < full.0 / 4 && table.slots.len() < full.1 / 4);
+        table.write(hasher.hash(b"k"), b"k", Some(b"v"));
+        assert_eq!(table.get(hasher.hash(b"k"), b"k"), Some(Some(&b"v"[..])));
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_is_a_map(
+            rounds in proptest::collection::vec(
+                proptest::collection::vec(
+                    (
+                        proptest::collection::vec(0u8..4, 0..3),
+                        proptest::option::of(proptest::collection::vec(any::<u8>(), 0..6)),
+                    ),
+                    0..80,
+                ),
+                1..5,
+            ),
+        ) {
+            let (hasher, mut table) = (KeyHasher::random(), Table::new());
+            for writes in rounds {
+                table.clear();
+                let mut model = HashMap::new();
+                for (key, value) in &writes {
+                    let (number, new) = table.write(hasher.hash(key), key, value.as_deref());
+                    prop_assert_eq!(table.key(number), &key[..]);
+                    prop_assert_eq!(new, model.insert(key, value).is_none());
+                }
+                prop_assert_eq!(table.len(), model.len());
+                for (key, value) in &model {
+                    prop_assert_eq!(table.get(hasher.hash(key), key), Some(value.as_deref()));
+                }
+                prop_assert_eq!(table.get(hasher.hash(b"absent"), b"absent"), None);
+                let keys: Vec<&[u8]> =
+                    table.sorted(|_| true).into_iter().map(|n| table.key(n)).collect();
+                prop_assert!(keys.is_sorted() && keys.len() == model.len());
+            }
+        }
+    }
+}

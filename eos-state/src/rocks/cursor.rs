@@ -1,0 +1,90 @@
+//! A range of one store in RocksDB.
+
+use eos_protocol::state::StoreId;
+use rocksdb::{ColumnFamily, DBRawIterator, ReadOptions};
+
+use super::{RocksBackend, prefixed};
+use crate::StoreError;
+use crate::backend::{Cursor, KeyValue};
+use crate::range::{Direction, KeyRange};
+
+/// Bytes of the store's id, which every key begins with.
+const PREFIX: usize = 4;
+
+pub(super) struct RocksCursor<'a> {
+    rows: DBRawIterator<'a>,
+    direction: Direction,
+    backend: &'a RocksBackend,
+}
+
+impl<'a> RocksCursor<'a> {
+    pub(super) fn seek(
+        backend: &'a RocksBackend,
+        family: &ColumnFamily,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Self, StoreError> {
+        let mut reads = ReadOptions::default();
+        let (from, to) = bounds(store, range);
+        if let Some(to) = to {
+            reads.set_iterate_upper_bound(to);
+        }
+        reads.set_iterate_lower_bound(from);
+        let mut rows = backend.db.raw_iterator_cf_opt(family, reads);
+        match direction {
+            Direction::Forward => rows.seek_to_first(),
+            Direction::Reverse => rows.seek_to_last(),
+        }
+        let cursor = Self {
+            rows,
+            direction,
+            backend,
+        };
+        cursor.checked()?;
+        Ok(cursor)
+    }
+
+    /// The end of the range and a block that cannot be read look alike until asked.
+    fn checked(&self) -> Result<(), StoreError> {
+        if self.rows.valid() {
+            return Ok(());
+        }
+        self.backend.checked(self.rows.status())
+    }
+}
+
+impl Cursor for RocksCursor<'_> {
+    fn entry(&self) -> Option<KeyValue<'_>> {
+        let (key, value) = self.rows.item()?;
+        Some((key.get(PREFIX..)?, value))
+    }
+
+    fn advance(&mut self) -> Result<(), StoreError> {
+        if !self.rows.valid() {
+            return self.checked();
+        }
+        match self.direction {
+            Direction::Forward => self.rows.next(),
+            Direction::Reverse => self.rows.prev(),
+        }
+        self.checked()
+    }
+}
+
+/// The range with the store's prefix: from (included) to (excluded). Only the last id of all has
+/// nothing above it.
+fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut from = Vec::new();
+    prefixed(&mut from, store, range.from());
+    let to = match range.to() {
+        Some(end) => {
+            let mut to = Vec::new();
+            prefixed(&mut to, store, end);
+            // An inverted range is empty, which RocksDB does not promise.
+            Some(to.max(from.clone()))
+        }
+        None => KeyRange::prefix(&store.to_be_bytes()).to().map(<[u8]>::to_vec),
+    };
+    (from, to)
+}

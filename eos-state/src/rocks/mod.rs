@@ -1,0 +1,314 @@
+//! The engine on disk: RocksDB, one database per task.
+//!
+//! Keys of plain stores are in the column family `default`, those of windowed ones in `windowed`,
+//! which exists only where there is such a store; each begins with the store's id. What is ours
+//! is in `default` under the id that no store has:
+//!
+//! | key | value |
+//! |---|---|
+//! | `00000000 "format"` | the version of this layout, 4 bytes |
+//! | `00000000 "position"` | the position, in the batch that it belongs to |
+//!
+//! Every write goes through the log, and the log is never synced: a process that dies loses
+//! nothing, a power loss returns to an earlier batch, data and position alike. (Without the log
+//! for bulk loads, followed by commits with it, a crash left a position over no data: measured.)
+
+mod cursor;
+mod fault;
+mod memory;
+
+use std::cell::{OnceCell, RefCell};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use eos_protocol::state::{Family, Position, StoreId};
+use rocksdb::{ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
+
+pub use memory::StateMemory;
+
+use crate::backend::{Cursor, StoreBackend};
+use crate::batch::Batch;
+use crate::range::{Direction, KeyRange};
+use crate::{EngineFault, StoreError};
+use cursor::RocksCursor;
+use fault::fault;
+
+const PLAIN: &str = "default";
+const WINDOWED: &str = "windowed";
+
+/// The layout that this version writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+const FORMAT_KEY: &[u8] = b"\0\0\0\0format";
+const POSITION_KEY: &[u8] = b"\0\0\0\0position";
+
+/// One task's state in RocksDB.
+pub struct RocksBackend {
+    db: DB,
+    path: PathBuf,
+    position: Option<Position>,
+    poison: OnceCell<StoreError>,
+    reads: ReadOptions,
+    writes: WriteOptions,
+    /// The key being looked for, with its prefix: kept so that a read allocates nothing.
+    key: RefCell<Vec<u8>>,
+    /// The position being written.
+    encoded: Vec<u8>,
+}
+
+impl RocksBackend {
+    /// Opens the database in this directory, or makes one. `families` are those of the stores that
+    /// the task has.
+    ///
+    /// # Errors
+    /// If it is open elsewhere, damaged, of a newer format, or the disk refuses.
+    pub fn open(
+        path: &Path,
+        families: &[Family],
+        memory: &StateMemory,
+    ) -> Result<Self, StoreError> {
+        let at = |error| fault(path, error);
+        let options = memory.options().map_err(at)?;
+        let mut names = vec![PLAIN];
+        // A family that is there has to be opened, whether or not it is wanted.
+        let wanted = families.contains(&Family::Windowed);
+        if wanted || (exists(path)? && has_windowed(path).map_err(at)?) {
+            names.push(WINDOWED);
+        }
+        let with_options = names.into_iter().map(|name| (name, options.clone()));
+        let db = DB::open_cf_with_opts(&options, path, with_options).map_err(at)?;
+        let mut writes = WriteOptions::default();
+        // Batches are sorted: the place of one key is near the place of the next.
+        writes.set_memtable_insert_hint_per_batch(true);
+        let mut backend = Self {
+            db,
+            path: path.to_owned(),
+            position: None,
+            poison: OnceCell::new(),
+            reads: ReadOptions::default(),
+            writes,
+            key: RefCell::default(),
+            encoded: Vec::new(),
+        };
+        backend.read_layout()?;
+        Ok(backend)
+    }
+
+    /// The format of the layout and the position, or a fresh format.
+    fn read_layout(&mut self) -> Result<(), StoreError> {
+        let format = self.checked(self.db.get(FORMAT_KEY))?;
+        let position = self.checked(self.db.get(POSITION_KEY))?;
+        match (format.as_deref().map(<[u8; 4]>::try_from), &position) {
+            (Some(Ok(bytes)), _) => self.check_format(u32::from_be_bytes(bytes))?,
+            // Made a moment ago, or its very first batch was lost with the power.
+            (None, None) => {
+                self.checked(self.db.put_opt(FORMAT_KEY, FORMAT.to_be_bytes(), &self.writes))?;
+            }
+            _ => return Err(self.damaged("it has no readable format")),
+        }
+        if let Some(bytes) = position {
+            let read = Position::decode(&bytes).map_err(|source| StoreError::Position {
+                path: self.path.clone(),
+                source,
+            })?;
+            self.position = Some(read);
+        }
+        Ok(())
+    }
+
+    fn check_format(&self, found: u32) -> Result<(), StoreError> {
+        match found {
+            FORMAT => Ok(()),
+            0 => Err(self.damaged("it has format 0")),
+            _ => Err(StoreError::Newer {
+                path: self.path.clone(),
+                found,
+                known: FORMAT,
+            }),
+        }
+    }
+
+    fn damaged(&self, words: &str) -> StoreError {
+        StoreError::Damaged {
+            path: self.path.clone(),
+            source: EngineFault::new(words),
+        }
+    }
+
+    fn healthy(&self) -> Result<(), StoreError> {
+        match self.poison.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// What RocksDB answered; its first failure poisons the store.
+    fn checked<T>(&self, result: Result<T, rocksdb::Error>) -> Result<T, StoreError> {
+        result.map_err(|error| {
+            (self.poison)
+                .get_or_init(|| fault(&self.path, error))
+                .clone()
+        })
+    }
+
+    fn family(&self, store: StoreId) -> Result<&ColumnFamily, StoreError> {
+        let name = match store.family() {
+            Family::Plain => PLAIN,
+            Family::Windowed => WINDOWED,
+        };
+        (self.db.cf_handle(name)).ok_or(StoreError::UnknownStore { store })
+    }
+}
+
+impl StoreBackend for RocksBackend {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.healthy()?;
+        let family = self.family(store)?;
+        let mut full = self.key.borrow_mut();
+        prefixed(&mut full, store, key);
+        let found = self.checked(self.db.get_pinned_cf_opt(family, &full[..], &self.reads))?;
+        value.clear();
+        if let Some(found) = &found {
+            value.extend_from_slice(found);
+        }
+        Ok(found.is_some())
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        self.healthy()?;
+        let family = self.family(store)?;
+        let prefix = store.to_be_bytes();
+        let len = keys.iter().map(|key| prefix.len() + key.len()).sum();
+        let mut bytes = Vec::with_capacity(len);
+        for key in keys {
+            bytes.extend_from_slice(&prefix);
+            bytes.extend_from_slice(key);
+        }
+        let mut rest = &bytes[..];
+        let full = keys.iter().map(|key| {
+            let (full, after) = rest.split_at(prefix.len() + key.len());
+            rest = after;
+            full
+        });
+        let values = (self.db).batched_multi_get_cf_opt(family, full, false, &self.reads);
+        for (place, value) in values.into_iter().enumerate() {
+            found(place, self.checked(value)?.as_deref());
+        }
+        Ok(())
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        self.healthy()?;
+        let family = self.family(store)?;
+        Ok(Box::new(RocksCursor::seek(self, family, store, range, direction)?))
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.healthy()?;
+        self.encoded.clear();
+        position.encode(&mut self.encoded);
+        // A put takes a few bytes more than its key and value.
+        let bytes = batch.bytes() + batch.writes().len() * 12 + self.encoded.len() + 64;
+        let mut out = WriteBatch::with_capacity_bytes(bytes);
+        out.put(POSITION_KEY, &self.encoded);
+        let mut full = self.key.borrow_mut();
+        let mut last: Option<(StoreId, &ColumnFamily)> = None;
+        for write in batch.writes() {
+            let family = match last {
+                Some((store, family)) if store == write.store => family,
+                _ => self.family(write.store)?,
+            };
+            last = Some((write.store, family));
+            prefixed(&mut full, write.store, write.key);
+            match write.value {
+                Some(value) => out.put_cf(family, &full[..], value),
+                None => out.delete_cf(family, &full[..]),
+            }
+        }
+        self.checked(self.db.write_opt(out, &self.writes))?;
+        drop(full);
+        self.position = Some(position.clone());
+        Ok(())
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    fn bytes_unflushed(&self) -> u64 {
+        let families = [PLAIN, WINDOWED].into_iter();
+        let sizes = families.filter_map(|name| {
+            let family = self.db.cf_handle(name)?;
+            let size = rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES;
+            self.db.property_int_value_cf(family, size).ok().flatten()
+        });
+        sizes.sum()
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.healthy()?;
+        let families: Vec<&ColumnFamily> = [PLAIN, WINDOWED]
+            .into_iter()
+            .filter_map(|name| self.db.cf_handle(name))
+            .collect();
+        self.checked(self.db.flush_cfs_opt(&families, &FlushOptions::default()))
+    }
+}
+
+impl fmt::Debug for RocksBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RocksBackend")
+            .field("path", &self.path)
+            .field("position", &self.position)
+            .field("poison", &self.poison.get())
+            .finish_non_exhaustive()
+    }
+}
+
+fn prefixed(full: &mut Vec<u8>, store: StoreId, key: &[u8]) {
+    full.clear();
+    full.extend_from_slice(&store.to_be_bytes());
+    full.extend_from_slice(key);
+}
+
+/// Whether there is a database. One without its `CURRENT` would be opened as an empty one, and
+/// what it held deleted.
+fn exists(path: &Path) -> Result<bool, StoreError> {
+    if path.join("CURRENT").exists() {
+        return Ok(true);
+    }
+    let io = |error: std::io::Error| StoreError::Io {
+        path: path.to_owned(),
+        source: EngineFault::new(error.to_string()),
+    };
+    let files = match path.read_dir() {
+        Ok(files) => files,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(io(error)),
+    };
+    for file in files {
+        let name = file.map_err(io)?.file_name();
+        let held = Path::new(&name).extension();
+        if held.is_some_and(|kind| kind == "sst" || kind == "log") {
+            return Err(StoreError::Damaged {
+                path: path.to_owned(),
+                source: EngineFault::new("there are data, but the file CURRENT is missing"),
+            });
+        }
+    }
+    Ok(false)
+}
+
+fn has_windowed(path: &Path) -> Result<bool, rocksdb::Error> {
+    let names = DB::list_cf(&rocksdb::Options::default(), path)?;
+    Ok(names.iter().any(|name| name == WINDOWED))
+}

@@ -1,0 +1,166 @@
+//! A range of one store, as the record that reads it sees it.
+
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+
+use crate::backend::{Cursor, KeyValue};
+use crate::overlay::{Entries, Table};
+use crate::range::{Direction, KeyRange};
+use crate::StoreError;
+
+/// Reads a range in order: what this record wrote, over what its transaction wrote, over what is
+/// committed. Made by [`TaskStore::scan`](crate::TaskStore::scan).
+///
+/// It shows the range as it was when the scan began, whatever is written meanwhile.
+pub struct Scan<'a> {
+    scratch: Written,
+    overlay: Layer<'a>,
+    committed: Box<dyn Cursor + 'a>,
+    direction: Direction,
+    /// Which layers stand on the key that was given out last, and have to go on.
+    used: [bool; 3],
+    poison: &'a OnceCell<StoreError>,
+}
+
+/// The scratch's part of the range: copied, because the record goes on writing.
+struct Written {
+    table: Table,
+    rest: std::vec::IntoIter<u32>,
+    at: Option<u32>,
+}
+
+/// The overlay's part: borrowed, because it changes only between records.
+struct Layer<'a> {
+    table: &'a Table,
+    rest: Entries<'a>,
+    at: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+enum Top {
+    Scratch,
+    Overlay,
+    Committed,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(
+        scratch: &Table,
+        (overlay, mut rest): (&'a Table, Entries<'a>),
+        committed: Box<dyn Cursor + 'a>,
+        (range, direction): (&KeyRange, Direction),
+        poison: &'a OnceCell<StoreError>,
+    ) -> Self {
+        let at = rest.next();
+        Self {
+            scratch: Written::copy(scratch, range, direction),
+            overlay: Layer {
+                table: overlay,
+                rest,
+                at,
+            },
+            committed,
+            direction,
+            used: [false; 3],
+            poison,
+        }
+    }
+
+    /// The next entry, key and value; nothing at the end of the range.
+    ///
+    /// # Errors
+    /// If the engine cannot read it: the store is poisoned.
+    // Not `Iterator::next`: what it lends is valid until the next call only.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<KeyValue<'_>>, StoreError> {
+        let top = loop {
+            if let Err(error) = self.go_on() {
+                return Err(self.poison.get_or_init(|| error).clone());
+            }
+            match self.first() {
+                None => return Ok(None),
+                // Deleted by this record or its transaction.
+                Some((_, false)) => {}
+                Some((top, true)) => break top,
+            }
+        };
+        Ok(match top {
+            Top::Scratch => self.scratch.entry(),
+            Top::Overlay => self.overlay.entry(),
+            Top::Committed => self.committed.entry(),
+        })
+    }
+
+    /// Moves every layer past the key that was given out.
+    fn go_on(&mut self) -> Result<(), StoreError> {
+        let [scratch, overlay, committed] = std::mem::take(&mut self.used);
+        if scratch {
+            self.scratch.at = self.scratch.rest.next();
+        }
+        if overlay {
+            self.overlay.at = self.overlay.rest.next();
+        }
+        if committed {
+            self.committed.advance()?;
+        }
+        Ok(())
+    }
+
+    /// The topmost layer among those that stand on the first key, and whether it has a value.
+    fn first(&mut self) -> Option<(Top, bool)> {
+        let keys = [
+            self.scratch.at.map(|n| self.scratch.table.key(n)),
+            self.overlay.at.map(|n| self.overlay.table.key(n)),
+            self.committed.entry().map(|(key, _)| key),
+        ];
+        let order = |a: &[u8], b: &[u8]| match self.direction {
+            Direction::Forward => a.cmp(b),
+            Direction::Reverse => b.cmp(a),
+        };
+        let first = keys.into_iter().flatten().min_by(|a, b| order(a, b))?;
+        let used = keys.map(|key| key.is_some_and(|key| order(key, first) == Ordering::Equal));
+        self.used = used;
+        Some(match used {
+            [true, ..] => (Top::Scratch, self.scratch.entry().is_some()),
+            [_, true, _] => (Top::Overlay, self.overlay.entry().is_some()),
+            _ => (Top::Committed, true),
+        })
+    }
+}
+
+impl std::fmt::Debug for Scan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan")
+            .field("direction", &self.direction)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Written {
+    fn copy(scratch: &Table, range: &KeyRange, direction: Direction) -> Self {
+        let mut table = Table::new();
+        let mut order = scratch.sorted(|key| range.contains(key));
+        if direction == Direction::Reverse {
+            order.reverse();
+        }
+        for number in order {
+            table.write(scratch.hash(number), scratch.key(number), scratch.value(number));
+        }
+        // Written in order, so the numbers are in order.
+        let mut rest = table.numbers().collect::<Vec<_>>().into_iter();
+        let at = rest.next();
+        Self { table, rest, at }
+    }
+
+    fn entry(&self) -> Option<KeyValue<'_>> {
+        let at = self.at?;
+        Some((self.table.key(at), self.table.value(at)?))
+    }
+}
+
+impl Layer<'_> {
+    fn entry(&self) -> Option<KeyValue<'_>> {
+        let at = self.at?;
+        Some((self.table.key(at), self.table.value(at)?))
+    }
+}

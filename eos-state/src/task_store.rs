@@ -1,0 +1,380 @@
+//! All stores of one task: what is committed, and over it what is not.
+
+use std::cell::{OnceCell, RefCell};
+
+use eos_protocol::state::{Family, Position, StoreId};
+
+use crate::StoreError;
+use crate::backend::StoreBackend;
+use crate::batch::{Batch, Write};
+use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
+use crate::range::{Direction, KeyRange};
+use crate::scan::Scan;
+
+/// The stores of one task, as its records read and write them.
+///
+/// Three layers; a read takes the first that knows the key:
+///
+/// ```text
+///   put, delete ─→ scratch    what this record wrote       drop_record forgets it
+///                     │ keep_record
+///                     ↓
+///                  overlay    what this transaction wrote  discard forgets it
+///                     │ apply, once the commit is known
+///                     ↓
+///                  backend    what is committed
+/// ```
+///
+/// Nothing uncommitted reaches the backend, so an abort costs nothing and no crash leaves a trace.
+///
+/// Records read and write through `&self`, so that a scan can stay open while its loop writes;
+/// what they read is copied into a buffer of the caller's.
+///
+/// # Errors
+/// After a failure that [poisons](StoreError::poisons), every call answers that same failure until
+/// the backend is opened again.
+#[derive(Debug)]
+pub struct TaskStore {
+    backend: Box<dyn StoreBackend>,
+    /// By id, so that changes come in the order of changelog keys.
+    stores: Vec<Slot>,
+    /// Beside `stores`, one table each.
+    scratch: RefCell<Vec<Table>>,
+    hasher: KeyHasher,
+    poison: OnceCell<StoreError>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    id: StoreId,
+    overlay: Overlay,
+    /// The overlay's entries by key, once somebody asked; anything written makes it stale.
+    sorted: Option<Vec<u32>>,
+}
+
+impl TaskStore {
+    /// The stores of a task over what is committed of them.
+    ///
+    /// # Errors
+    /// [`StoreError::SameId`] if two stores share an id.
+    pub fn new(
+        backend: Box<dyn StoreBackend>,
+        stores: impl IntoIterator<Item = (StoreId, StoreKind)>,
+    ) -> Result<Self, StoreError> {
+        let mut stores: Vec<Slot> = (stores.into_iter())
+            .map(|(id, kind)| Slot {
+                id,
+                overlay: Overlay::new(kind),
+                sorted: None,
+            })
+            .collect();
+        stores.sort_by_key(|slot| slot.id.to_be_bytes());
+        if let Some(pair) = stores.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            return Err(StoreError::SameId { store: pair[0].id });
+        }
+        let scratch = stores.iter().map(|_| Table::new()).collect();
+        Ok(Self {
+            backend,
+            stores,
+            scratch: RefCell::new(scratch),
+            hasher: KeyHasher::random(),
+            poison: OnceCell::new(),
+        })
+    }
+
+    /// Reads one key. True if it is there; its value is then what `value` holds.
+    ///
+    /// # Errors
+    /// If the engine cannot read.
+    pub fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        let slot = self.slot(store)?;
+        let hash = self.hasher.hash(key);
+        value.clear();
+        let scratch = self.scratch.borrow();
+        if let Some(written) = self.written(&scratch, slot, hash, key) {
+            value.extend_from_slice(written.unwrap_or_default());
+            return Ok(written.is_some());
+        }
+        self.poisoning(self.backend.get(store, key, value))
+    }
+
+    /// Reads many keys of one store at once, and calls `found` once for each, with its index.
+    ///
+    /// Keys that the transaction wrote come first; the engine looks for the others together. What
+    /// `found` is given is gone when it returns, and it must not write.
+    ///
+    /// # Errors
+    /// If the engine cannot read.
+    pub fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        mut found: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        let slot = self.slot(store)?;
+        let (mut missing, mut places) = (Vec::new(), Vec::new());
+        let scratch = self.scratch.borrow();
+        for (place, key) in keys.iter().enumerate() {
+            match self.written(&scratch, slot, self.hasher.hash(key), key) {
+                Some(written) => found(place, written),
+                None => {
+                    missing.push(*key);
+                    places.push(place);
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let read = (self.backend)
+            .multi_get(store, &missing, &mut |i, value| found(places[i], value));
+        self.poisoning(read)
+    }
+
+    /// Writes a value for the record at hand.
+    ///
+    /// # Errors
+    /// If the store is unknown or poisoned, or key or value are far too large.
+    pub fn put(&self, store: StoreId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.write(store, key, Some(value))
+    }
+
+    /// Deletes a key for the record at hand. Deleting what is not there is fine.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn delete(&self, store: StoreId, key: &[u8]) -> Result<(), StoreError> {
+        self.write(store, key, None)
+    }
+
+    /// Reads a range in order. Writing goes on meanwhile; the scan shows what was there when it began.
+    ///
+    /// # Errors
+    /// If the engine cannot read.
+    pub fn scan(
+        &self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Scan<'_>, StoreError> {
+        let slot = self.slot(store)?;
+        let overlay = &self.stores[slot].overlay;
+        let committed = self.poisoning(self.backend.scan(store, range, direction))?;
+        Ok(Scan::new(
+            &self.scratch.borrow()[slot],
+            (overlay.table(), overlay.scan(range, direction)),
+            committed,
+            (range, direction),
+            &self.poison,
+        ))
+    }
+
+    /// The record succeeded: what it wrote is the transaction's.
+    pub fn keep_record(&mut self) {
+        for (table, slot) in self.scratch.get_mut().iter_mut().zip(&mut self.stores) {
+            if table.is_empty() {
+                continue;
+            }
+            for number in table.numbers() {
+                let (hash, key) = (table.hash(number), table.key(number));
+                slot.overlay.write(hash, key, table.value(number));
+            }
+            table.clear();
+            slot.sorted = None;
+        }
+    }
+
+    /// The record failed: what it wrote is forgotten.
+    pub fn drop_record(&mut self) {
+        for table in self.scratch.get_mut() {
+            if !table.is_empty() {
+                table.clear();
+            }
+        }
+    }
+
+    /// Bytes that the transaction's writes take, to commit early when they become too many.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.stores.iter().map(|slot| slot.overlay.bytes()).sum()
+    }
+
+    /// Whether the transaction wrote to a store of this family.
+    #[must_use]
+    pub fn touched(&self, family: Family) -> bool {
+        (self.stores.iter())
+            .any(|slot| family_of(slot.id) == family && !slot.overlay.table().is_empty())
+    }
+
+    /// What the transaction wrote to the stores of this family: the last write to each key, in the
+    /// order of store and key. This is what goes to the changelog.
+    pub fn changes(&mut self, family: Family) -> impl Iterator<Item = Write<'_>> {
+        self.sort();
+        let stores = self.stores.iter();
+        stores
+            .filter(move |slot| family_of(slot.id) == family)
+            .flat_map(Slot::writes)
+    }
+
+    /// The transaction is committed: its writes and the position become the backend's, both or
+    /// neither. What the record at hand wrote stays in the scratch.
+    ///
+    /// # Errors
+    /// If the engine cannot write. The store is poisoned: what is on the disk is this position or the one before.
+    pub fn apply(&mut self, position: &Position) -> Result<(), StoreError> {
+        self.healthy()?;
+        self.sort();
+        let writes = self.stores.iter().map(|slot| slot.overlay.table().len());
+        let mut batch = Batch::with_capacity(writes.sum());
+        for write in self.stores.iter().flat_map(Slot::writes) {
+            batch.write(write.store, write.key, write.value);
+        }
+        let applied = self.backend.apply(&batch, position);
+        self.poisoning(applied)?;
+        self.clear();
+        Ok(())
+    }
+
+    /// The transaction is aborted: everything that it or its last record wrote is forgotten.
+    pub fn discard(&mut self) {
+        self.drop_record();
+        self.clear();
+    }
+
+    /// Writes what was read from a changelog, and how far that is.
+    ///
+    /// # Errors
+    /// If a transaction has written something, or the engine cannot write.
+    pub fn load(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.healthy()?;
+        let scratch = self.scratch.get_mut().iter();
+        let open = scratch.chain(self.stores.iter().map(|slot| slot.overlay.table()));
+        if open.into_iter().any(|table| !table.is_empty()) {
+            return Err(StoreError::OpenTransaction);
+        }
+        let applied = self.backend.apply(batch, position);
+        self.poisoning(applied)
+    }
+
+    /// The position of what is committed here; none if nothing ever was.
+    #[must_use]
+    pub fn position(&self) -> Option<&Position> {
+        self.backend.position()
+    }
+
+    /// Bytes that only the engine's memory and its log hold.
+    #[must_use]
+    pub fn bytes_unflushed(&self) -> u64 {
+        self.backend.bytes_unflushed()
+    }
+
+    /// Moves them to where they take no memory. May wait for the disk.
+    ///
+    /// # Errors
+    /// If the engine cannot write.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.healthy()?;
+        let flushed = self.backend.flush();
+        self.poisoning(flushed)
+    }
+
+    /// The failure that poisoned the store.
+    #[must_use]
+    pub fn poison(&self) -> Option<&StoreError> {
+        self.poison.get()
+    }
+
+    fn write(&self, store: StoreId, key: &[u8], value: Written<'_>) -> Result<(), StoreError> {
+        let slot = self.slot(store)?;
+        check_size("key", key)?;
+        check_size("value", value.unwrap_or_default())?;
+        let hash = self.hasher.hash(key);
+        self.scratch.borrow_mut()[slot].write(hash, key, value);
+        Ok(())
+    }
+
+    fn written<'a>(
+        &'a self,
+        scratch: &'a [Table],
+        slot: usize,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Option<Written<'a>> {
+        let overlay = &self.stores[slot].overlay;
+        (scratch[slot].get(hash, key)).or_else(|| overlay.get(hash, key))
+    }
+
+    /// Where a store is, if the stores may be used at all.
+    fn slot(&self, store: StoreId) -> Result<usize, StoreError> {
+        self.healthy()?;
+        (self.stores.iter())
+            .position(|slot| slot.id == store)
+            .ok_or(StoreError::UnknownStore { store })
+    }
+
+    fn healthy(&self) -> Result<(), StoreError> {
+        match self.poison.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn poisoning<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result
+            && error.poisons()
+        {
+            // The first failure is the cause; what comes after it is its consequence.
+            let _ = self.poison.set(error.clone());
+        }
+        result
+    }
+
+    fn sort(&mut self) {
+        for slot in &mut self.stores {
+            if slot.sorted.is_none() {
+                slot.sorted = Some(slot.overlay.sorted());
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        for slot in &mut self.stores {
+            slot.overlay.clear();
+            slot.sorted = None;
+        }
+    }
+}
+
+impl Slot {
+    fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        let table = self.overlay.table();
+        (self.sorted.iter().flatten()).map(move |number| Write {
+            store: self.id,
+            key: table.key(*number),
+            value: table.value(*number),
+        })
+    }
+}
+
+fn family_of(store: StoreId) -> Family {
+    if store.is_windowed() {
+        Family::Windowed
+    } else {
+        Family::Plain
+    }
+}
+
+fn check_size(what: &'static str, bytes: &[u8]) -> Result<(), StoreError> {
+    // The largest length is the overlay's mark for a deleted key.
+    if bytes.len() >= u32::MAX as usize {
+        return Err(StoreError::TooLarge {
+            what,
+            bytes: bytes.len(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "task_store_test.rs"]
+mod tests;

@@ -1,0 +1,287 @@
+use super::*;
+use crate::testing::{at, BrokenBackend};
+use crate::{MemoryBackend, StoreBackend};
+
+const COUNTS: StoreId = StoreId::plain("counts");
+const SEEN: StoreId = StoreId::plain("seen");
+const VIEWS: StoreId = StoreId::windowed("views");
+
+fn store() -> TaskStore {
+    over(Box::new(MemoryBackend::new()))
+}
+
+fn over(backend: Box<dyn StoreBackend>) -> TaskStore {
+    let kinds = [
+        (VIEWS, StoreKind::Ordered),
+        (COUNTS, StoreKind::Point),
+        (SEEN, StoreKind::Ordered),
+    ];
+    TaskStore::new(backend, kinds).unwrap()
+}
+
+fn get(store: &TaskStore, id: StoreId, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = b"rest of an earlier read".to_vec();
+    store.get(id, key, &mut value).unwrap().then_some(value)
+}
+
+fn read(mut scan: Scan<'_>) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut all = Vec::new();
+    while let Some((key, value)) = scan.next().unwrap() {
+        all.push((text(key), text(value)));
+    }
+    all
+}
+
+fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    let own = |text: &str| text.to_owned();
+    list.iter().map(|(k, v)| (own(k), own(v))).collect()
+}
+
+#[test]
+fn a_read_sees_the_topmost_layer() {
+    let mut store = store();
+    store.put(COUNTS, b"k", b"committed").unwrap();
+    store.keep_record();
+    store.apply(&at(1)).unwrap();
+    assert_eq!(get(&store, COUNTS, b"k").unwrap(), b"committed");
+    store.put(COUNTS, b"k", b"kept").unwrap();
+    store.keep_record();
+    assert_eq!(get(&store, COUNTS, b"k").unwrap(), b"kept");
+    store.delete(COUNTS, b"k").unwrap();
+    assert_eq!(get(&store, COUNTS, b"k"), None);
+    assert_eq!(get(&store, SEEN, b"k"), None, "stores are apart");
+}
+
+#[test]
+fn a_failed_record_leaves_no_trace_and_an_abort_neither() {
+    let mut store = store();
+    store.put(COUNTS, b"k", b"1").unwrap();
+    store.keep_record();
+    store.put(COUNTS, b"k", b"2").unwrap();
+    store.delete(COUNTS, b"j").unwrap();
+    store.drop_record();
+    assert_eq!(get(&store, COUNTS, b"k").unwrap(), b"1");
+    store.put(COUNTS, b"l", b"3").unwrap();
+    store.discard();
+    assert_eq!(get(&store, COUNTS, b"k"), None);
+    store.keep_record();
+    assert_eq!(get(&store, COUNTS, b"l"), None, "the scratch went with the abort");
+    assert_eq!((store.bytes(), store.position()), (0, None));
+}
+
+#[test]
+fn the_backend_is_written_only_by_apply() {
+    let mut store = store();
+    store.put(COUNTS, b"k", b"1").unwrap();
+    store.keep_record();
+    let mut value = Vec::new();
+    assert!(!store.backend.get(COUNTS, b"k", &mut value).unwrap());
+    store.apply(&at(7)).unwrap();
+    assert!(store.backend.get(COUNTS, b"k", &mut value).unwrap());
+    assert_eq!(store.position(), Some(&at(7)));
+    assert_eq!(store.bytes(), 0);
+}
+
+#[test]
+fn a_scan_merges_all_layers_both_ways() {
+    for id in [SEEN, COUNTS] {
+        let mut store = store();
+        for key in ["a", "b", "c", "d"] {
+            store.put(id, key.as_bytes(), b"committed").unwrap();
+        }
+        store.keep_record();
+        store.apply(&at(1)).unwrap();
+        store.delete(id, b"b").unwrap();
+        store.put(id, b"c", b"kept").unwrap();
+        store.put(id, b"e", b"kept").unwrap();
+        store.delete(id, b"absent").unwrap();
+        store.keep_record();
+        store.put(id, b"b2", b"written").unwrap();
+        store.delete(id, b"d").unwrap();
+        let mut all = pairs(&[
+            ("a", "committed"),
+            ("b2", "written"),
+            ("c", "kept"),
+            ("e", "kept"),
+        ]);
+        let scan = |range: &KeyRange, way| read(store.scan(id, range, way).unwrap());
+        assert_eq!(scan(&KeyRange::all(), Direction::Forward), all);
+        let middle = KeyRange::between(&b"b"[..]..&b"e"[..]);
+        assert_eq!(scan(&middle, Direction::Forward), all[1..3]);
+        assert_eq!(scan(&KeyRange::prefix(b"b"), Direction::Reverse), all[1..2]);
+        let inverted = KeyRange::between(&b"z"[..]..&b"a"[..]);
+        assert_eq!(scan(&inverted, Direction::Forward), []);
+        all.reverse();
+        assert_eq!(scan(&KeyRange::all(), Direction::Reverse), all);
+    }
+}
+
+#[test]
+fn a_scan_shows_what_was_there_when_it_began() {
+    for id in [SEEN, COUNTS] {
+        let mut store = store();
+        store.put(id, b"a", b"1").unwrap();
+        store.keep_record();
+        store.put(id, b"b", b"1").unwrap();
+        let mut scan = store.scan(id, &KeyRange::all(), Direction::Forward).unwrap();
+        let mut seen = Vec::new();
+        while let Some((key, value)) = scan.next().unwrap() {
+            seen.push((key.to_vec(), value.to_vec()));
+            let grown = [key, b"+"].concat();
+            store.put(id, &grown, b"2").unwrap();
+            store.put(id, b"b", b"2").unwrap();
+            store.delete(id, b"a").unwrap();
+        }
+        assert_eq!(
+            seen,
+            [
+                (b"a".to_vec(), b"1".to_vec()),
+                (b"b".to_vec(), b"1".to_vec())
+            ]
+        );
+        assert_eq!(get(&store, id, b"a+").unwrap(), b"2");
+    }
+}
+
+#[test]
+fn changes_are_coalesced_and_in_the_order_of_changelog_keys() {
+    let mut store = store();
+    for (id, key, value) in [
+        (SEEN, "z", "1"),
+        (COUNTS, "b", "1"),
+        (VIEWS, "w", "1"),
+        (COUNTS, "a", "1"),
+        (COUNTS, "b", "2"),
+    ] {
+        store.put(id, key.as_bytes(), value.as_bytes()).unwrap();
+        store.keep_record();
+    }
+    store.delete(SEEN, b"a").unwrap();
+    store.keep_record();
+    store.put(SEEN, b"dropped", b"1").unwrap();
+    store.drop_record();
+    let mut plain: Vec<(StoreId, &[u8], Option<&[u8]>)> = vec![
+        (COUNTS, b"a", Some(b"1")),
+        (COUNTS, b"b", Some(b"2")),
+        (SEEN, b"a", None),
+        (SEEN, b"z", Some(b"1")),
+    ];
+    plain.sort_by_key(|(id, key, _)| (id.to_be_bytes(), *key));
+    let changes = |store: &mut TaskStore, family| {
+        let own = |w: Write<'_>| (w.store, w.key.to_vec(), w.value.map(<[u8]>::to_vec));
+        store.changes(family).map(own).collect::<Vec<_>>()
+    };
+    let own = plain.iter().map(|(s, k, v)| (*s, k.to_vec(), v.map(<[u8]>::to_vec)));
+    assert_eq!(changes(&mut store, Family::Plain), own.collect::<Vec<_>>());
+    assert_eq!(changes(&mut store, Family::Windowed).len(), 1);
+    // Asking does not freeze: what is written later is in the next answer.
+    store.put(VIEWS, b"a", b"1").unwrap();
+    store.keep_record();
+    assert_eq!(changes(&mut store, Family::Windowed).len(), 2);
+    assert!(store.touched(Family::Windowed));
+    store.discard();
+    assert!(!store.touched(Family::Windowed) && !store.touched(Family::Plain));
+}
+
+#[test]
+fn many_keys_are_looked_for_through_all_layers() {
+    let mut store = store();
+    for key in [b"a", b"b", b"c"] {
+        store.put(COUNTS, key, b"1").unwrap();
+    }
+    store.keep_record();
+    store.apply(&at(1)).unwrap();
+    store.delete(COUNTS, b"b").unwrap();
+    store.keep_record();
+    store.put(COUNTS, b"c", b"2").unwrap();
+    let keys: [&[u8]; 5] = [b"x", b"c", b"b", b"a", b"a"];
+    let mut found = vec![None; keys.len()];
+    let mut calls = 0;
+    let each = |place: usize, value: Option<&[u8]>| {
+        found[place] = value.map(<[u8]>::to_vec);
+        calls += 1;
+    };
+    store.multi_get(COUNTS, &keys, each).unwrap();
+    let one = Some(b"1".to_vec());
+    assert_eq!(found, [None, Some(b"2".to_vec()), None, one.clone(), one]);
+    assert_eq!(calls, 5);
+}
+
+#[test]
+fn bytes_grow_with_what_is_written_and_count_an_overwrite_once() {
+    let mut store = store();
+    let mut last = 0;
+    for n in 0..100u32 {
+        store.put(SEEN, &n.to_be_bytes(), &[0; 50]).unwrap();
+        store.keep_record();
+        assert!(store.bytes() >= last + 54);
+        last = store.bytes();
+    }
+    store.put(SEEN, &1u32.to_be_bytes(), &[1; 50]).unwrap();
+    store.keep_record();
+    assert_eq!(store.bytes(), last);
+}
+
+#[test]
+fn what_is_loaded_must_not_meet_an_open_transaction() {
+    let mut store = store();
+    let mut batch = Batch::new();
+    batch.write(COUNTS, b"k", Some(b"1"));
+    store.load(&batch, &at(1)).unwrap();
+    assert_eq!(get(&store, COUNTS, b"k").unwrap(), b"1");
+    store.put(COUNTS, b"j", b"1").unwrap();
+    assert_eq!(store.load(&batch, &at(2)), Err(StoreError::OpenTransaction));
+    store.keep_record();
+    assert_eq!(store.load(&batch, &at(2)), Err(StoreError::OpenTransaction));
+    assert!(store.poison().is_none());
+    store.discard();
+    store.load(&batch, &at(2)).unwrap();
+}
+
+#[test]
+fn a_store_that_was_not_declared_is_named() {
+    let store = store();
+    let other = StoreId::plain("other");
+    let error = store.put(other, b"k", b"v").unwrap_err();
+    assert_eq!(error, StoreError::UnknownStore { store: other });
+    assert!(store.put(COUNTS, b"k", b"v").is_ok(), "that is no reason to stop");
+    let twice = [(other, StoreKind::Point), (other, StoreKind::Ordered)];
+    let error = TaskStore::new(Box::new(MemoryBackend::new()), twice).unwrap_err();
+    assert_eq!(error, StoreError::SameId { store: other });
+}
+
+#[test]
+fn the_first_failure_is_the_answer_to_everything_after() {
+    for fail in [BrokenBackend::READS, BrokenBackend::WRITES, BrokenBackend::CURSORS] {
+        let mut store = over(Box::new(BrokenBackend::failing(fail)));
+        store.put(COUNTS, b"written", b"1").unwrap();
+        store.keep_record();
+        let error = match fail {
+            BrokenBackend::READS => store.get(COUNTS, b"k", &mut Vec::new()).unwrap_err(),
+            BrokenBackend::WRITES => store.apply(&at(1)).unwrap_err(),
+            _ => {
+                let all = KeyRange::all();
+                let mut scan = store.scan(COUNTS, &all, Direction::Forward).unwrap();
+                while scan.next().is_ok() {}
+                scan.next().unwrap_err()
+            }
+        };
+        assert_eq!(error, BrokenBackend::error());
+        assert_eq!(store.poison(), Some(&error));
+        let mut value = Vec::new();
+        let again: [Result<(), StoreError>; 7] = [
+            store.get(COUNTS, b"written", &mut value).map(drop),
+            store.multi_get(COUNTS, &[b"written"], |_, _| ()),
+            store.put(COUNTS, b"k", b"v"),
+            store.delete(COUNTS, b"k"),
+            store.scan(COUNTS, &KeyRange::all(), Direction::Forward).map(drop),
+            store.flush(),
+            store.load(&Batch::new(), &at(2)),
+        ];
+        for result in again {
+            assert_eq!(result, Err(error.clone()));
+        }
+        assert_eq!(store.apply(&at(2)), Err(error));
+    }
+}
