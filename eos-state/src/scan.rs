@@ -3,10 +3,10 @@
 use std::cell::OnceCell;
 use std::cmp::Ordering;
 
+use crate::StoreError;
 use crate::backend::{Cursor, KeyValue};
 use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
-use crate::StoreError;
 
 /// Reads a range in order: what this record wrote, over what its transaction wrote, over what is
 /// committed. Made by [`TaskStore::scan`](crate::TaskStore::scan).
@@ -144,7 +144,11 @@ impl Written {
             order.reverse();
         }
         for number in order {
-            table.write(scratch.hash(number), scratch.key(number), scratch.value(number));
+            table.write(
+                scratch.hash(number),
+                scratch.key(number),
+                scratch.value(number),
+            );
         }
         // Written in order, so the numbers are in order.
         let mut rest = table.numbers().collect::<Vec<_>>().into_iter();

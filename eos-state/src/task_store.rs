@@ -82,6 +82,12 @@ impl TaskStore {
         })
     }
 
+    /// Whether this is one of its stores.
+    #[must_use]
+    pub fn has(&self, store: StoreId) -> bool {
+        self.stores.iter().any(|slot| slot.id == store)
+    }
+
     /// Reads one key. True if it is there; its value is then what `value` holds.
     ///
     /// # Errors
@@ -126,8 +132,8 @@ impl TaskStore {
         if missing.is_empty() {
             return Ok(());
         }
-        let read = (self.backend)
-            .multi_get(store, &missing, &mut |i, value| found(places[i], value));
+        let read =
+            (self.backend).multi_get(store, &missing, &mut |i, value| found(places[i], value));
         self.poisoning(read)
     }
 

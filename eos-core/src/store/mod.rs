@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{Codec, Json, Plain, PlainCodec};
 
-pub(crate) use stamped::Stamped;
+pub(crate) use stamped::{Stamped, StampedCodec};
 pub use view::StoreView;
-pub(crate) use view::{StateAccess, StateError};
+pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
 
 /// A store of keys and values: its name, both types, and how they become bytes.
 ///

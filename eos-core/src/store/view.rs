@@ -54,35 +54,18 @@ pub(crate) enum StateError {
     )]
     Elsewhere { store: Arc<str> },
     #[error("the key for the store {store} can't be encoded: {source}")]
-    Key {
-        store: Arc<str>,
-        source: CodecError,
-    },
+    Key { store: Arc<str>, source: CodecError },
     #[error("the value for the store {store} can't be encoded: {source}")]
-    Value {
-        store: Arc<str>,
-        source: CodecError,
-    },
-    #[error(
-        "null can't be kept in the store {store}, as {what}: to forget a key, `delete` it"
-    )]
-    Null {
-        store: Arc<str>,
-        what: &'static str,
-    },
+    Value { store: Arc<str>, source: CodecError },
+    #[error("null can't be kept in the store {store}, as {what}: to forget a key, `delete` it")]
+    Null { store: Arc<str>, what: &'static str },
     #[error(
         "what the store {store} keeps for this key can't be decoded: {source}. If the type or the \
          codec of the store changed, give the store a new name: the old values can't be read any more"
     )]
-    Unreadable {
-        store: Arc<str>,
-        source: CodecError,
-    },
+    Unreadable { store: Arc<str>, source: CodecError },
     #[error("the store {store}: {source}")]
-    Store {
-        store: Arc<str>,
-        source: StoreError,
-    },
+    Store { store: Arc<str>, source: StoreError },
 }
 
 /// One store, for the record at hand. Made by [`Ctx::store`](crate::Ctx::store).

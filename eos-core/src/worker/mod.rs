@@ -61,6 +61,7 @@ use eos_protocol::{
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
 use crate::metrics::{Stopwatch, WorkerMeter};
+use crate::store::Buffers;
 use crate::topology::{Scratch, Topology};
 
 pub use error::{RecordFault, TwoOwners, WorkerError};
@@ -133,6 +134,7 @@ pub struct Worker<C: Client> {
     out_of_range: Option<(TopicPartition, Deadline)>,
 
     scratch: RefCell<Scratch>,
+    buffers: RefCell<Buffers>,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
     unsent: Option<send::Unsent>,
     /// A record that is done, and waits for a transaction of its own.
@@ -231,6 +233,7 @@ impl<C: Client> Worker<C> {
             reassigning: false,
             out_of_range: None,
             scratch: RefCell::default(),
+            buffers: RefCell::default(),
             unsent: None,
             held: None,
             generation: -1,

@@ -9,12 +9,15 @@ use eos_protocol::{
     TaskId, Timestamp, TopicPartition, may_join,
 };
 
+use eos_state::TaskStore;
+
 use super::send::Unsent;
 use super::task::{Readiness, Task};
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::{Ctx, Origin};
 use crate::failpoints::{self, Point};
+use crate::store::StateAccess;
 use crate::topology::{Chains, Fault, Next, Raw};
 
 /// How many records are fetched from one partition at a time.
@@ -105,7 +108,13 @@ impl<C: Client> Worker<C> {
             let fault = Fault::Aborts(self.last_error.as_ref().map(ToString::to_string));
             return self.condemn(task, record, fault);
         }
-        if let Err((source, fault)) = self.run(&mut task.chains, input, origin, message) {
+        if let Err((source, fault)) = self.run(
+            &mut task.chains,
+            task.store.as_ref(),
+            input,
+            origin,
+            message,
+        ) {
             return self.refused(task, record, source, fault);
         }
         self.finished(task, record)
@@ -347,6 +356,7 @@ impl<C: Client> Worker<C> {
     fn run(
         &self,
         chains: &mut Chains,
+        stores: Option<&TaskStore>,
         input: usize,
         origin: Origin<'_>,
         message: &impl Message,
@@ -361,6 +371,11 @@ impl<C: Client> Worker<C> {
             self.topology.token(),
             self.topology.outputs(),
             &self.scratch,
+            StateAccess {
+                specs: self.topology.stores(),
+                task: stores,
+                buffers: &self.buffers,
+            },
             origin,
         );
         let Some(sources) = chains.inputs.get_mut(input) else {

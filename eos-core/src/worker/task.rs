@@ -4,6 +4,8 @@ use eos_protocol::{
     Attempt, Lag, MaxIdle, Merge, Now, Supply, TaskProgress, TopicPartition, recommit_due,
 };
 
+use eos_state::TaskStore;
+
 use crate::client::Records;
 use crate::topology::Chains;
 
@@ -22,6 +24,8 @@ pub(super) enum Readiness {
 pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
+    /// What its records keep; `None` if its stage has no stores.
+    pub(super) store: Option<TaskStore>,
     pub(super) readiness: Readiness,
     /// When the worker took it over.
     started: Now,
@@ -69,6 +73,7 @@ impl<R: Records> Task<R> {
             attempt: None,
             progress,
             chains,
+            store: None,
             readiness,
             fetched,
             claimed,
