@@ -3,6 +3,7 @@
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
+use crate::state::PerFamily;
 
 /// One input partition of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,19 +196,35 @@ impl TaskProgress {
         }
     }
 
+    /// The number that the open transaction has, if it touches the task.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.last.as_ref().map_or(Seq(1), |name| name.seq.next())
+    }
+
     /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name.
-    /// Nothing if the transaction does not touch the task.
-    pub fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
+    /// `wrote` says which changelogs end in a commit record of it. Nothing if the transaction does
+    /// not touch the task.
+    pub fn seal(
+        &mut self,
+        nonce: Nonce,
+        wrote: PerFamily<bool>,
+    ) -> Vec<(TopicPartition, Offset, String)> {
         if !self.touched {
             return Vec::new();
         }
+        let seq = self.next_seq();
+        let named = |wrote: bool, before: fn(&TransactionName) -> Option<Seq>| {
+            let before = self.last.as_ref().and_then(before);
+            if wrote { Some(seq) } else { before }
+        };
         let name = TransactionName {
             layout: self.layout,
             width: self.width,
-            seq: self.last.as_ref().map_or(Seq(1), |name| name.seq.next()),
+            seq,
             nonce,
-            plain: self.last.as_ref().and_then(|name| name.plain),
-            windowed: self.last.as_ref().and_then(|name| name.windowed),
+            plain: named(wrote.plain, |name| name.plain),
+            windowed: named(wrote.windowed, |name| name.windowed),
             stream_time: self.stream_time,
         };
         let text = name.to_string();
@@ -298,12 +315,12 @@ mod tests {
     fn rule_2_a_touched_task_commits_all_its_inputs_under_one_name() {
         let mut task = two_inputs();
         assert!(
-            task.seal(Nonce(1)).is_empty(),
+            task.seal(Nonce(1), PerFamily::default()).is_empty(),
             "an untouched task is no part of the transaction"
         );
 
         task.advance(0, offset(10), Some(Timestamp(5)));
-        let sealed = task.seal(Nonce(2));
+        let sealed = task.seal(Nonce(2), PerFamily::default());
         let at: Vec<_> = sealed
             .iter()
             .map(|(tp, o, _)| (tp.to_string(), o.get()))
@@ -320,10 +337,10 @@ mod tests {
     fn each_attempt_has_another_name_but_only_a_commit_counts() {
         let mut task = two_inputs();
         task.touch();
-        task.seal(Nonce(1));
+        task.seal(Nonce(1), PerFamily::default());
         assert_eq!(task.discarded().len(), 2);
         task.touch();
-        let retry = task.seal(Nonce(2));
+        let retry = task.seal(Nonce(2), PerFamily::default());
         assert!(
             retry[0].2.contains(";1;0000000000000002;"),
             "{}",
@@ -331,7 +348,7 @@ mod tests {
         );
         task.committed();
         task.touch();
-        assert!(task.seal(Nonce(3))[0].2.contains(";2;0000000000000003;"));
+        assert!(task.seal(Nonce(3), PerFamily::default())[0].2.contains(";2;0000000000000003;"));
     }
 
     #[test]
@@ -349,7 +366,7 @@ mod tests {
         task.discarded();
         assert_eq!(taken(&task), []);
         task.advance(1, offset(25), None);
-        task.seal(Nonce(1));
+        task.seal(Nonce(1), PerFamily::default());
         task.committed();
         task.advance(0, offset(10), None);
         assert_eq!(taken(&task), [("a-3".into(), 10, 11)]);
@@ -360,7 +377,7 @@ mod tests {
         let mut task = two_inputs();
         assert_eq!(task.recommit(), [], "it has no name yet");
         task.advance(0, offset(10), None);
-        let sealed = task.seal(Nonce(1));
+        let sealed = task.seal(Nonce(1), PerFamily::default());
         task.committed();
         assert_eq!(task.recommit(), sealed);
         let before = task.clone();
@@ -375,7 +392,7 @@ mod tests {
     fn rule_8_a_rewind_goes_to_the_last_committed_offsets() {
         let mut task = two_inputs();
         task.advance(0, offset(10), None);
-        task.seal(Nonce(1));
+        task.seal(Nonce(1), PerFamily::default());
         task.committed();
         task.advance(0, offset(11), None);
         task.advance(1, offset(25), None);
@@ -390,7 +407,7 @@ mod tests {
         );
         // The next transaction starts there too, also if it reads nothing.
         task.touch();
-        let sealed = task.seal(Nonce(2));
+        let sealed = task.seal(Nonce(2), PerFamily::default());
         assert_eq!(
             sealed.iter().map(|(_, o, _)| o.get()).collect::<Vec<_>>(),
             [11, 20]
@@ -443,10 +460,10 @@ mod tests {
         let mut task = two_inputs();
         task.advance(0, offset(10), Some(Timestamp(50)));
         task.advance(0, offset(11), Some(Timestamp(40)));
-        assert!(task.seal(Nonce(1))[0].2.ends_with(";50"));
+        assert!(task.seal(Nonce(1), PerFamily::default())[0].2.ends_with(";50"));
         task.discarded();
         task.advance(0, offset(10), Some(Timestamp(40)));
-        assert!(task.seal(Nonce(2))[0].2.ends_with(";40"));
+        assert!(task.seal(Nonce(2), PerFamily::default())[0].2.ends_with(";40"));
     }
 
     proptest! {
@@ -466,7 +483,7 @@ mod tests {
                         task.advance(input, at, None);
                     }
                     1 => {
-                        let sealed = task.seal(Nonce(0));
+                        let sealed = task.seal(Nonce(0), PerFamily::default());
                         let next: Vec<i64> = task.inputs().iter().map(|i| i.next.get()).collect();
                         if !sealed.is_empty() {
                             seq += 1;
