@@ -128,6 +128,19 @@ pub enum Difference {
     },
 }
 
+impl Difference {
+    /// Whether the state comes from somewhere else altogether: another cluster, app or task, or
+    /// topics of an earlier life. The others are changes to the program or the topics that this very
+    /// task lived through.
+    #[must_use]
+    pub const fn is_foreign(&self) -> bool {
+        matches!(
+            self,
+            Self::Cluster { .. } | Self::App { .. } | Self::Task { .. } | Self::Recreated { .. }
+        )
+    }
+}
+
 impl Identity {
     /// In what the state found (`self`) is not the task's own; `None` if it is.
     #[must_use]
