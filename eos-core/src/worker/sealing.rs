@@ -2,6 +2,7 @@
 
 use std::task::Poll;
 
+use eos_protocol::state::PerFamily;
 use eos_protocol::{CallSite, Event, Nonce, Offset, TopicPartition, checked_membership};
 
 use super::{Worker, error};
@@ -14,7 +15,7 @@ impl<C: Client> Worker<C> {
         let nonce = Nonce(self.env.entropy());
         let sealed = self.tasks.values_mut().flat_map(|task| {
             if task.progress.touched() || !task.recommits {
-                task.progress.seal(nonce)
+                task.progress.seal(nonce, PerFamily::default())
             } else {
                 task.progress.recommit()
             }
