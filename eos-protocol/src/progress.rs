@@ -196,15 +196,16 @@ impl TaskProgress {
         }
     }
 
-    /// The number that the open transaction has, if it touches the task.
+    /// The number of the open transaction, if it touches the task.
     #[must_use]
     pub fn next_seq(&self) -> Seq {
         self.last.as_ref().map_or(Seq(1), |name| name.seq.next())
     }
 
     /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name.
-    /// `wrote` says which changelogs end in a commit record of it. Nothing if the transaction does
-    /// not touch the task.
+    /// `wrote` tells to which changelogs it wrote: there its commit record is the last one from now
+    /// on, with the number of the [sealed](Self::sealed) name. Nothing if the transaction does not
+    /// touch the task.
     pub fn seal(
         &mut self,
         nonce: Nonce,
@@ -214,17 +215,15 @@ impl TaskProgress {
             return Vec::new();
         }
         let seq = self.next_seq();
-        let named = |wrote: bool, before: fn(&TransactionName) -> Option<Seq>| {
-            let before = self.last.as_ref().and_then(before);
-            if wrote { Some(seq) } else { before }
-        };
+        let before = self.last.as_ref().map(TransactionName::commit_records);
+        let before = before.unwrap_or_default();
         let name = TransactionName {
             layout: self.layout,
             width: self.width,
             seq,
             nonce,
-            plain: named(wrote.plain, |name| name.plain),
-            windowed: named(wrote.windowed, |name| name.windowed),
+            plain: wrote.plain.then_some(seq).or(before.plain),
+            windowed: wrote.windowed.then_some(seq).or(before.windowed),
             stream_time: self.stream_time,
         };
         let text = name.to_string();
@@ -298,6 +297,11 @@ mod tests {
         Offset::new(n).unwrap()
     }
 
+    const NOTHING: PerFamily<bool> = PerFamily {
+        plain: false,
+        windowed: false,
+    };
+
     fn two_inputs() -> TaskProgress {
         let p = Partition::new(3).unwrap();
         let inputs = [
@@ -315,12 +319,12 @@ mod tests {
     fn rule_2_a_touched_task_commits_all_its_inputs_under_one_name() {
         let mut task = two_inputs();
         assert!(
-            task.seal(Nonce(1), PerFamily::default()).is_empty(),
+            task.seal(Nonce(1), NOTHING).is_empty(),
             "an untouched task is no part of the transaction"
         );
 
         task.advance(0, offset(10), Some(Timestamp(5)));
-        let sealed = task.seal(Nonce(2), PerFamily::default());
+        let sealed = task.seal(Nonce(2), NOTHING);
         let at: Vec<_> = sealed
             .iter()
             .map(|(tp, o, _)| (tp.to_string(), o.get()))
@@ -337,10 +341,10 @@ mod tests {
     fn each_attempt_has_another_name_but_only_a_commit_counts() {
         let mut task = two_inputs();
         task.touch();
-        task.seal(Nonce(1), PerFamily::default());
+        task.seal(Nonce(1), NOTHING);
         assert_eq!(task.discarded().len(), 2);
         task.touch();
-        let retry = task.seal(Nonce(2), PerFamily::default());
+        let retry = task.seal(Nonce(2), NOTHING);
         assert!(
             retry[0].2.contains(";1;0000000000000002;"),
             "{}",
@@ -348,7 +352,40 @@ mod tests {
         );
         task.committed();
         task.touch();
-        assert!(task.seal(Nonce(3), PerFamily::default())[0].2.contains(";2;0000000000000003;"));
+        assert!(
+            task.seal(Nonce(3), NOTHING)[0]
+                .2
+                .contains(";2;0000000000000003;")
+        );
+    }
+
+    #[test]
+    fn a_name_names_the_last_commit_record_of_each_changelog() {
+        let mut task = two_inputs();
+        let mut next = |plain, windowed, commits| {
+            task.touch();
+            task.seal(Nonce(1), PerFamily { plain, windowed });
+            let named = task.sealed().unwrap().commit_records();
+            if commits {
+                task.committed();
+            } else {
+                task.discarded();
+            }
+            (named.plain.map(|s| s.0), named.windowed.map(|s| s.0))
+        };
+        assert_eq!(next(false, false, true), (None, None));
+        assert_eq!(next(true, false, true), (Some(2), None));
+        assert_eq!(
+            next(false, false, true),
+            (Some(2), None),
+            "it stays the last one"
+        );
+        assert_eq!(next(true, true, false), (Some(4), Some(4)));
+        assert_eq!(
+            next(false, true, true),
+            (Some(2), Some(4)),
+            "4 was aborted before"
+        );
     }
 
     #[test]
@@ -366,7 +403,7 @@ mod tests {
         task.discarded();
         assert_eq!(taken(&task), []);
         task.advance(1, offset(25), None);
-        task.seal(Nonce(1), PerFamily::default());
+        task.seal(Nonce(1), NOTHING);
         task.committed();
         task.advance(0, offset(10), None);
         assert_eq!(taken(&task), [("a-3".into(), 10, 11)]);
@@ -377,7 +414,7 @@ mod tests {
         let mut task = two_inputs();
         assert_eq!(task.recommit(), [], "it has no name yet");
         task.advance(0, offset(10), None);
-        let sealed = task.seal(Nonce(1), PerFamily::default());
+        let sealed = task.seal(Nonce(1), NOTHING);
         task.committed();
         assert_eq!(task.recommit(), sealed);
         let before = task.clone();
@@ -392,7 +429,7 @@ mod tests {
     fn rule_8_a_rewind_goes_to_the_last_committed_offsets() {
         let mut task = two_inputs();
         task.advance(0, offset(10), None);
-        task.seal(Nonce(1), PerFamily::default());
+        task.seal(Nonce(1), NOTHING);
         task.committed();
         task.advance(0, offset(11), None);
         task.advance(1, offset(25), None);
@@ -407,7 +444,7 @@ mod tests {
         );
         // The next transaction starts there too, also if it reads nothing.
         task.touch();
-        let sealed = task.seal(Nonce(2), PerFamily::default());
+        let sealed = task.seal(Nonce(2), NOTHING);
         assert_eq!(
             sealed.iter().map(|(_, o, _)| o.get()).collect::<Vec<_>>(),
             [11, 20]
@@ -460,10 +497,10 @@ mod tests {
         let mut task = two_inputs();
         task.advance(0, offset(10), Some(Timestamp(50)));
         task.advance(0, offset(11), Some(Timestamp(40)));
-        assert!(task.seal(Nonce(1), PerFamily::default())[0].2.ends_with(";50"));
+        assert!(task.seal(Nonce(1), NOTHING)[0].2.ends_with(";50"));
         task.discarded();
         task.advance(0, offset(10), Some(Timestamp(40)));
-        assert!(task.seal(Nonce(2), PerFamily::default())[0].2.ends_with(";40"));
+        assert!(task.seal(Nonce(2), NOTHING)[0].2.ends_with(";40"));
     }
 
     proptest! {
@@ -483,7 +520,7 @@ mod tests {
                         task.advance(input, at, None);
                     }
                     1 => {
-                        let sealed = task.seal(Nonce(0), PerFamily::default());
+                        let sealed = task.seal(Nonce(0), NOTHING);
                         let next: Vec<i64> = task.inputs().iter().map(|i| i.next.get()).collect();
                         if !sealed.is_empty() {
                             seq += 1;

@@ -3,10 +3,12 @@
 //! A task's stores live in one engine, and everything one transaction wrote becomes the engine's
 //! in one atomic write, beside the [`Position`](eos_protocol::state::Position) that says which
 //! transaction that was. It happens after the commit is known and never before, so a crash leaves
-//! an earlier position and exactly its data, and an abort leaves nothing to undo.
+//! an earlier position and exactly its data, and an abort leaves nothing to undo. What a position says and
+//! what a restart makes of it are decided in [`eos_protocol::state`]; here are the bytes and the files.
 //!
 //! | module | what |
 //! |---|---|
+//! | [`changelog`] | what the records of a changelog topic look like |
 //! | [`TaskStore`] | all stores of a task as a record sees them: scratch over overlay over backend |
 //! | [`StoreBackend`] | what is asked of an engine |
 //! | [`MemoryBackend`] | the engine in memory |
@@ -17,6 +19,7 @@
 
 mod backend;
 mod batch;
+pub mod changelog;
 mod error;
 mod memory;
 mod overlay;

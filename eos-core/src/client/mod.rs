@@ -26,8 +26,8 @@ pub use error::ClientError;
 pub(crate) use error::LOCAL_SSL;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
-    BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds,
-    OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, Verification,
+    BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, LogEnds,
+    OffsetBounds, OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, Verification,
 };
 
 /// What a client call answers.
@@ -96,6 +96,14 @@ pub trait Source {
     /// such query is under way at a time.
     fn bounds(&mut self, of: &[TopicPartition], slice: Duration)
     -> Poll<Result<Vec<OffsetBounds>>>;
+
+    /// The first offset, and the end as a reader of uncommitted records sees it, of each partition: what
+    /// a restore has to reach. One such query is under way at a time.
+    fn ends(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<LogEnds>>>;
+
+    /// The last stable offset of an assigned partition, once everything before it was taken: markers of
+    /// transactions included. `None` before that, or while it is not known without asking a broker.
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset>;
 
     /// Where a partition ends for a reader of committed records, as far as this is known without
     /// asking a broker; `None` before anything was heard since the partition was assigned or

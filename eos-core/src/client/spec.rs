@@ -158,6 +158,19 @@ pub struct ClusterFacts {
     pub limits: BrokerLimits,
 }
 
+/// Where a log begins and ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEnds {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The first offset that is still there.
+    pub first: Offset,
+    /// The last stable offset: where a reader of committed records ends.
+    pub stable: Offset,
+    /// The end, open transactions included (the high watermark).
+    pub end: Offset,
+}
+
 /// What brokers allow, the strictest of them; `None` if we may not ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BrokerLimits {

@@ -271,6 +271,18 @@ impl Source for KafkaSource {
         answer
     }
 
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
+        // Takes in what a broker told meanwhile, or asks one.
+        self.end(of)?;
+        let open = self.open.as_ref()?;
+        let assigned = open.partitions.get(of)?;
+        let waiting = assigned.queue.len() > 0;
+        let stable = assigned
+            .tail
+            .drained(open.client.known(of).ok()?, waiting)?;
+        Offset::new(stable).ok()
+    }
+
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
         let open = self.open.as_mut()?;
         let Assigned { queue, tail, probe } = open.partitions.get_mut(of)?;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 
 use crate::client::{
-    Client, ClientError, ClusterFacts, CommittedOffset, OffsetBounds, OffsetToCommit, Outgoing,
-    Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
+    Client, ClientError, ClusterFacts, CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit,
+    Outgoing, Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
 };
 use crate::failpoints::{self, Point};
 
@@ -195,6 +195,14 @@ impl<S: Source> Source for Around<S> {
         slice: Duration,
     ) -> Poll<Result<Vec<OffsetBounds>>> {
         self.poll_call(CallSite::Bounds, |s| s.bounds(of, slice))
+    }
+
+    fn ends(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<LogEnds>>> {
+        self.poll_call(CallSite::Bounds, |s| s.ends(of, slice))
+    }
+
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.ask(|s| s.drained(of)).flatten()
     }
 
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {

@@ -110,11 +110,16 @@ impl<C: Client> Worker<C> {
         }
         if let Err((source, fault)) = self.run(
             &mut task.chains,
-            task.store.as_ref(),
+            task.state.as_ref().map(|state| &state.store),
             input,
             origin,
             message,
         ) {
+            if let Some(error) = Self::poisoned(record.task, task.state.as_ref()) {
+                task.forget();
+                self.scratch.get_mut().clear();
+                return Done::failed(error);
+            }
             return self.refused(task, record, source, fault);
         }
         self.finished(task, record)
@@ -172,11 +177,12 @@ impl<C: Client> Worker<C> {
         self.held = Some(record);
         if !self.has_begun() {
             if self.held.is_none() {
-                task.chains.discard();
+                task.forget();
             }
             return Done::Wait;
         }
         self.held = None;
+        self.kept += task.keep();
         task.progress.advance(input, offset, timestamp);
         let from = task.progress.inputs().get(input);
         let tried = |attempt: &Attempt| {

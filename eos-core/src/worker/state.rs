@@ -1,15 +1,20 @@
 //! What a task keeps: on its way into the changelog, and from there into its database.
 
 use std::task::Poll;
+use std::time::Duration;
 
 use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
-use eos_protocol::{Event, Nonce, Offset, Partition, TaskProgress, Timestamp};
+use eos_protocol::{Nonce, Partition, TaskId, TaskProgress, Timestamp, TopicName, TopicPartition};
 use eos_state::{StoreError, TaskStore, changelog};
 
 use super::{SLICE, Worker, WorkerError};
-use crate::client::{Client, ClientError, Headers, Outgoing, Producer};
+use crate::client::{Client, ClientError, Headers, LogEnds, Outgoing, Producer, Source};
+use crate::topology::Topology;
+
+/// How often the brokers are asked how far the changelogs are.
+const ASK_CHANGELOGS: Duration = Duration::from_secs(2);
 
 /// The state of one task.
 #[derive(Debug)]
@@ -105,7 +110,7 @@ impl TaskState {
                 stream_time: name.stream_time,
                 wall_time: now,
             },
-            changelogs: self.offsets.committed(name.seq),
+            changelogs: self.offsets.committed(),
         };
         self.settle();
         self.store.apply(&position)
@@ -113,6 +118,7 @@ impl TaskState {
 
     /// The transaction is gone, and what it changed.
     pub(super) fn discard(&mut self) {
+        self.offsets.discarded();
         self.settle();
         self.store.discard();
     }
@@ -122,18 +128,68 @@ impl TaskState {
         self.wrote = PerFamily::default();
     }
 
-    /// The partitions of its changelogs.
-    pub(super) fn outputs(&self) -> PerFamily<Option<usize>> {
-        self.outputs
-    }
-
-    /// The last stable offset of a changelog, read after transaction `seq` was applied.
-    pub(super) fn heard(&mut self, seq: eos_protocol::Seq, family: Family, stable: Offset) {
-        self.offsets.heard(seq, family, stable);
+    /// The topics of its changelogs.
+    fn topics<'a>(
+        &'a self,
+        topology: &'a Topology,
+    ) -> impl Iterator<Item = (Family, &'a TopicName)> {
+        let outputs = self.outputs.iter();
+        outputs.filter_map(|(family, output)| {
+            let output = topology.outputs().get((*output)?)?;
+            Some((family, &output.name))
+        })
     }
 }
 
 impl<C: Client> Worker<C> {
+    /// Asks once in a while how far the changelogs are: from there a later restore reads on, instead of
+    /// from where the database was last opened. (Its answer waits for the next commit, which proves that
+    /// nobody came between: [`ChangelogOffsets`].)
+    pub(super) fn hear_of_changelogs(&mut self) {
+        let now = self.env.about_now();
+        if now < self.ask_changelogs_at || !self.restoring.is_empty() {
+            return;
+        }
+        let tasks = self.tasks.values();
+        let logs =
+            tasks.filter_map(|task| Some((task.progress.task.partition, task.state.as_ref()?)));
+        let logs = logs.flat_map(|(partition, state)| {
+            let topics = state.topics(&self.topology);
+            topics.map(move |(_, topic)| TopicPartition::new(topic.clone(), partition))
+        });
+        let asked: Vec<TopicPartition> = logs.collect();
+        if asked.is_empty() {
+            return;
+        }
+        let Poll::Ready(answer) = self.source.ends(&asked, Duration::ZERO) else {
+            return;
+        };
+        self.ask_changelogs_at = now.after(ASK_CHANGELOGS);
+        let ends = match answer {
+            Ok(ends) => ends,
+            // The next answer does as well.
+            Err(error) => {
+                tracing::debug!(worker = %self.spec.id, %error, "asking where changelogs end");
+                return;
+            }
+        };
+        for task in self.tasks.values_mut() {
+            let partition = task.progress.task.partition;
+            let Some(state) = &mut task.state else {
+                continue;
+            };
+            let found = state.topics(&self.topology).filter_map(|(family, topic)| {
+                let is_its = |log: &&LogEnds| {
+                    log.partition.topic == *topic && log.partition.partition == partition
+                };
+                Some((family, ends.iter().find(is_its)?.stable))
+            });
+            for (family, stable) in found.collect::<Vec<_>>() {
+                state.offsets.heard(family, stable);
+            }
+        }
+    }
+
     /// Writes what the stores of all touched tasks changed into the open transaction. False while the
     /// producer's queue is full.
     pub(super) fn send_changes(&mut self) -> bool {
@@ -196,7 +252,7 @@ impl<C: Client> Worker<C> {
     }
 
     /// A database fails whatever the record does: no policy may go on without it.
-    pub(super) fn poisoned(task: eos_protocol::TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
+    pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
         let source = state?.store.poison()?.clone();
         Some(WorkerError::Store { task, source })
     }
