@@ -3,6 +3,8 @@
 mod clock;
 mod handle;
 mod missing;
+#[cfg(feature = "rocksdb")]
+mod on_disk;
 mod preflight;
 mod run;
 mod signals;

@@ -8,6 +8,7 @@ use eos_protocol::state::{RestartError, Stalled};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
+use super::home::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
 
@@ -25,6 +26,14 @@ pub enum WorkerError {
     /// A changelog holds what is not its own.
     #[error("{0}")]
     Changelog(Box<ChangelogError>),
+    /// The database of a task can't be had.
+    #[error("task {task}: {source}")]
+    Home {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        source: HomeError,
+    },
     /// The database of a task failed.
     #[error("task {task}: {source}")]
     Store {

@@ -2,19 +2,29 @@
 
 use std::fmt;
 
-use eos_protocol::{Partition, TopicName};
+use eos_protocol::TaskId;
+use eos_state::directory::DirectoryError;
 use eos_state::{MemoryBackend, StoreBackend, StoreError};
 
-/// What a task's database is found by. The number of its stage may be another one in the next version
-/// of an app; the topic that drives it never is.
+/// What a task's database is found by.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskHome {
-    /// The topic that drives its stage.
-    pub topic: TopicName,
-    /// Its partition.
-    pub partition: Partition,
+    /// The task.
+    pub task: TaskId,
     /// Whether it has windowed stores.
     pub windowed: bool,
+}
+
+/// Why a database can't be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// The database itself.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
 }
 
 /// Opens databases.
@@ -24,13 +34,13 @@ pub trait Home: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If it can't be opened.
-    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, StoreError>;
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError>;
 
     /// Deletes a database that nobody has open.
     ///
     /// # Errors
     /// If it can't be deleted.
-    fn discard(&self, task: &TaskHome) -> Result<(), StoreError>;
+    fn discard(&self, task: &TaskHome) -> Result<(), HomeError>;
 }
 
 /// State in memory only: made anew from the changelog whenever a task comes.
@@ -38,11 +48,11 @@ pub trait Home: Send + Sync + fmt::Debug {
 pub struct InMemory;
 
 impl Home for InMemory {
-    fn open(&self, _: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, StoreError> {
+    fn open(&self, _: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
         Ok(Some(Box::new(MemoryBackend::new())))
     }
 
-    fn discard(&self, _: &TaskHome) -> Result<(), StoreError> {
+    fn discard(&self, _: &TaskHome) -> Result<(), HomeError> {
         Ok(())
     }
 }

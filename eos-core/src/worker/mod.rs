@@ -71,7 +71,7 @@ use crate::store::Buffers;
 use crate::topology::{Scratch, Topology};
 
 pub use error::{RecordFault, TwoOwners, WorkerError};
-pub use home::{Home, InMemory, TaskHome};
+pub use home::{Home, HomeError, InMemory, TaskHome};
 pub use spec::{Env, StateSpec, WorkerSpec};
 
 use calls::Calls;

@@ -15,7 +15,7 @@ use eos_protocol::{Now, Offset, Stage, TaskId, TopicPartition, TransactionName};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreBackend, StoreError, StoreKind, TaskStore};
 
-use super::home::TaskHome;
+use super::home::{HomeError, TaskHome};
 use super::state::TaskState;
 use super::task::Readiness;
 use super::{Worker, WorkerError};
@@ -130,8 +130,7 @@ impl<C: Client> Worker<C> {
         });
         let stores: Vec<_> = self.topology.stores_of(stage).collect();
         let home = TaskHome {
-            topic: stage.driving_topic().clone(),
-            partition: task.partition,
+            task,
             windowed: logs.windowed.is_some(),
         };
         let known = |topic: &eos_protocol::TopicName, partitions: u32| TopicIdentity {
@@ -223,7 +222,7 @@ impl<C: Client> Worker<C> {
             return Ok(());
         }
         let opened = self.spec.state.home.open(&one.home);
-        match opened.map_err(|source| store_failed(one.task, source))? {
+        match opened.map_err(|source| no_home(one.task, source))? {
             Some(backend) => one.phase = Phase::Asking(backend),
             None => self.nap_at_most(Some(TRY_AGAIN)),
         }
@@ -366,7 +365,7 @@ impl<C: Client> Worker<C> {
         drop(backend);
         let home = &self.spec.state.home;
         let opened = home.discard(&one.home).and_then(|()| home.open(&one.home));
-        opened.map_err(|source| store_failed(one.task, source))
+        opened.map_err(|source| no_home(one.task, source))
     }
 
     /// Reads for a while. Ready once the state is whole.
@@ -513,6 +512,10 @@ impl<C: Client> Worker<C> {
 
 /// Kafka's default of `delete.retention.ms`.
 const DELETE_RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+fn no_home(task: TaskId, source: HomeError) -> WorkerError {
+    WorkerError::Home { task, source }
+}
 
 fn store_failed(task: TaskId, source: StoreError) -> WorkerError {
     WorkerError::Store { task, source }

@@ -28,7 +28,7 @@ struct Open {
 }
 
 impl Home for Disk {
-    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, StoreError> {
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
         let found = self.databases.lock().unwrap().remove(task);
         Ok(Some(Box::new(Open {
             task: task.clone(),
@@ -37,7 +37,7 @@ impl Home for Disk {
         })))
     }
 
-    fn discard(&self, task: &TaskHome) -> Result<(), StoreError> {
+    fn discard(&self, task: &TaskHome) -> Result<(), HomeError> {
         self.databases.lock().unwrap().remove(task);
         Ok(())
     }
@@ -95,7 +95,6 @@ impl Drop for Open {
     }
 }
 
-const HOME: &str = "in";
 const CHANGELOG: &str = "app-in-changelog";
 
 fn changelog() -> TopicPartition {
@@ -201,8 +200,7 @@ impl Bench {
 impl Disk {
     fn task() -> TaskHome {
         TaskHome {
-            topic: HOME.into(),
-            partition: Partition::ZERO,
+            task: eos_protocol::TaskId::default(),
             windowed: false,
         }
     }
