@@ -6,6 +6,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`changelog`] | what the records of a changelog topic look like |
+//! | [`directory`] | where the state of tasks lies on disk, and whose it is |
 #![forbid(unsafe_code)]
 
 pub mod changelog;
+pub mod directory;
