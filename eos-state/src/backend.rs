@@ -4,9 +4,9 @@ use std::fmt;
 
 use eos_protocol::state::{Position, StoreId};
 
+use crate::StoreError;
 use crate::batch::Batch;
 use crate::range::{Direction, KeyRange};
-use crate::StoreError;
 
 /// One task's committed state, in one engine.
 ///

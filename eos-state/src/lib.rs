@@ -17,6 +17,8 @@
 
 mod backend;
 mod batch;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod error;
 mod memory;
 mod overlay;
@@ -25,6 +27,8 @@ mod range;
 pub mod rocks;
 mod scan;
 mod task_store;
+#[cfg(test)]
+mod testing;
 
 pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};

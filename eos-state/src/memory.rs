@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, btree_map};
 
 use eos_protocol::state::{Position, StoreId};
 
+use crate::StoreError;
 use crate::backend::{Cursor, KeyValue, StoreBackend};
 use crate::batch::Batch;
 use crate::range::{Direction, KeyRange};
-use crate::StoreError;
 
 type Entries = BTreeMap<Box<[u8]>, Box<[u8]>>;
 

@@ -3,10 +3,10 @@
 use std::cell::OnceCell;
 use std::cmp::Ordering;
 
+use crate::StoreError;
 use crate::backend::{Cursor, KeyValue};
 use crate::overlay::{Entries, Table};
 use crate::range::{Direction, KeyRange};
-use crate::StoreError;
 
 /// Reads a range in order: what this record wrote, over what its transaction wrote, over what is
 /// committed. Made by [`TaskStore::scan`](crate::TaskStore::scan).
@@ -69,11 +69,14 @@ impl<'a> Scan<'a> {
     /// The next entry, key and value; nothing at the end of the range.
     ///
     /// # Errors
-    /// If the engine cannot read it: the store is poisoned.
+    /// If the engine cannot read it: the store is poisoned, and the scan at its end.
     // Not `Iterator::next`: what it lends is valid until the next call only.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<KeyValue<'_>>, StoreError> {
         let top = loop {
+            if let Some(error) = self.poison.get() {
+                return Err(error.clone());
+            }
             if let Err(error) = self.go_on() {
                 return Err(self.poison.get_or_init(|| error).clone());
             }
@@ -144,7 +147,11 @@ impl Written {
             order.reverse();
         }
         for number in order {
-            table.write(scratch.hash(number), scratch.key(number), scratch.value(number));
+            table.write(
+                scratch.hash(number),
+                scratch.key(number),
+                scratch.value(number),
+            );
         }
         // Written in order, so the numbers are in order.
         let mut rest = table.numbers().collect::<Vec<_>>().into_iter();

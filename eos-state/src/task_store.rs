@@ -126,8 +126,8 @@ impl TaskStore {
         if missing.is_empty() {
             return Ok(());
         }
-        let read = (self.backend)
-            .multi_get(store, &missing, &mut |i, value| found(places[i], value));
+        let read =
+            (self.backend).multi_get(store, &missing, &mut |i, value| found(places[i], value));
         self.poisoning(read)
     }
 
@@ -203,7 +203,7 @@ impl TaskStore {
     #[must_use]
     pub fn touched(&self, family: Family) -> bool {
         (self.stores.iter())
-            .any(|slot| family_of(slot.id) == family && !slot.overlay.table().is_empty())
+            .any(|slot| slot.id.family() == family && !slot.overlay.table().is_empty())
     }
 
     /// What the transaction wrote to the stores of this family: the last write to each key, in the
@@ -212,7 +212,7 @@ impl TaskStore {
         self.sort();
         let stores = self.stores.iter();
         stores
-            .filter(move |slot| family_of(slot.id) == family)
+            .filter(move |slot| slot.id.family() == family)
             .flat_map(Slot::writes)
     }
 
@@ -353,14 +353,6 @@ impl Slot {
             key: table.key(*number),
             value: table.value(*number),
         })
-    }
-}
-
-fn family_of(store: StoreId) -> Family {
-    if store.is_windowed() {
-        Family::Windowed
-    } else {
-        Family::Plain
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{at, BrokenBackend};
+use crate::testing::{BrokenBackend, at};
 use crate::{MemoryBackend, StoreBackend};
 
 const COUNTS: StoreId = StoreId::plain("counts");
@@ -66,7 +66,11 @@ fn a_failed_record_leaves_no_trace_and_an_abort_neither() {
     store.discard();
     assert_eq!(get(&store, COUNTS, b"k"), None);
     store.keep_record();
-    assert_eq!(get(&store, COUNTS, b"l"), None, "the scratch went with the abort");
+    assert_eq!(
+        get(&store, COUNTS, b"l"),
+        None,
+        "the scratch went with the abort"
+    );
     assert_eq!((store.bytes(), store.position()), (0, None));
 }
 
@@ -124,7 +128,9 @@ fn a_scan_shows_what_was_there_when_it_began() {
         store.put(id, b"a", b"1").unwrap();
         store.keep_record();
         store.put(id, b"b", b"1").unwrap();
-        let mut scan = store.scan(id, &KeyRange::all(), Direction::Forward).unwrap();
+        let mut scan = store
+            .scan(id, &KeyRange::all(), Direction::Forward)
+            .unwrap();
         let mut seen = Vec::new();
         while let Some((key, value)) = scan.next().unwrap() {
             seen.push((key.to_vec(), value.to_vec()));
@@ -161,19 +167,19 @@ fn changes_are_coalesced_and_in_the_order_of_changelog_keys() {
     store.keep_record();
     store.put(SEEN, b"dropped", b"1").unwrap();
     store.drop_record();
-    let mut plain: Vec<(StoreId, &[u8], Option<&[u8]>)> = vec![
-        (COUNTS, b"a", Some(b"1")),
-        (COUNTS, b"b", Some(b"2")),
-        (SEEN, b"a", None),
-        (SEEN, b"z", Some(b"1")),
-    ];
-    plain.sort_by_key(|(id, key, _)| (id.to_be_bytes(), *key));
-    let changes = |store: &mut TaskStore, family| {
-        let own = |w: Write<'_>| (w.store, w.key.to_vec(), w.value.map(<[u8]>::to_vec));
-        store.changes(family).map(own).collect::<Vec<_>>()
-    };
-    let own = plain.iter().map(|(s, k, v)| (*s, k.to_vec(), v.map(<[u8]>::to_vec)));
-    assert_eq!(changes(&mut store, Family::Plain), own.collect::<Vec<_>>());
+    let own = |w: Write<'_>| (w.store, w.key.to_vec(), w.value.map(<[u8]>::to_vec));
+    let write = |store, key: &'static [u8], value| Write { store, key, value };
+    let mut plain = [
+        write(COUNTS, b"a", Some(&b"1"[..])),
+        write(COUNTS, b"b", Some(b"2")),
+        write(SEEN, b"a", None),
+        write(SEEN, b"z", Some(b"1")),
+    ]
+    .map(own);
+    plain.sort_by_key(|(id, key, _)| (id.to_be_bytes(), key.clone()));
+    let changes =
+        |store: &mut TaskStore, family| store.changes(family).map(own).collect::<Vec<_>>();
+    assert_eq!(changes(&mut store, Family::Plain), plain);
     assert_eq!(changes(&mut store, Family::Windowed).len(), 1);
     // Asking does not freeze: what is written later is in the next answer.
     store.put(VIEWS, b"a", b"1").unwrap();
@@ -245,7 +251,10 @@ fn a_store_that_was_not_declared_is_named() {
     let other = StoreId::plain("other");
     let error = store.put(other, b"k", b"v").unwrap_err();
     assert_eq!(error, StoreError::UnknownStore { store: other });
-    assert!(store.put(COUNTS, b"k", b"v").is_ok(), "that is no reason to stop");
+    assert!(
+        store.put(COUNTS, b"k", b"v").is_ok(),
+        "that is no reason to stop"
+    );
     let twice = [(other, StoreKind::Point), (other, StoreKind::Ordered)];
     let error = TaskStore::new(Box::new(MemoryBackend::new()), twice).unwrap_err();
     assert_eq!(error, StoreError::SameId { store: other });
@@ -253,7 +262,11 @@ fn a_store_that_was_not_declared_is_named() {
 
 #[test]
 fn the_first_failure_is_the_answer_to_everything_after() {
-    for fail in [BrokenBackend::READS, BrokenBackend::WRITES, BrokenBackend::CURSORS] {
+    for fail in [
+        BrokenBackend::READS,
+        BrokenBackend::WRITES,
+        BrokenBackend::CURSORS,
+    ] {
         let mut store = over(Box::new(BrokenBackend::failing(fail)));
         store.put(COUNTS, b"written", b"1").unwrap();
         store.keep_record();
@@ -275,7 +288,9 @@ fn the_first_failure_is_the_answer_to_everything_after() {
             store.multi_get(COUNTS, &[b"written"], |_, _| ()),
             store.put(COUNTS, b"k", b"v"),
             store.delete(COUNTS, b"k"),
-            store.scan(COUNTS, &KeyRange::all(), Direction::Forward).map(drop),
+            store
+                .scan(COUNTS, &KeyRange::all(), Direction::Forward)
+                .map(drop),
             store.flush(),
             store.load(&Batch::new(), &at(2)),
         ];

@@ -84,7 +84,9 @@ fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
             // An inverted range is empty, which RocksDB does not promise.
             Some(to.max(from.clone()))
         }
-        None => KeyRange::prefix(&store.to_be_bytes()).to().map(<[u8]>::to_vec),
+        None => KeyRange::prefix(&store.to_be_bytes())
+            .to()
+            .map(<[u8]>::to_vec),
     };
     (from, to)
 }

@@ -101,7 +101,10 @@ impl RocksBackend {
             (Some(Ok(bytes)), _) => self.check_format(u32::from_be_bytes(bytes))?,
             // Made a moment ago, or its very first batch was lost with the power.
             (None, None) => {
-                self.checked(self.db.put_opt(FORMAT_KEY, FORMAT.to_be_bytes(), &self.writes))?;
+                self.checked(
+                    self.db
+                        .put_opt(FORMAT_KEY, FORMAT.to_be_bytes(), &self.writes),
+                )?;
             }
             _ => return Err(self.damaged("it has no readable format")),
         }
@@ -209,7 +212,9 @@ impl StoreBackend for RocksBackend {
     ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
         self.healthy()?;
         let family = self.family(store)?;
-        Ok(Box::new(RocksCursor::seek(self, family, store, range, direction)?))
+        Ok(Box::new(RocksCursor::seek(
+            self, family, store, range, direction,
+        )?))
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
@@ -312,3 +317,8 @@ fn has_windowed(path: &Path) -> Result<bool, rocksdb::Error> {
     let names = DB::list_cf(&rocksdb::Options::default(), path)?;
     Ok(names.iter().any(|name| name == WINDOWED))
 }
+
+#[cfg(test)]
+mod conformance_test;
+#[cfg(test)]
+mod damage_test;
