@@ -53,7 +53,8 @@ fn a_life() {
         return;
     };
     if let Ok(steps) = std::env::var(STEPS).unwrap().parse() {
-        Crash { dir, steps }.live(&Rocks).unwrap();
+        let Err(error) = Crash { dir, steps }.live(&Rocks);
+        panic!("{error}");
     }
     let mut store = History.stores(Rocks.open(&dir).unwrap()).unwrap();
     for seq in 1.. {
