@@ -17,6 +17,7 @@
 
 mod backend;
 mod batch;
+mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
