@@ -9,7 +9,8 @@ use eos_protocol::state::Family;
 use tempfile::tempdir;
 
 use super::*;
-use crate::conformance::{Crash, Engine, History, Lasts, check};
+use crate::TaskStore;
+use crate::conformance::{Crash, Engine, History, Lasts, check, contents};
 
 pub(super) static MEMORY: LazyLock<StateMemory> = LazyLock::new(|| StateMemory::new(16 << 20));
 
@@ -34,10 +35,16 @@ fn it_conforms() {
 const DIR: &str = "EOS_STATE_TEST_DIR";
 const STEPS: &str = "EOS_STATE_TEST_STEPS";
 
-/// The same test binary, running only the life below.
+/// The same test binary, running only the life below. `told` has the shell prepare something.
 fn life(dir: &Path, steps: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    told("", dir, steps)
+}
+
+fn told(shell: &str, dir: &Path, steps: &str) -> Command {
+    let mut command = Command::new("sh");
     command
+        .args(["-c", &format!("{shell} exec \"$@\""), "sh"])
+        .arg(std::env::current_exe().unwrap())
         .args(["--exact", "rocks::conformance_test::a_life"])
         .env(DIR, dir)
         .env(STEPS, steps)
@@ -46,7 +53,7 @@ fn life(dir: &Path, steps: &str) -> Command {
     command
 }
 
-/// Does nothing, except in the processes that the next two tests start.
+/// Does nothing, except in the processes that the next tests start.
 #[test]
 fn a_life() {
     let Some(dir) = std::env::var_os(DIR).map(PathBuf::from) else {
@@ -58,11 +65,43 @@ fn a_life() {
     }
     let mut store = History.stores(Rocks.open(&dir).unwrap()).unwrap();
     for seq in 1.. {
-        History.commit(&mut store, seq).unwrap();
+        if let Err(error) = History.commit(&mut store, seq) {
+            return failed(&mut store, seq, &error);
+        }
         if seq % 64 == 0 {
             store.flush().unwrap();
         }
     }
+}
+
+/// The life met a failure: from now on it is the answer to everything.
+fn failed(store: &mut TaskStore, seq: u64, error: &StoreError) {
+    assert!(matches!(error, StoreError::Io { .. }), "{error:?}");
+    for _ in 0..3 {
+        assert_eq!(History.commit(store, seq).unwrap_err(), *error);
+        assert_eq!(contents(store).unwrap_err(), *error);
+    }
+    let dir = std::env::var_os(DIR).map(PathBuf::from).unwrap();
+    std::fs::write(dir.with_extension("failed"), seq.to_string()).unwrap();
+}
+
+/// As on a full disk, but for one process only: files may not grow over a limit.
+#[test]
+fn a_store_that_cannot_write_stops_and_heals_once_it_can() {
+    let temp = tempdir().unwrap();
+    let dir = temp.path().join("limited");
+    let shell = "trap '' XFSZ; ulimit -f 64;";
+    assert!(told(shell, &dir, "endless").status().unwrap().success());
+    let failed = std::fs::read_to_string(dir.with_extension("failed")).unwrap();
+    let failed: u64 = failed.parse().unwrap();
+    let mut store = History.stores(Rocks.open(&dir).unwrap()).unwrap();
+    let seq = History.compare(&store).unwrap().unwrap();
+    assert!(
+        seq == failed - 1 && seq > 10,
+        "it failed at {failed} and is at {seq}"
+    );
+    History.commit(&mut store, failed).unwrap();
+    assert_eq!(History.compare(&store).unwrap(), Ok(failed));
 }
 
 #[test]
