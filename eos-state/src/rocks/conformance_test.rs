@@ -33,7 +33,10 @@ fn it_conforms() {
 }
 
 const DIR: &str = "EOS_STATE_TEST_DIR";
+/// A number, or one of the two below.
 const STEPS: &str = "EOS_STATE_TEST_STEPS";
+const FLUSHING: &str = "until it is killed, flushing now and then";
+const LOGGING: &str = "until it fails, the log growing";
 
 /// The same test binary, running only the life below. `told` has the shell prepare something.
 fn life(dir: &Path, steps: &str) -> Command {
@@ -59,7 +62,8 @@ fn a_life() {
     let Some(dir) = std::env::var_os(DIR).map(PathBuf::from) else {
         return;
     };
-    if let Ok(steps) = std::env::var(STEPS).unwrap().parse() {
+    let steps = std::env::var(STEPS).unwrap();
+    if let Ok(steps) = steps.parse() {
         let Err(error) = Crash { dir, steps }.live(&Rocks);
         panic!("{error}");
     }
@@ -68,7 +72,7 @@ fn a_life() {
         if let Err(error) = History.commit(&mut store, seq) {
             return failed(&mut store, seq, &error);
         }
-        if seq % 64 == 0 {
+        if seq % 64 == 0 && steps == FLUSHING {
             store.flush().unwrap();
         }
     }
@@ -91,7 +95,7 @@ fn a_store_that_cannot_write_stops_and_heals_once_it_can() {
     let temp = tempdir().unwrap();
     let dir = temp.path().join("limited");
     let shell = "trap '' XFSZ; ulimit -f 64;";
-    assert!(told(shell, &dir, "endless").status().unwrap().success());
+    assert!(told(shell, &dir, LOGGING).status().unwrap().success());
     let failed = std::fs::read_to_string(dir.with_extension("failed")).unwrap();
     let failed: u64 = failed.parse().unwrap();
     let mut store = History.stores(Rocks.open(&dir).unwrap()).unwrap();
@@ -124,7 +128,7 @@ fn a_process_that_is_killed_at_any_time_leaves_whole_transactions() {
     let mut ends = Vec::new();
     for round in 0..12 {
         let dir = dir.path().join(round.to_string());
-        let mut child = life(&dir, "endless").spawn().unwrap();
+        let mut child = life(&dir, FLUSHING).spawn().unwrap();
         while !dir.join("CURRENT").exists() {
             std::thread::sleep(Duration::from_millis(2));
         }
