@@ -89,13 +89,13 @@ pub enum StoreError {
         source: EngineFault,
     },
     /// The task has no such store.
-    #[error("the task has no store {store:?}: declare it on the stage that uses it")]
+    #[error("the task has no store {store}: declare it on the stage that uses it")]
     UnknownStore {
         /// The store asked for.
         store: StoreId,
     },
     /// Two stores of the task have names with the same hash.
-    #[error("two stores of the task share the id {store:?}: rename one of them")]
+    #[error("two stores of the task share the id {store}: rename one of them")]
     SameId {
         /// The id.
         store: StoreId,

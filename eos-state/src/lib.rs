@@ -3,8 +3,7 @@
 //! A task's stores live in one engine, and everything one transaction wrote becomes the engine's
 //! in one atomic write, beside the [`Position`](eos_protocol::state::Position) that says which
 //! transaction that was. It happens after the commit is known and never before, so a crash leaves
-//! an earlier position and exactly its data, and an abort leaves nothing to undo. What a position says and
-//! what a restart makes of it are decided in [`eos_protocol::state`]; here are the bytes and the files.
+//! an earlier position and exactly its data, and an abort leaves nothing to undo.
 //!
 //! | module | what |
 //! |---|---|
@@ -21,6 +20,9 @@
 mod backend;
 mod batch;
 pub mod changelog;
+mod cache;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod directory;
 mod error;
 mod memory;
@@ -30,6 +32,8 @@ mod range;
 pub mod rocks;
 mod scan;
 mod task_store;
+#[cfg(test)]
+mod testing;
 
 pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};

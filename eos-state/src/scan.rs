@@ -69,11 +69,14 @@ impl<'a> Scan<'a> {
     /// The next entry, key and value; nothing at the end of the range.
     ///
     /// # Errors
-    /// If the engine cannot read it: the store is poisoned.
+    /// If the engine cannot read it: the store is poisoned, and the scan at its end.
     // Not `Iterator::next`: what it lends is valid until the next call only.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<KeyValue<'_>>, StoreError> {
         let top = loop {
+            if let Some(error) = self.poison.get() {
+                return Err(error.clone());
+            }
             if let Err(error) = self.go_on() {
                 return Err(self.poison.get_or_init(|| error).clone());
             }

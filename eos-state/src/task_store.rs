@@ -7,6 +7,7 @@ use eos_protocol::state::{Family, Position, StoreId};
 use crate::StoreError;
 use crate::backend::StoreBackend;
 use crate::batch::{Batch, Write};
+use crate::cache::CommittedCache;
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
@@ -22,7 +23,7 @@ use crate::scan::Scan;
 ///                  overlay    what this transaction wrote  discard forgets it
 ///                     │ apply, once the commit is known
 ///                     ↓
-///                  backend    what is committed
+///                  backend    what is committed, some of it in a cache
 /// ```
 ///
 /// Nothing uncommitted reaches the backend, so an abort costs nothing and no crash leaves a trace.
@@ -40,6 +41,8 @@ pub struct TaskStore {
     stores: Vec<Slot>,
     /// Beside `stores`, one table each.
     scratch: RefCell<Vec<Table>>,
+    /// Beside `stores`, one each.
+    caches: RefCell<Vec<CommittedCache>>,
     hasher: KeyHasher,
     poison: OnceCell<StoreError>,
 }
@@ -73,13 +76,25 @@ impl TaskStore {
             return Err(StoreError::SameId { store: pair[0].id });
         }
         let scratch = stores.iter().map(|_| Table::new()).collect();
+        let caches = stores.iter().map(|_| CommittedCache::new(0)).collect();
         Ok(Self {
             backend,
             stores,
             scratch: RefCell::new(scratch),
+            caches: RefCell::new(caches),
             hasher: KeyHasher::random(),
             poison: OnceCell::new(),
         })
+    }
+
+    /// Keeps committed values that were read or written lately at hand, up to this many bytes over
+    /// all stores. Reads by key find them there; scans do not look.
+    #[must_use]
+    pub fn cached(mut self, bytes: usize) -> Self {
+        let each = bytes / self.stores.len().max(1);
+        let caches = self.stores.iter().map(|_| CommittedCache::new(each));
+        self.caches = RefCell::new(caches.collect());
+        self
     }
 
     /// Whether this is one of its stores.
@@ -95,19 +110,20 @@ impl TaskStore {
     pub fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
         let slot = self.slot(store)?;
         let hash = self.hasher.hash(key);
-        value.clear();
-        let scratch = self.scratch.borrow();
-        if let Some(written) = self.written(&scratch, slot, hash, key) {
-            value.extend_from_slice(written.unwrap_or_default());
-            return Ok(written.is_some());
+        if let Some(there) = self.known(slot, hash, key, value) {
+            return Ok(there);
         }
-        self.poisoning(self.backend.get(store, key, value))
+        let there = self.poisoning(self.backend.get(store, key, value))?;
+        let read = there.then_some(&value[..]);
+        self.caches.borrow_mut()[slot].put(hash, key, read);
+        Ok(there)
     }
 
     /// Reads many keys of one store at once, and calls `found` once for each, with its index.
     ///
-    /// Keys that the transaction wrote come first; the engine looks for the others together. What
-    /// `found` is given is gone when it returns, and it must not write.
+    /// Keys that are known without the engine come first; it looks for the others together. Before
+    /// the records of a batch are worked on, this brings what they will read into the
+    /// [cache](Self::cached).
     ///
     /// # Errors
     /// If the engine cannot read.
@@ -119,10 +135,10 @@ impl TaskStore {
     ) -> Result<(), StoreError> {
         let slot = self.slot(store)?;
         let (mut missing, mut places) = (Vec::new(), Vec::new());
-        let scratch = self.scratch.borrow();
+        let mut value = Vec::new();
         for (place, key) in keys.iter().enumerate() {
-            match self.written(&scratch, slot, self.hasher.hash(key), key) {
-                Some(written) => found(place, written),
+            match self.known(slot, self.hasher.hash(key), key, &mut value) {
+                Some(there) => found(place, there.then_some(&value)),
                 None => {
                     missing.push(*key);
                     places.push(place);
@@ -132,9 +148,12 @@ impl TaskStore {
         if missing.is_empty() {
             return Ok(());
         }
-        let read =
-            (self.backend).multi_get(store, &missing, &mut |i, value| found(places[i], value));
-        self.poisoning(read)
+        let mut each = |i: usize, value: Option<&[u8]>| {
+            let key = missing[i];
+            self.caches.borrow_mut()[slot].put(self.hasher.hash(key), key, value);
+            found(places[i], value);
+        };
+        self.poisoning(self.backend.multi_get(store, &missing, &mut each))
     }
 
     /// Writes a value for the record at hand.
@@ -209,7 +228,7 @@ impl TaskStore {
     #[must_use]
     pub fn touched(&self, family: Family) -> bool {
         (self.stores.iter())
-            .any(|slot| family_of(slot.id) == family && !slot.overlay.table().is_empty())
+            .any(|slot| slot.id.family() == family && !slot.overlay.table().is_empty())
     }
 
     /// What the transaction wrote to the stores of this family: the last write to each key, in the
@@ -218,7 +237,7 @@ impl TaskStore {
         self.sort();
         let stores = self.stores.iter();
         stores
-            .filter(move |slot| family_of(slot.id) == family)
+            .filter(move |slot| slot.id.family() == family)
             .flat_map(Slot::writes)
     }
 
@@ -237,6 +256,12 @@ impl TaskStore {
         }
         let applied = self.backend.apply(&batch, position);
         self.poisoning(applied)?;
+        for (slot, cache) in self.stores.iter().zip(self.caches.get_mut()) {
+            let table = slot.overlay.table();
+            for number in table.numbers() {
+                cache.put(table.hash(number), table.key(number), table.value(number));
+            }
+        }
         self.clear();
         Ok(())
     }
@@ -258,6 +283,10 @@ impl TaskStore {
         if open.into_iter().any(|table| !table.is_empty()) {
             return Err(StoreError::OpenTransaction);
         }
+        self.caches
+            .get_mut()
+            .iter_mut()
+            .for_each(CommittedCache::clear);
         let applied = self.backend.apply(batch, position);
         self.poisoning(applied)
     }
@@ -299,15 +328,21 @@ impl TaskStore {
         Ok(())
     }
 
-    fn written<'a>(
-        &'a self,
-        scratch: &'a [Table],
-        slot: usize,
-        hash: KeyHash,
-        key: &[u8],
-    ) -> Option<Written<'a>> {
-        let overlay = &self.stores[slot].overlay;
-        (scratch[slot].get(hash, key)).or_else(|| overlay.get(hash, key))
+    /// What is known about a key without asking the engine: whether it is there. Its value is then
+    /// what `value` holds.
+    fn known(&self, slot: usize, hash: KeyHash, key: &[u8], value: &mut Vec<u8>) -> Option<bool> {
+        let mut take = |written: Written<'_>| {
+            value.clear();
+            value.extend_from_slice(written.unwrap_or_default());
+            written.is_some()
+        };
+        if let Some(written) = self.scratch.borrow()[slot].get(hash, key) {
+            return Some(take(written));
+        }
+        if let Some(written) = self.stores[slot].overlay.get(hash, key) {
+            return Some(take(written));
+        }
+        self.caches.borrow_mut()[slot].get(hash, key).map(take)
     }
 
     /// Where a store is, if the stores may be used at all.
@@ -359,14 +394,6 @@ impl Slot {
             key: table.key(*number),
             value: table.value(*number),
         })
-    }
-}
-
-fn family_of(store: StoreId) -> Family {
-    if store.is_windowed() {
-        Family::Windowed
-    } else {
-        Family::Plain
     }
 }
 

@@ -167,21 +167,19 @@ fn changes_are_coalesced_and_in_the_order_of_changelog_keys() {
     store.keep_record();
     store.put(SEEN, b"dropped", b"1").unwrap();
     store.drop_record();
-    let mut plain: Vec<(StoreId, &[u8], Option<&[u8]>)> = vec![
-        (COUNTS, b"a", Some(b"1")),
-        (COUNTS, b"b", Some(b"2")),
-        (SEEN, b"a", None),
-        (SEEN, b"z", Some(b"1")),
-    ];
-    plain.sort_by_key(|(id, key, _)| (id.to_be_bytes(), *key));
-    let changes = |store: &mut TaskStore, family| {
-        let own = |w: Write<'_>| (w.store, w.key.to_vec(), w.value.map(<[u8]>::to_vec));
-        store.changes(family).map(own).collect::<Vec<_>>()
-    };
-    let own = plain
-        .iter()
-        .map(|(s, k, v)| (*s, k.to_vec(), v.map(<[u8]>::to_vec)));
-    assert_eq!(changes(&mut store, Family::Plain), own.collect::<Vec<_>>());
+    let own = |w: Write<'_>| (w.store, w.key.to_vec(), w.value.map(<[u8]>::to_vec));
+    let write = |store, key: &'static [u8], value| Write { store, key, value };
+    let mut plain = [
+        write(COUNTS, b"a", Some(&b"1"[..])),
+        write(COUNTS, b"b", Some(b"2")),
+        write(SEEN, b"a", None),
+        write(SEEN, b"z", Some(b"1")),
+    ]
+    .map(own);
+    plain.sort_by_key(|(id, key, _)| (id.to_be_bytes(), key.clone()));
+    let changes =
+        |store: &mut TaskStore, family| store.changes(family).map(own).collect::<Vec<_>>();
+    assert_eq!(changes(&mut store, Family::Plain), plain);
     assert_eq!(changes(&mut store, Family::Windowed).len(), 1);
     // Asking does not freeze: what is written later is in the next answer.
     store.put(VIEWS, b"a", b"1").unwrap();

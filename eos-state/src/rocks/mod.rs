@@ -69,9 +69,10 @@ impl RocksBackend {
         let at = |error| fault(path, error);
         let options = memory.options().map_err(at)?;
         let mut names = vec![PLAIN];
+        let exists = exists(path)?;
         // A family that is there has to be opened, whether or not it is wanted.
         let wanted = families.contains(&Family::Windowed);
-        if wanted || (exists(path)? && has_windowed(path).map_err(at)?) {
+        if wanted || (exists && has_windowed(path).map_err(at)?) {
             names.push(WINDOWED);
         }
         let with_options = names.into_iter().map(|name| (name, options.clone()));
@@ -285,12 +286,12 @@ fn prefixed(full: &mut Vec<u8>, store: StoreId, key: &[u8]) {
     full.extend_from_slice(key);
 }
 
-/// Whether there is a database. One without its `CURRENT` would be opened as an empty one, and
-/// what it held deleted.
+/// Whether there is a database.
+///
+/// Two half-made ones are told apart from it. With data but without its `CURRENT`, it would be
+/// opened as an empty one, and what it held deleted: that is damage. With neither tables nor a log
+/// it holds nothing: its making was interrupted, and is begun again.
 fn exists(path: &Path) -> Result<bool, StoreError> {
-    if path.join("CURRENT").exists() {
-        return Ok(true);
-    }
     let io = |error: std::io::Error| StoreError::Io {
         path: path.to_owned(),
         source: EngineFault::new(error.to_string()),
@@ -300,20 +301,33 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(io(error)),
     };
+    let (mut current, mut data) = (false, false);
     for file in files {
-        let name = file.map_err(io)?.file_name();
-        let held = Path::new(&name).extension();
-        if held.is_some_and(|kind| kind == "sst" || kind == "log") {
-            return Err(StoreError::Damaged {
-                path: path.to_owned(),
-                source: EngineFault::new("there are data, but the file CURRENT is missing"),
-            });
-        }
+        let name = PathBuf::from(file.map_err(io)?.file_name());
+        current |= name == Path::new("CURRENT");
+        data |= (name.extension()).is_some_and(|kind| kind == "sst" || kind == "log");
     }
-    Ok(false)
+    match (current, data) {
+        (true, true) => Ok(true),
+        (false, false) => Ok(false),
+        (true, false) => {
+            let options = rocksdb::Options::default();
+            DB::destroy(&options, path).map_err(|error| fault(path, error))?;
+            Ok(false)
+        }
+        (false, true) => Err(StoreError::Damaged {
+            path: path.to_owned(),
+            source: EngineFault::new("there are data, but the file CURRENT is missing"),
+        }),
+    }
 }
 
 fn has_windowed(path: &Path) -> Result<bool, rocksdb::Error> {
     let names = DB::list_cf(&rocksdb::Options::default(), path)?;
     Ok(names.iter().any(|name| name == WINDOWED))
 }
+
+#[cfg(test)]
+mod conformance_test;
+#[cfg(test)]
+mod damage_test;

@@ -1,0 +1,148 @@
+//! A task's life that can be told from its beginning: what transaction n wrote, and what the stores
+//! hold after it.
+
+use std::collections::BTreeMap;
+
+use eos_protocol::state::StoreId;
+
+use super::operation::STORES;
+use super::{Violation, position, seq_of};
+use crate::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
+
+/// Every key of every store, with its value.
+pub type Contents = BTreeMap<(StoreId, Vec<u8>), Vec<u8>>;
+
+/// How many keys a store has at most.
+const KEYS: u64 = 40;
+const WRITES: u64 = 12;
+
+/// Makes the transactions of the made-up life, and knows what they come to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct History;
+
+impl History {
+    /// Writes transaction `seq` up to its last write, and applies nothing.
+    ///
+    /// # Errors
+    /// As the store's.
+    pub fn write(self, store: &mut TaskStore, seq: u64) -> Result<(), StoreError> {
+        for n in 0..WRITES {
+            self.write_one(store, seq, n)?;
+        }
+        Ok(())
+    }
+
+    /// Writes transaction `seq` and applies it.
+    ///
+    /// # Errors
+    /// As the store's.
+    pub fn commit(self, store: &mut TaskStore, seq: u64) -> Result<(), StoreError> {
+        self.write(store, seq)?;
+        store.apply(&position(seq))
+    }
+
+    /// The stores over an engine.
+    ///
+    /// # Errors
+    /// As the store's.
+    pub fn stores(self, backend: Box<dyn StoreBackend>) -> Result<TaskStore, StoreError> {
+        TaskStore::new(backend, STORES)
+    }
+
+    /// What the stores hold after transaction `seq`.
+    #[must_use]
+    pub fn after(self, seq: u64) -> Contents {
+        let mut contents = Contents::new();
+        for (seq, n) in (1..=seq).flat_map(|seq| (0..WRITES).map(move |n| (seq, n))) {
+            let (store, key, value) = one(seq, n);
+            match value {
+                Some(value) => contents.insert((store, key), value),
+                None => contents.remove(&(store, key)),
+            };
+        }
+        contents
+    }
+
+    /// Whether the stores hold exactly what their position says. Answers the position's transaction;
+    /// 0 if there is none.
+    ///
+    /// # Errors
+    /// The inner one if they do not, the outer one if they cannot be read.
+    pub fn compare(self, store: &TaskStore) -> Result<Result<u64, Violation>, StoreError> {
+        let found = contents(store)?;
+        let seq = match store.position() {
+            None => 0,
+            Some(found) => match seq_of(found) {
+                Some(seq) if *found == position(seq) => seq,
+                _ => return Ok(Err(Violation(format!("nobody wrote {found:?}")))),
+            },
+        };
+        let expected = self.after(seq);
+        Ok(if found == expected {
+            Ok(seq)
+        } else {
+            Err(Violation(format!(
+                "at {seq}: found {found:?}, expected {expected:?}"
+            )))
+        })
+    }
+
+    pub(super) fn write_one(
+        self,
+        store: &mut TaskStore,
+        seq: u64,
+        n: u64,
+    ) -> Result<(), StoreError> {
+        let (id, key, value) = one(seq, n);
+        match value {
+            Some(value) => store.put(id, &key, &value)?,
+            None => store.delete(id, &key)?,
+        }
+        store.keep_record();
+        Ok(())
+    }
+
+    pub(super) const fn writes(self) -> u64 {
+        WRITES
+    }
+}
+
+/// Everything that the stores hold.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn contents(store: &TaskStore) -> Result<Contents, StoreError> {
+    let mut contents = Contents::new();
+    for (id, _) in STORES {
+        let mut scan = store.scan(id, &KeyRange::all(), Direction::Forward)?;
+        while let Some((key, value)) = scan.next()? {
+            contents.insert((id, key.to_vec()), value.to_vec());
+        }
+    }
+    Ok(contents)
+}
+
+/// Write `n` of transaction `seq`: one in five deletes, and every value tells which write it is.
+fn one(seq: u64, n: u64) -> (StoreId, Vec<u8>, Option<Vec<u8>>) {
+    let drawn = mix(seq * WRITES + n);
+    let (store, _) = STORES[(drawn % STORES.len() as u64) as usize];
+    let key = ((drawn >> 8) % KEYS).to_be_bytes().to_vec();
+    let mut value = [seq.to_be_bytes(), n.to_be_bytes()].concat();
+    value.resize(16 + (drawn >> 20) as usize % 40, b'.');
+    (
+        store,
+        key,
+        (drawn >> 32)
+            .is_multiple_of(5)
+            .then_some(())
+            .map_or(Some(value), |()| None),
+    )
+}
+
+/// SplitMix64: numbers without a pattern, the same ones each time.
+const fn mix(n: u64) -> u64 {
+    let n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}

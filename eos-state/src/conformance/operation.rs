@@ -1,0 +1,99 @@
+//! Random sequences of operations.
+
+use eos_protocol::state::StoreId;
+use proptest::prelude::*;
+
+use crate::{Direction, KeyRange, StoreKind};
+
+/// The stores of the made-up task: both families, both kinds, ids that touch each other and the end of all ids.
+pub(super) const STORES: [(StoreId, StoreKind); 5] = [
+    (StoreId::from_be_bytes([0, 0, 0, 1]), StoreKind::Point),
+    (StoreId::from_be_bytes([0, 0, 0, 2]), StoreKind::Ordered),
+    (
+        StoreId::from_be_bytes([0x7f, 0xff, 0xff, 0xff]),
+        StoreKind::Ordered,
+    ),
+    (StoreId::from_be_bytes([0x80, 0, 0, 1]), StoreKind::Ordered),
+    (StoreId::from_be_bytes([0xff; 4]), StoreKind::Point),
+];
+
+pub(super) type Key = Vec<u8>;
+
+/// One step of a made-up task.
+#[derive(Debug, Clone)]
+pub(super) enum Operation {
+    Put(StoreId, Key, Vec<u8>),
+    Delete(StoreId, Key),
+    Get(StoreId, Key),
+    MultiGet(StoreId, Vec<Key>),
+    Scan(StoreId, KeyRange, Direction),
+    KeepRecord,
+    DropRecord,
+    Apply,
+    Discard,
+    /// Writes that come from a changelog.
+    Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
+    Flush,
+    Reopen,
+}
+
+pub(super) fn sequence() -> impl Strategy<Value = Vec<Operation>> {
+    proptest::collection::vec(operation(), 1..80)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    use Operation as Op;
+    let read = prop_oneof![
+        (store(), key()).prop_map(|(s, k)| Op::Get(s, k)),
+        (store(), proptest::collection::vec(key(), 0..6)).prop_map(|(s, k)| Op::MultiGet(s, k)),
+        (store(), range(), direction()).prop_map(|(s, r, d)| Op::Scan(s, r, d)),
+    ];
+    let write = (store(), key(), proptest::option::weighted(0.7, value())).prop_map(
+        |(store, key, value)| match value {
+            Some(value) => Op::Put(store, key, value),
+            None => Op::Delete(store, key),
+        },
+    );
+    let load = (store(), key(), proptest::option::of(value()));
+    prop_oneof![
+        12 => write,
+        6 => read,
+        6 => Just(Op::KeepRecord),
+        1 => Just(Op::DropRecord),
+        3 => Just(Op::Apply),
+        1 => Just(Op::Discard),
+        1 => proptest::collection::vec(load, 0..8).prop_map(Op::Load),
+        1 => Just(Op::Flush),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+fn store() -> impl Strategy<Value = StoreId> {
+    proptest::sample::select(STORES.map(|(id, _)| id).to_vec())
+}
+
+/// Few different ones, so that sequences come back to them; the empty one too.
+fn key() -> impl Strategy<Value = Key> {
+    proptest::collection::vec(proptest::sample::select(vec![0, 1, b'k', 0xff]), 0..3)
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        8 => proptest::collection::vec(any::<u8>(), 0..12),
+        1 => (any::<u8>(), 100..5_000_usize).prop_map(|(byte, len)| vec![byte; len]),
+    ]
+}
+
+fn range() -> impl Strategy<Value = KeyRange> {
+    prop_oneof![
+        Just(KeyRange::all()),
+        key().prop_map(|prefix| KeyRange::prefix(&prefix)),
+        (key(), key()).prop_map(|(a, b)| KeyRange::between(&a[..]..&b[..])),
+        (key(), key()).prop_map(|(a, b)| KeyRange::between(&a[..]..=&b[..])),
+        key().prop_map(|from| KeyRange::between(&from[..]..)),
+    ]
+}
+
+fn direction() -> impl Strategy<Value = Direction> {
+    proptest::sample::select(vec![Direction::Forward, Direction::Reverse])
+}

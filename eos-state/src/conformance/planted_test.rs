@@ -1,0 +1,166 @@
+//! Engines with planted bugs: each of them has to fail.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use eos_protocol::state::{Position, StoreId};
+use tempfile::tempdir;
+
+use super::*;
+use crate::backend::{Cursor, KeyValue};
+use crate::testing::Memory;
+use crate::{Batch, Direction, KeyRange, MemoryBackend};
+
+const BUGS: [&str; 7] = [
+    "deletes are forgotten",
+    "the last key of a range is missing",
+    "a reverse scan goes forward",
+    "the position is not written",
+    "many keys are answered in order of size",
+    "an empty value is no value",
+    "data come one apply too late",
+];
+
+type OwnWrite = (StoreId, Vec<u8>, Option<Vec<u8>>);
+
+#[derive(Debug)]
+struct Faulty {
+    inner: MemoryBackend,
+    bug: &'static str,
+    late: RefCell<Vec<OwnWrite>>,
+}
+
+impl Faulty {
+    fn has(&self, bug: usize) -> bool {
+        self.bug == BUGS[bug]
+    }
+}
+
+impl StoreBackend for Faulty {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        let there = self.inner.get(store, key, value)?;
+        Ok(there && !(self.has(5) && value.is_empty()))
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        let mut keys = keys.to_vec();
+        if self.has(4) {
+            keys.sort();
+        }
+        self.inner.multi_get(store, &keys, found)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        let direction = if self.has(2) {
+            Direction::Forward
+        } else {
+            direction
+        };
+        let rows = self.inner.scan(store, range, direction)?;
+        Ok(Box::new(FaultyCursor {
+            short: self.has(1),
+            next: rows,
+        }))
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        let position = match self.inner.position() {
+            Some(old) if self.has(3) => old.clone(),
+            _ => position.clone(),
+        };
+        let own = batch.writes().iter().map(|write| {
+            let value = write.value.map(<[u8]>::to_vec);
+            (write.store, write.key.to_vec(), value)
+        });
+        let mut writes: Vec<_> = own
+            .filter(|(.., value)| value.is_some() || !self.has(0))
+            .collect();
+        if self.has(6) {
+            writes = self.late.replace(writes);
+        }
+        let mut batch = Batch::new();
+        for (store, key, value) in &writes {
+            batch.write(*store, key, value.as_deref());
+        }
+        self.inner.apply(&batch, &position)
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.inner.position()
+    }
+}
+
+/// Leaves out the last entry if it is not the only one.
+struct FaultyCursor<'a> {
+    short: bool,
+    next: Box<dyn Cursor + 'a>,
+}
+
+impl Cursor for FaultyCursor<'_> {
+    fn entry(&self) -> Option<KeyValue<'_>> {
+        self.next.entry()
+    }
+
+    fn advance(&mut self) -> Result<(), StoreError> {
+        self.next.advance()?;
+        if self.short {
+            self.next.advance()?;
+        }
+        Ok(())
+    }
+}
+
+struct Planted(&'static str);
+
+impl Engine for Planted {
+    fn open(&self, _: &Path) -> Result<Box<dyn StoreBackend>, StoreError> {
+        Ok(Box::new(Faulty {
+            inner: MemoryBackend::new(),
+            bug: self.0,
+            late: RefCell::default(),
+        }))
+    }
+
+    fn lasts(&self) -> Lasts {
+        Lasts::Process
+    }
+}
+
+#[test]
+fn the_engine_in_memory_conforms() {
+    check(&Memory, tempdir().unwrap().path(), 2_000).unwrap();
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    check(&Planted("none"), tempdir().unwrap().path(), 100).unwrap();
+    for bug in BUGS {
+        let found = check(&Planted(bug), tempdir().unwrap().path(), 500);
+        assert!(found.is_err(), "nobody noticed that {bug}");
+    }
+}
+
+#[test]
+fn an_engine_that_forgets_is_found() {
+    struct Forgetful;
+    impl Engine for Forgetful {
+        fn open(&self, dir: &Path) -> Result<Box<dyn StoreBackend>, StoreError> {
+            Memory.open(dir)
+        }
+
+        fn lasts(&self) -> Lasts {
+            Lasts::Disk
+        }
+    }
+    assert!(check(&Forgetful, tempdir().unwrap().path(), 100).is_err());
+}

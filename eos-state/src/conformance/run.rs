@@ -1,0 +1,264 @@
+//! One sequence of operations, on an engine and on the model.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use eos_protocol::state::{Family, StoreId};
+use proptest::test_runner::TestCaseError;
+
+use super::operation::{Key, Operation, STORES};
+use super::{Engine, Lasts, position};
+use crate::{Batch, Direction, KeyRange, StoreError, TaskStore};
+
+type Rows = Vec<(Key, Vec<u8>)>;
+type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
+type Outcome = Result<(), TestCaseError>;
+
+/// What each layer shows: the one below with its own writes.
+#[derive(Default)]
+struct Expected {
+    committed: Model,
+    kept: Model,
+    shown: Model,
+    /// Whether the layer above `committed` has writes, and the one above `kept`.
+    open: (bool, bool),
+    seq: u64,
+}
+
+struct Run<'a> {
+    engine: &'a dyn Engine,
+    dir: &'a Path,
+    store: Option<TaskStore>,
+    cache: usize,
+    expected: Expected,
+}
+
+pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> Outcome {
+    let mut run = Run {
+        engine,
+        dir,
+        store: None,
+        // None, one that forgets all the time, and one that never does.
+        cache: [0, 1_500, 1 << 20][operations.len() % 3],
+        expected: Expected::default(),
+    };
+    run.open()?;
+    for operation in operations {
+        run.step(operation)?;
+    }
+    run.compare_all()
+}
+
+fn broke(error: StoreError) -> TestCaseError {
+    TestCaseError::fail(format!("{error}: {error:?}"))
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Outcome {
+    if found == expected {
+        return Ok(());
+    }
+    Err(TestCaseError::fail(format!(
+        "{what}: found {found:?}, expected {expected:?}"
+    )))
+}
+
+impl Run<'_> {
+    fn open(&mut self) -> Outcome {
+        // One at a time: the last one is closed first.
+        self.store = None;
+        let backend = self.engine.open(self.dir).map_err(broke)?;
+        let store = TaskStore::new(backend, STORES).map_err(broke)?;
+        self.store = Some(store.cached(self.cache));
+        Ok(())
+    }
+
+    fn store(&mut self) -> Result<&mut TaskStore, TestCaseError> {
+        let closed = || TestCaseError::fail("the engine is closed");
+        self.store.as_mut().ok_or_else(closed)
+    }
+
+    fn step(&mut self, operation: &Operation) -> Outcome {
+        match operation {
+            Operation::Put(store, key, value) => {
+                self.store()?.put(*store, key, value).map_err(broke)?;
+                self.expected.write(*store, key, Some(value));
+            }
+            Operation::Delete(store, key) => {
+                self.store()?.delete(*store, key).map_err(broke)?;
+                self.expected.write(*store, key, None);
+            }
+            Operation::Get(store, key) => self.compare_key(*store, key)?,
+            Operation::MultiGet(store, keys) => self.compare_keys(*store, keys)?,
+            Operation::Scan(store, range, direction) => {
+                self.compare_range(*store, range, *direction)?;
+            }
+            Operation::KeepRecord => {
+                self.store()?.keep_record();
+                self.expected.keep();
+            }
+            Operation::DropRecord => {
+                self.store()?.drop_record();
+                self.expected.drop_record();
+            }
+            Operation::Apply => self.apply()?,
+            Operation::Discard => {
+                self.store()?.discard();
+                self.expected.discard();
+            }
+            Operation::Load(writes) => self.load(writes)?,
+            Operation::Flush => self.store()?.flush().map_err(broke)?,
+            Operation::Reopen => self.reopen()?,
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self) -> Outcome {
+        self.compare_changes()?;
+        let seq = self.expected.seq + 1;
+        self.store()?.apply(&position(seq)).map_err(broke)?;
+        let expected = &mut self.expected;
+        expected.committed.clone_from(&expected.kept);
+        expected.open.0 = false;
+        expected.seq = seq;
+        self.compare_position()
+    }
+
+    /// What goes to the changelog makes of the committed state what the transaction shows.
+    fn compare_changes(&mut self) -> Outcome {
+        let mut after = self.expected.committed.clone();
+        for family in [Family::Plain, Family::Windowed] {
+            let mut last = None;
+            for write in self.store()?.changes(family) {
+                let at = (write.store.to_be_bytes(), write.key.to_vec());
+                if write.store.family() != family || last.as_ref().is_some_and(|l| *l >= at) {
+                    return Err(TestCaseError::fail(format!("{write:?} is out of order")));
+                }
+                change(&mut after, write.store, write.key, write.value);
+                last = Some(at);
+            }
+        }
+        same("the changes", after, self.expected.kept.clone())
+    }
+
+    fn load(&mut self, writes: &[(StoreId, Key, Option<Vec<u8>>)]) -> Outcome {
+        let mut batch = Batch::new();
+        for (store, key, value) in writes {
+            batch.write(*store, key, value.as_deref());
+        }
+        batch.sort();
+        let seq = self.expected.seq + 1;
+        let loaded = self.store()?.load(&batch, &position(seq));
+        if self.expected.open != (false, false) {
+            return same("loading", loaded, Err(StoreError::OpenTransaction));
+        }
+        loaded.map_err(broke)?;
+        let expected = &mut self.expected;
+        for (store, key, value) in writes {
+            change(&mut expected.committed, *store, key, value.as_deref());
+        }
+        expected.seq = seq;
+        expected.discard();
+        self.compare_all()
+    }
+
+    fn reopen(&mut self) -> Outcome {
+        self.open()?;
+        match self.engine.lasts() {
+            Lasts::Process => self.expected = Expected::default(),
+            Lasts::Disk => self.expected.discard(),
+        }
+        self.compare_all()
+    }
+
+    fn compare_position(&mut self) -> Outcome {
+        let seq = self.expected.seq;
+        let found = self.store()?.position().cloned();
+        same("the position", found, (seq > 0).then(|| position(seq)))
+    }
+
+    fn compare_key(&mut self, store: StoreId, key: &[u8]) -> Outcome {
+        let mut value = b"what was there before".to_vec();
+        let there = self.store()?.get(store, key, &mut value).map_err(broke)?;
+        same(
+            "a key",
+            there.then_some(value),
+            self.expected.value(store, key),
+        )
+    }
+
+    fn compare_keys(&mut self, store: StoreId, keys: &[Key]) -> Outcome {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let mut found = vec![Vec::new(); keys.len()];
+        let each = |place: usize, value: Option<&[u8]>| {
+            found[place].push(value.map(<[u8]>::to_vec));
+        };
+        self.store()?.multi_get(store, &keys, each).map_err(broke)?;
+        let expected = (keys.iter()).map(|key| vec![self.expected.value(store, key)]);
+        same("many keys", found, expected.collect())
+    }
+
+    fn compare_range(&mut self, store: StoreId, range: &KeyRange, way: Direction) -> Outcome {
+        let mut scan = self.store()?.scan(store, range, way).map_err(broke)?;
+        let mut found = Rows::new();
+        while let Some((key, value)) = scan.next().map_err(broke)? {
+            found.push((key.to_vec(), value.to_vec()));
+        }
+        drop(scan);
+        let mut expected = self.expected.rows(store, range);
+        if way == Direction::Reverse {
+            expected.reverse();
+        }
+        same("a range", found, expected)
+    }
+
+    fn compare_all(&mut self) -> Outcome {
+        self.compare_position()?;
+        for (store, _) in STORES {
+            self.compare_range(store, &KeyRange::all(), Direction::Forward)?;
+            self.compare_range(store, &KeyRange::all(), Direction::Reverse)?;
+        }
+        Ok(())
+    }
+}
+
+impl Expected {
+    fn write(&mut self, store: StoreId, key: &[u8], value: Option<&[u8]>) {
+        change(&mut self.shown, store, key, value);
+        self.open.1 = true;
+    }
+
+    fn keep(&mut self) {
+        self.kept.clone_from(&self.shown);
+        self.open = (self.open.0 || self.open.1, false);
+    }
+
+    fn drop_record(&mut self) {
+        self.shown.clone_from(&self.kept);
+        self.open.1 = false;
+    }
+
+    fn discard(&mut self) {
+        self.kept.clone_from(&self.committed);
+        self.shown.clone_from(&self.committed);
+        self.open = (false, false);
+    }
+
+    fn value(&self, store: StoreId, key: &[u8]) -> Option<Vec<u8>> {
+        self.shown.get(&(store, key.to_vec())).cloned()
+    }
+
+    fn rows(&self, store: StoreId, range: &KeyRange) -> Rows {
+        let of_store = self.shown.iter().filter(|((id, _), _)| *id == store);
+        of_store
+            .filter(|((_, key), _)| range.contains(key))
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect()
+    }
+}
+
+fn change(model: &mut Model, store: StoreId, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => model.insert((store, key.to_vec()), value.to_vec()),
+        None => model.remove(&(store, key.to_vec())),
+    };
+}
