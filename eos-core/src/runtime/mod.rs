@@ -2,6 +2,7 @@
 
 mod clock;
 mod handle;
+mod internal;
 mod missing;
 mod preflight;
 mod run;
@@ -11,9 +12,12 @@ mod supervise;
 mod watch;
 
 pub use handle::{Handle, Running};
+pub use internal::{UncreatedTopic, Unfit, UnfitTopic};
 pub use missing::MissingTopic;
 pub use preflight::PreflightError;
 pub use slot::SlotError;
 
+#[cfg(all(test, feature = "kafka"))]
+pub(crate) use preflight::preflight;
 pub(crate) use run::start;
 pub(crate) use signals::Signals;
