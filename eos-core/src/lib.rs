@@ -102,7 +102,9 @@ pub use grouped::{Grouped, Table};
 pub use metrics::Metrics;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
-pub use runtime::{Handle, MissingTopic, PreflightError, Running, SlotError};
+pub use runtime::{
+    Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
+};
 pub use store::{KeyValueStore, Store, StoreView};
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;

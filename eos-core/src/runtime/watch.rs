@@ -12,8 +12,8 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 
 use crate::client::{
-    Client, ClientError, ClusterFacts, CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit,
-    Outgoing, Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
+    Client, ClientError, ClusterFacts, CommittedOffset, LogEnds, NewTopic, OffsetBounds,
+    OffsetToCommit, Outgoing, Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
 };
 use crate::failpoints::{self, Point};
 
@@ -144,6 +144,14 @@ impl<C: Client> Client for Watched<C> {
 
     fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts> {
         self.client.facts(topics, within)
+    }
+
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        within: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>> {
+        self.client.create_topics(topics, within)
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source> {

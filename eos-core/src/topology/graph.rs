@@ -444,6 +444,15 @@ impl Topology {
         &self.graph.internals
     }
 
+    /// Whether a topic is the app's own.
+    pub(crate) fn is_internal(&self, name: &TopicName) -> bool {
+        let mut internals = self.graph.internals.iter();
+        internals.any(|internal| {
+            let output = self.graph.outputs.get(internal.output);
+            output.is_some_and(|output| output.name == *name)
+        })
+    }
+
     /// The outputs that are a stage's changelogs.
     pub(crate) fn changelogs(&self, stage: StageId) -> PerFamily<Option<usize>> {
         let mut found = PerFamily::default();

@@ -1,11 +1,12 @@
 //! Queries that are answered on a queue.
 
-use std::collections::HashMap;
-use std::ffi::c_char;
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
+use eos_protocol::state::TopicUuid;
 
 use super::{Client, Event, Failure, Queue, c_string, codes, copy_text, millis, sys};
 use sys::rd_kafka_admin_op_t as Op;
@@ -14,7 +15,17 @@ use sys::rd_kafka_admin_op_t as Op;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::kafka) struct TopicAnswer {
     pub(in crate::kafka) name: String,
-    pub(in crate::kafka) partitions: Result<u32, Failure>,
+    pub(in crate::kafka) found: Result<TopicFound, Failure>,
+}
+
+/// A topic that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kafka) struct TopicFound {
+    pub(in crate::kafka) partitions: u32,
+    /// Of the partition that has fewest.
+    pub(in crate::kafka) replicas: u32,
+    /// `None` if the broker does not know of ids.
+    pub(in crate::kafka) id: Option<TopicUuid>,
 }
 
 /// Whose settings to ask for.
@@ -29,7 +40,7 @@ pub(in crate::kafka) enum ConfigOf<'a> {
 pub(in crate::kafka) struct ConfigAnswer {
     /// The broker's id, or the topic's name.
     pub(in crate::kafka) of: String,
-    pub(in crate::kafka) settings: Result<HashMap<String, String>, Failure>,
+    pub(in crate::kafka) settings: Result<BTreeMap<String, String>, Failure>,
 }
 
 impl Client {
@@ -215,7 +226,7 @@ impl Event<'_> {
 
 /// # Safety
 /// `first` points to so many elements, which live longer than what is made of this; or it is null.
-unsafe fn slice<'a, T>(first: *const T, count: std::ffi::c_int) -> &'a [T] {
+unsafe fn slice<'a, T>(first: *const T, count: c_int) -> &'a [T] {
     match usize::try_from(count) {
         // SAFETY: by the caller's contract.
         Ok(count) if !first.is_null() => unsafe { std::slice::from_raw_parts(first, count) },
@@ -259,10 +270,19 @@ unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicA
         } else {
             codes::rd_kafka_error_code(error)
         };
-        let partitions = if code == codes::NO_ERROR {
-            let mut count = 0;
-            sys::rd_kafka_TopicDescription_partitions(topic, &raw mut count);
-            Ok(u32::try_from(count).unwrap_or(u32::MAX))
+        let found = if code == codes::NO_ERROR {
+            let partitions = results(topic, sys::rd_kafka_TopicDescription_partitions);
+            let replicas = partitions.iter().map(|&partition| {
+                let mut count = 0;
+                sys::rd_kafka_TopicPartitionInfo_replicas(partition, &raw mut count);
+                count
+            });
+            let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            Ok(TopicFound {
+                partitions: number(partitions.len()),
+                replicas: number(replicas.min().unwrap_or(0)),
+                id: topic_id(topic),
+            })
         } else {
             Err(Failure::new(
                 code,
@@ -271,16 +291,35 @@ unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicA
         };
         TopicAnswer {
             name: copy_text(sys::rd_kafka_TopicDescription_name(topic)),
-            partitions,
+            found,
         }
     }
+}
+
+/// # Safety
+/// `topic` is live.
+unsafe fn topic_id(topic: *const sys::rd_kafka_TopicDescription_t) -> Option<TopicUuid> {
+    // SAFETY: live, by the caller's contract; the id belongs to the topic.
+    let (high, low) = unsafe {
+        let id = sys::rd_kafka_TopicDescription_topic_id(topic);
+        if id.is_null() {
+            return None;
+        }
+        (
+            sys::rd_kafka_Uuid_most_significant_bits(id),
+            sys::rd_kafka_Uuid_least_significant_bits(id),
+        )
+    };
+    let id = u128::from(high.cast_unsigned()) << 64 | u128::from(low.cast_unsigned());
+    // Kafka's `Uuid.ZERO_UUID` stands for "none".
+    (id != 0).then_some(TopicUuid(id))
 }
 
 /// Reads one of librdkafka's "array and its length" results; empty for null.
 ///
 /// # Safety
 /// `of` is null or live, `read` is its accessor, and `'a` ends before the object does.
-unsafe fn results<'a, R, T>(
+pub(super) unsafe fn results<'a, R, T>(
     of: *const R,
     read: unsafe extern "C" fn(*const R, *mut usize) -> *mut *const T,
 ) -> &'a [*const T] {
@@ -299,32 +338,43 @@ unsafe fn results<'a, R, T>(
     }
 }
 
+/// Sets one of the times of [`Options`].
+type SetTime = unsafe extern "C" fn(
+    options: *mut sys::rd_kafka_AdminOptions_t,
+    timeout_ms: c_int,
+    text: *mut c_char,
+    text_size: usize,
+) -> c_int;
+
 /// How a query is made.
-struct Options(NonNull<sys::rd_kafka_AdminOptions_t>);
+pub(super) struct Options(NonNull<sys::rd_kafka_AdminOptions_t>);
 
 impl Options {
-    fn new(client: &Client, operation: Op, within: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(client: &Client, operation: Op, within: Duration) -> Result<Self, Failure> {
         // SAFETY: a live instance.
         let options = unsafe { sys::rd_kafka_AdminOptions_new(client.raw(), operation) };
         let Some(options) = NonNull::new(options).map(Self) else {
             return Err(Failure::of(codes::CRIT_SYS_RESOURCE));
         };
-        let mut reason = [0 as c_char; 256];
-        // librdkafka takes an hour at most.
-        let within = millis(within.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
-        // SAFETY: live options and a buffer of the size that is given.
-        super::check_code(unsafe {
-            codes::rd_kafka_AdminOptions_set_request_timeout(
-                options.raw(),
-                within,
-                reason.as_mut_ptr(),
-                reason.len(),
-            )
-        })?;
+        options.set(within, codes::rd_kafka_AdminOptions_set_request_timeout)?;
         Ok(options)
     }
 
-    fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {
+    /// The controller answers when the topics are known to all brokers, or after this time.
+    pub(super) fn propagated(self, within: Duration) -> Result<Self, Failure> {
+        self.set(within, codes::rd_kafka_AdminOptions_set_operation_timeout)?;
+        Ok(self)
+    }
+
+    fn set(&self, time: Duration, setter: SetTime) -> Result<(), Failure> {
+        let mut reason = [0 as c_char; 256];
+        // librdkafka takes an hour at most.
+        let time = millis(time.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
+        // SAFETY: live options and a buffer of the size that is given.
+        super::check_code(unsafe { setter(self.raw(), time, reason.as_mut_ptr(), reason.len()) })
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {
         self.0.as_ptr()
     }
 }

@@ -146,6 +146,19 @@ unsafe extern "C" {
         text: *mut c_char,
         text_size: usize,
     ) -> c_int;
+    pub(super) fn rd_kafka_AdminOptions_set_operation_timeout(
+        options: *mut sys::rd_kafka_AdminOptions_t,
+        timeout_ms: c_int,
+        text: *mut c_char,
+        text_size: usize,
+    ) -> c_int;
+    pub(super) fn rd_kafka_NewTopic_set_config(
+        topic: *mut sys::rd_kafka_NewTopic_t,
+        name: *const c_char,
+        value: *const c_char,
+    ) -> c_int;
+    pub(super) fn rd_kafka_topic_result_error(result: *const sys::rd_kafka_topic_result_t)
+    -> c_int;
     pub(super) fn rd_kafka_conf_interceptor_add_on_new(
         conf: *mut sys::rd_kafka_conf_t,
         name: *const c_char,

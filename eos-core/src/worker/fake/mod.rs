@@ -174,12 +174,20 @@ impl Client for Fake {
     fn facts(&self, _: &[TopicName], _: Duration) -> Result<ClusterFacts> {
         Ok(ClusterFacts {
             cluster_id: None,
-            partitions: Vec::new(),
+            topics: Vec::new(),
             others: Vec::new(),
-            max_message_bytes: Vec::new(),
             verification: Verification::On,
             limits: BrokerLimits::default(),
         })
+    }
+
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        _: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>> {
+        let created = topics.iter().map(|topic| (topic.name.clone(), Ok(())));
+        Ok(created.collect())
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
