@@ -435,6 +435,17 @@ fn row_an_offset_without_our_name_beside_state_stops_and_names_the_command() {
 }
 
 #[test]
+fn row_a_missing_offset_stops_also_beside_state_of_an_older_program() {
+    let partition = &inputs(0)[0].0;
+    let mut local = at(5, 50, Some(5), 70);
+    local.identity.stores = StoresHash(6);
+    let mut case = Case::with(Some(local));
+    case.changelog.end = offset(0);
+    let (error, _) = stops(case.decide_with(Offsets::Missing { partition }));
+    assert!(matches!(error, RestartError::OffsetGone { .. }));
+}
+
+#[test]
 fn row_state_of_something_else_does_not_hinder_a_first_start() {
     let partition = &inputs(0)[0].0;
     let mut local = at(5, 50, Some(5), 70);
