@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) bootstrap: Option<String>,
     pub(crate) guarantee: Guarantee,
     pub(crate) workers: u16,
+    /// How much memory the databases of all tasks together may use, in bytes.
+    pub(crate) state_memory: usize,
     pub(crate) policy: CommitPolicy,
     /// `None`: not even for what is known to be there.
     pub(crate) max_task_idle: Option<Duration>,
@@ -92,6 +94,7 @@ impl Settings {
             bootstrap: None,
             guarantee: Guarantee::ExactlyOnce,
             workers: 1,
+            state_memory: 256 << 20,
             policy: CommitPolicy::default(),
             max_task_idle: Some(Duration::ZERO),
             first_start: FirstStart::Earliest,

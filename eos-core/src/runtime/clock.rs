@@ -3,9 +3,9 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use eos_protocol::Now;
+use eos_protocol::{Now, Timestamp};
 
 use crate::worker::Env;
 
@@ -13,7 +13,16 @@ use crate::worker::Env;
 pub(crate) fn real_world() -> Env {
     let start = Instant::now();
     let entropy = Entropy::new();
-    Env::new(move || Now(start.elapsed()), move || entropy.next()).with_coarse_clock(coarse(start))
+    Env::new(move || Now(start.elapsed()), move || entropy.next())
+        .with_coarse_clock(coarse(start))
+        .with_wall_clock(time_of_day)
+}
+
+/// Only positions on disk are stamped with it; everything else goes by the monotonic clock.
+fn time_of_day() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let ms = since.map_or(0, |since| since.as_millis());
+    Timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 /// The same clock as of the kernel's last tick, some milliseconds ago at most: a quarter of the

@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 
 use super::clock::real_world;
 use super::handle::{Handle, Running};
+#[cfg(feature = "rocksdb")]
+use super::on_disk::OnDisk;
 use super::preflight::{Partitions, preflight};
 use super::slot::{Slot, default_state_dir};
 use super::supervise::{Crew, Done, Supervisor};
@@ -23,7 +25,7 @@ use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::Topology;
-use crate::worker::{Env, StateSpec, Step, StopMode, Worker, WorkerSpec};
+use crate::worker::{Env, Home, InMemory, StateSpec, Step, StopMode, Worker, WorkerSpec};
 
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
@@ -61,6 +63,7 @@ where
     let handle = Handle::new(settings.app.clone(), env.clone(), meters.clone());
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
+    let state = state_spec(&settings, &slot, &partitions, &topology);
     let workers: Vec<Recruit> = (0..settings.workers)
         .zip(meters)
         .map(|(n, meter)| Recruit {
@@ -70,6 +73,7 @@ where
                 WorkerId(n),
                 &partitions,
                 topology.stages(),
+                state.clone(),
             ),
             meter,
         })
@@ -221,9 +225,9 @@ fn worker_spec(
     id: WorkerId,
     partitions: &Partitions,
     stages: &[Stage],
+    state: StateSpec,
 ) -> WorkerSpec {
     WorkerSpec {
-        state: StateSpec::default(),
         app: settings.app.clone(),
         id,
         identity: id.identity(&settings.app, &slot.instance),
@@ -242,7 +246,45 @@ fn worker_spec(
         output_partitions: partitions.outputs.clone(),
         output_limits: partitions.limits.clone(),
         input_partitions: partitions.inputs.clone(),
+        state,
     }
+}
+
+/// What tasks with stores need, the same for all workers: they share the memory.
+fn state_spec(
+    settings: &Settings,
+    slot: &Slot,
+    partitions: &Partitions,
+    topology: &Topology,
+) -> StateSpec {
+    let outputs = topology.outputs().iter().zip(&partitions.delete_retention);
+    let retention = outputs.filter_map(|(output, time)| Some((output.name.clone(), (*time)?)));
+    let cluster = partitions.cluster.clone().unwrap_or_default();
+    StateSpec {
+        home: home(settings, slot, &cluster, topology),
+        cluster,
+        topic_ids: partitions.ids.clone(),
+        delete_retention: retention.collect(),
+        ..StateSpec::default()
+    }
+}
+
+#[cfg(feature = "rocksdb")]
+fn home(settings: &Settings, slot: &Slot, cluster: &str, topology: &Topology) -> Arc<dyn Home> {
+    if topology.stores().is_empty() {
+        return Arc::new(InMemory);
+    }
+    Arc::new(OnDisk::new(
+        slot.path.clone(),
+        settings.app.clone(),
+        cluster.to_owned(),
+        settings.state_memory,
+    ))
+}
+
+#[cfg(not(feature = "rocksdb"))]
+fn home(_: &Settings, _: &Slot, _: &str, _: &Topology) -> Arc<dyn Home> {
+    Arc::new(InMemory)
 }
 
 /// How many bytes of keys and values one partition may have waiting in a worker that may come to own
