@@ -245,7 +245,7 @@ fn damage_found_while_running_poisons_the_store() {
         bytes[middle] ^= 1;
         fs::write(&table, bytes).unwrap();
     }
-    let mut read = |key: &[u8; 2]| store.get(counts, key, &mut Vec::new());
+    let read = |key: &[u8; 2]| store.get(counts, key, &mut Vec::new());
     let error = keys.iter().find_map(|key| read(key).err()).unwrap();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
     assert_eq!(read(&keys[0]).unwrap_err(), error);
