@@ -153,6 +153,20 @@ fn missing_files_are_found() {
 }
 
 #[test]
+fn tables_without_current_are_not_taken_for_nothing() {
+    let dir = life();
+    let left = dir.path().join("left");
+    for file in files(&left, |name| name == "CURRENT" || name.ends_with(".log")) {
+        fs::remove_file(file).unwrap();
+    }
+    for _ in 0..2 {
+        let error = judge(&left).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
+    }
+    assert!(!files(&left, |name| name.ends_with(".sst")).is_empty());
+}
+
+#[test]
 fn a_log_that_is_gone_is_found() {
     let dir = life();
     let left = dir.path().join("left");
