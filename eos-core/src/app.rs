@@ -11,6 +11,7 @@ use eos_protocol::{FirstStart, Guarantee};
 use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
+use crate::store::{KeyValueStore, Store};
 use crate::stream::{Output, Stream};
 use crate::topic::Topic;
 use crate::topology::{Description, Graph, Topology, TopologyError};
@@ -29,7 +30,7 @@ impl App {
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
-            graph: Arc::new(Mutex::new(Graph::new())),
+            graph: Arc::new(Mutex::new(Graph::new(name))),
             settings: Settings::new(name),
         }
     }
@@ -47,6 +48,17 @@ impl App {
         Output {
             app: graph.token(),
             index: graph.output(topic, true),
+            types: PhantomData,
+        }
+    }
+
+    /// A store, and the handle to it. The streams whose closures use it have to say so:
+    /// [`Stream::with_store`].
+    pub fn store<K: 'static, V: 'static>(&mut self, store: &KeyValueStore<K, V>) -> Store<K, V> {
+        let mut graph = self.lock();
+        Store {
+            app: graph.token(),
+            index: graph.store(store),
             types: PhantomData,
         }
     }
@@ -226,7 +238,7 @@ impl App {
     )]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
-        std::mem::replace(&mut *self.lock(), Graph::new())
+        std::mem::replace(&mut *self.lock(), Graph::new(""))
             .build()
             .map(Arc::new)
     }

@@ -9,6 +9,7 @@ use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
 use crate::client::Headers;
 use crate::failure::Failure;
 use crate::record::Record;
+use crate::store::{StateAccess, Store, StoreView};
 use crate::stream::Output;
 use crate::topic::Topic;
 use crate::topology::{EncodeError, OutputSpec, Scratch};
@@ -45,6 +46,7 @@ pub struct Ctx<'r> {
     app: u64,
     outputs: &'r [OutputSpec],
     scratch: &'r RefCell<Scratch>,
+    state: StateAccess<'r>,
     origin: Origin<'r>,
     brand: PhantomData<Brand<'r>>,
 }
@@ -54,12 +56,14 @@ impl<'r> Ctx<'r> {
         app: u64,
         outputs: &'r [OutputSpec],
         scratch: &'r RefCell<Scratch>,
+        state: StateAccess<'r>,
         origin: Origin<'r>,
     ) -> Self {
         Self {
             app,
             outputs,
             scratch,
+            state,
             origin,
             brand: PhantomData,
         }
@@ -126,6 +130,24 @@ impl<'r> Ctx<'r> {
             headers,
         } = record;
         Ok(self.write(output.index, topic, &key, &value, timestamp, headers)?)
+    }
+
+    /// A store, to read and to write for this record. The stream has to have it:
+    /// [`Stream::with_store`](crate::Stream::with_store).
+    ///
+    /// # Exactly-once
+    /// What is written counts in the transaction that also commits the input's offset and writes the
+    /// outputs: all or nothing.
+    pub fn store<K: 'static, V: 'static>(&self, store: &Store<K, V>) -> StoreView<'_, K, V> {
+        if store.app == self.app {
+            self.store_at(store.index)
+        } else {
+            StoreView::of_other_app()
+        }
+    }
+
+    pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> StoreView<'_, K, V> {
+        StoreView::new(&self.state, index)
     }
 
     pub(crate) fn write<K: 'static, V: 'static>(

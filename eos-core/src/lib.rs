@@ -60,6 +60,7 @@ pub mod failpoints;
 #[cfg(not(feature = "failpoints"))]
 mod failpoints;
 mod failure;
+mod grouped;
 #[cfg(feature = "kafka")]
 mod kafka;
 pub mod metrics;
@@ -76,6 +77,7 @@ mod record;
     )
 )]
 mod runtime;
+mod store;
 mod stream;
 mod topic;
 #[cfg_attr(
@@ -96,10 +98,14 @@ pub use eos_protocol::{
 pub use error::{Error, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};
 pub use failure::{Done, Failure};
+pub use grouped::{Grouped, Table};
 pub use metrics::Metrics;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
-pub use runtime::{Handle, MissingTopic, PreflightError, Running, SlotError};
+pub use runtime::{
+    Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
+};
+pub use store::{KeyValueStore, Store, StoreView};
 pub use stream::{Output, Partitioned, Scattered, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::ctx::Ctx;
 use crate::error_policy::ErrorPolicy;
 use crate::failure::{Done, Failure};
+use crate::grouped::Grouped;
 use crate::processor::Processor;
 use crate::record::Record;
+use crate::store::{KeyValueStore, Store};
 use crate::topic::Topic;
 use crate::topology::{
     Branch, Closure, Exit, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
@@ -79,7 +81,68 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     }
 }
 
+impl<K: 'static, V: 'static> Stream<K, V> {
+    /// Lets the closures that come after it use a store, by [`Ctx::store`]. Several streams may use one
+    /// store: one task reads all their topics then, which need equally many partitions.
+    ///
+    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
+    /// [`repartition`](Self::repartition) first.
+    pub fn with_store<L: 'static, W: 'static>(self, store: &Store<L, W>) -> Self {
+        {
+            let mut graph = self.graph();
+            if store.app == graph.token() {
+                graph.use_store(store.index, &self.sources);
+            } else {
+                graph.wrong(TopologyError::OtherApp {
+                    method: "with_store",
+                });
+            }
+        }
+        self
+    }
+
+    /// The records by their keys, to be counted, reduced or aggregated.
+    pub fn group_by_key(self) -> Grouped<K, V> {
+        Grouped::new(self)
+    }
+
+    /// A store that only the next node uses.
+    pub(crate) fn own_store<L: 'static, W: 'static>(&self, store: &KeyValueStore<L, W>) -> usize {
+        let mut graph = self.graph();
+        let at = graph.store(store);
+        graph.use_store(at, &self.sources);
+        at
+    }
+}
+
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// Sends the records through a topic of the app's own, so that all records of a key come
+    /// together in one task again: what keeps something per key needs that after
+    /// [`key_by`](Self::key_by).
+    ///
+    /// `topic` gives the codecs and a name: the topic is called `<app>-<name>-repartition`. The app
+    /// creates it, with as many partitions as the largest of the topics that feed it.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let lines = Topic::<Option<String>, String>::plain("lines");
+    /// app.source(&lines)
+    ///     .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    ///     .key_by(|word| word.clone())
+    ///     .repartition(&Topic::<String, String>::plain("words"))
+    ///     .group_by_key()
+    ///     .count(&KeyValueStore::plain("counts"))
+    ///     .to(&Topic::plain("word-counts"));
+    /// ```
+    ///
+    /// # Exactly-once
+    /// Both sides are transactions of their own; each record gets through once.
+    pub fn repartition(self, topic: &Topic<K, V>) -> Stream<K, V> {
+        let source = self.graph().repartition(&self.parents, topic);
+        Stream::new(self.graph, source)
+    }
+
     /// What becomes of records that can't be processed; [`ErrorPolicy::Fail`] by default.
     ///
     /// It applies to the sources that this stream comes from, and so to everything that happens to
@@ -346,7 +409,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
-    fn then<K2, V2, P2>(
+    pub(crate) fn then<K2, V2, P2>(
         self,
         kind: Kind,
         make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,

@@ -13,6 +13,7 @@
 use std::fmt;
 
 use crate::ids::{Nonce, Seq, Timestamp};
+use crate::state::PerFamily;
 
 /// A hash of what a stage reads: its topics and which of them drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +66,15 @@ pub enum NameError {
 }
 
 impl TransactionName {
+    /// The last commit record in the task's partition of each changelog.
+    #[must_use]
+    pub fn commit_records(&self) -> PerFamily<Option<Seq>> {
+        PerFamily {
+            plain: self.plain,
+            windowed: self.windowed,
+        }
+    }
+
     /// Reads a name. Empty text, or text that is not ours (another program committed this
     /// offset), is `None`.
     ///

@@ -3,6 +3,7 @@
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
+use crate::state::PerFamily;
 
 /// One input partition of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,19 +196,34 @@ impl TaskProgress {
         }
     }
 
+    /// The number of the open transaction, if it touches the task.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.last.as_ref().map_or(Seq(1), |name| name.seq.next())
+    }
+
     /// Seals the task's part of the transaction: the offsets of all its inputs, under a new name.
-    /// Nothing if the transaction does not touch the task.
-    pub fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
+    /// `wrote` tells to which changelogs it wrote: there its commit record is the last one from now
+    /// on, with the number of the [sealed](Self::sealed) name. Nothing if the transaction does not
+    /// touch the task.
+    pub fn seal(
+        &mut self,
+        nonce: Nonce,
+        wrote: PerFamily<bool>,
+    ) -> Vec<(TopicPartition, Offset, String)> {
         if !self.touched {
             return Vec::new();
         }
+        let seq = self.next_seq();
+        let before = self.last.as_ref().map(TransactionName::commit_records);
+        let before = before.unwrap_or_default();
         let name = TransactionName {
             layout: self.layout,
             width: self.width,
-            seq: self.last.as_ref().map_or(Seq(1), |name| name.seq.next()),
+            seq,
             nonce,
-            plain: self.last.as_ref().and_then(|name| name.plain),
-            windowed: self.last.as_ref().and_then(|name| name.windowed),
+            plain: wrote.plain.then_some(seq).or(before.plain),
+            windowed: wrote.windowed.then_some(seq).or(before.windowed),
             stream_time: self.stream_time,
         };
         let text = name.to_string();
@@ -281,6 +297,11 @@ mod tests {
         Offset::new(n).unwrap()
     }
 
+    const NOTHING: PerFamily<bool> = PerFamily {
+        plain: false,
+        windowed: false,
+    };
+
     fn two_inputs() -> TaskProgress {
         let p = Partition::new(3).unwrap();
         let inputs = [
@@ -298,12 +319,12 @@ mod tests {
     fn rule_2_a_touched_task_commits_all_its_inputs_under_one_name() {
         let mut task = two_inputs();
         assert!(
-            task.seal(Nonce(1)).is_empty(),
+            task.seal(Nonce(1), NOTHING).is_empty(),
             "an untouched task is no part of the transaction"
         );
 
         task.advance(0, offset(10), Some(Timestamp(5)));
-        let sealed = task.seal(Nonce(2));
+        let sealed = task.seal(Nonce(2), NOTHING);
         let at: Vec<_> = sealed
             .iter()
             .map(|(tp, o, _)| (tp.to_string(), o.get()))
@@ -320,10 +341,10 @@ mod tests {
     fn each_attempt_has_another_name_but_only_a_commit_counts() {
         let mut task = two_inputs();
         task.touch();
-        task.seal(Nonce(1));
+        task.seal(Nonce(1), NOTHING);
         assert_eq!(task.discarded().len(), 2);
         task.touch();
-        let retry = task.seal(Nonce(2));
+        let retry = task.seal(Nonce(2), NOTHING);
         assert!(
             retry[0].2.contains(";1;0000000000000002;"),
             "{}",
@@ -331,7 +352,40 @@ mod tests {
         );
         task.committed();
         task.touch();
-        assert!(task.seal(Nonce(3))[0].2.contains(";2;0000000000000003;"));
+        assert!(
+            task.seal(Nonce(3), NOTHING)[0]
+                .2
+                .contains(";2;0000000000000003;")
+        );
+    }
+
+    #[test]
+    fn a_name_names_the_last_commit_record_of_each_changelog() {
+        let mut task = two_inputs();
+        let mut next = |plain, windowed, commits| {
+            task.touch();
+            task.seal(Nonce(1), PerFamily { plain, windowed });
+            let named = task.sealed().unwrap().commit_records();
+            if commits {
+                task.committed();
+            } else {
+                task.discarded();
+            }
+            (named.plain.map(|s| s.0), named.windowed.map(|s| s.0))
+        };
+        assert_eq!(next(false, false, true), (None, None));
+        assert_eq!(next(true, false, true), (Some(2), None));
+        assert_eq!(
+            next(false, false, true),
+            (Some(2), None),
+            "it stays the last one"
+        );
+        assert_eq!(next(true, true, false), (Some(4), Some(4)));
+        assert_eq!(
+            next(false, true, true),
+            (Some(2), Some(4)),
+            "4 was aborted before"
+        );
     }
 
     #[test]
@@ -349,7 +403,7 @@ mod tests {
         task.discarded();
         assert_eq!(taken(&task), []);
         task.advance(1, offset(25), None);
-        task.seal(Nonce(1));
+        task.seal(Nonce(1), NOTHING);
         task.committed();
         task.advance(0, offset(10), None);
         assert_eq!(taken(&task), [("a-3".into(), 10, 11)]);
@@ -360,7 +414,7 @@ mod tests {
         let mut task = two_inputs();
         assert_eq!(task.recommit(), [], "it has no name yet");
         task.advance(0, offset(10), None);
-        let sealed = task.seal(Nonce(1));
+        let sealed = task.seal(Nonce(1), NOTHING);
         task.committed();
         assert_eq!(task.recommit(), sealed);
         let before = task.clone();
@@ -375,7 +429,7 @@ mod tests {
     fn rule_8_a_rewind_goes_to_the_last_committed_offsets() {
         let mut task = two_inputs();
         task.advance(0, offset(10), None);
-        task.seal(Nonce(1));
+        task.seal(Nonce(1), NOTHING);
         task.committed();
         task.advance(0, offset(11), None);
         task.advance(1, offset(25), None);
@@ -390,7 +444,7 @@ mod tests {
         );
         // The next transaction starts there too, also if it reads nothing.
         task.touch();
-        let sealed = task.seal(Nonce(2));
+        let sealed = task.seal(Nonce(2), NOTHING);
         assert_eq!(
             sealed.iter().map(|(_, o, _)| o.get()).collect::<Vec<_>>(),
             [11, 20]
@@ -443,10 +497,10 @@ mod tests {
         let mut task = two_inputs();
         task.advance(0, offset(10), Some(Timestamp(50)));
         task.advance(0, offset(11), Some(Timestamp(40)));
-        assert!(task.seal(Nonce(1))[0].2.ends_with(";50"));
+        assert!(task.seal(Nonce(1), NOTHING)[0].2.ends_with(";50"));
         task.discarded();
         task.advance(0, offset(10), Some(Timestamp(40)));
-        assert!(task.seal(Nonce(2))[0].2.ends_with(";40"));
+        assert!(task.seal(Nonce(2), NOTHING)[0].2.ends_with(";40"));
     }
 
     proptest! {
@@ -466,7 +520,7 @@ mod tests {
                         task.advance(input, at, None);
                     }
                     1 => {
-                        let sealed = task.seal(Nonce(0));
+                        let sealed = task.seal(Nonce(0), NOTHING);
                         let next: Vec<i64> = task.inputs().iter().map(|i| i.next.get()).collect();
                         if !sealed.is_empty() {
                             seq += 1;

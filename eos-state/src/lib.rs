@@ -7,6 +7,8 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`changelog`] | what the records of a changelog topic look like |
+//! | [`directory`] | where the state of tasks lies on disk, and whose it is |
 //! | [`TaskStore`] | all stores of a task as a record sees them: scratch over overlay over backend |
 //! | [`StoreBackend`] | what is asked of an engine |
 //! | [`MemoryBackend`] | the engine in memory |
@@ -17,9 +19,11 @@
 
 mod backend;
 mod batch;
+pub mod changelog;
 mod cache;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+pub mod directory;
 mod error;
 mod memory;
 mod overlay;

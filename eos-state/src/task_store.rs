@@ -97,6 +97,12 @@ impl TaskStore {
         self
     }
 
+    /// Whether this is one of its stores.
+    #[must_use]
+    pub fn has(&self, store: StoreId) -> bool {
+        self.stores.iter().any(|slot| slot.id == store)
+    }
+
     /// Reads one key. True if it is there; its value is then what `value` holds.
     ///
     /// # Errors

@@ -285,9 +285,21 @@ impl Stage {
             all.retain(TransactionState::is_open);
             all
         });
-        let offsets = self.client.open_producers("__consumer_offsets");
         let seen = self.watch.latest();
-        format!("{seen:?}; open transactions {transactions:?}; offsets held by {offsets:?}")
+        let mut evidence = format!("{seen:?}; open transactions {transactions:?}");
+        for topic in ["__consumer_offsets", OUTPUTS[0], OUTPUTS[1]] {
+            let client = &mut self.client;
+            let open = client.open_producers(topic);
+            let stable = client.end_offsets(topic, Isolation::ReadCommitted);
+            let end = client.end_offsets(topic, Isolation::ReadUncommitted);
+            let metadata = client
+                .metadata(Some(&[topic]))
+                .map(|cluster| cluster.topics);
+            evidence += &format!(
+                ";\n{topic}: open {open:?}, stable up to {stable:?}, ends {end:?}, {metadata:?}"
+            );
+        }
+        evidence
     }
 
     /// Waits until every replica of every topic is in sync: otherwise the next fault is two at once.

@@ -26,8 +26,8 @@ pub use error::ClientError;
 pub(crate) use error::LOCAL_SSL;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
-    BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds,
-    OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, Verification,
+    BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, LogEnds, NewTopic,
+    OffsetBounds, OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, TopicFacts, Verification,
 };
 
 /// What a client call answers.
@@ -41,8 +41,16 @@ pub trait Client {
     type Producer: Producer<Member = <Self::Source as Source>::Member>;
 
     /// What the cluster says of itself and of these topics; a topic that does not exist is listed
-    /// without partitions. Waits until `within` has passed, then fails.
+    /// without facts. Waits until `within` has passed, then fails.
     fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts>;
+
+    /// Creates topics, and answers for each of them, in their order. One that is there already is
+    /// fine, however it is set: somebody was quicker. Waits until `within` has passed, then fails.
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        within: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>>;
 
     /// A new consumer, subscribed to nothing yet.
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source>;
@@ -96,6 +104,15 @@ pub trait Source {
     /// such query is under way at a time.
     fn bounds(&mut self, of: &[TopicPartition], slice: Duration)
     -> Poll<Result<Vec<OffsetBounds>>>;
+
+    /// Where partitions, assigned or not, begin and end, for a restore: what a reader of committed
+    /// records calls the end may be before records whose transaction is about to commit. One such
+    /// query is under way at a time.
+    fn ends(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<LogEnds>>>;
+
+    /// The last stable offset of an assigned partition, once everything before it was taken: markers of
+    /// transactions included. `None` before that, or while it is not known without asking a broker.
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset>;
 
     /// Where a partition ends for a reader of committed records, as far as this is known without
     /// asking a broker; `None` before anything was heard since the partition was assigned or

@@ -1,7 +1,9 @@
 //! What is asked of a client, and what it reports.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use eos_protocol::state::TopicUuid;
 use eos_protocol::{Guarantee, Offset, TopicName, TopicPartition, TransactionalId};
 
 use super::ClientError;
@@ -106,6 +108,21 @@ pub struct OffsetBounds {
     pub end: Offset,
 }
 
+/// Where a partition begins and ends, for whoever reads it in order to restore.
+///
+/// The three are looked up side by side, not at one moment; `end` is never less than `stable`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogEnds {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The first offset still there.
+    pub first: Offset,
+    /// The last stable offset: where a reader of committed records ends.
+    pub stable: Offset,
+    /// The high watermark: where a reader of everything ends, open transactions included.
+    pub end: Offset,
+}
+
 /// An offset on its way into a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetToCommit {
@@ -144,18 +161,62 @@ pub enum Verification {
 pub struct ClusterFacts {
     /// `cluster.id`, if the cluster tells.
     pub cluster_id: Option<String>,
-    /// How many partitions each topic that was asked for has; `None` if it does not exist.
-    pub partitions: Vec<(TopicName, Option<u32>)>,
+    /// The topics that were asked for; `None` for one that does not exist.
+    pub topics: Vec<(TopicName, Option<TopicFacts>)>,
     /// The topics that the cluster has, as far as we may see them; empty unless one that was asked for
     /// does not exist, or if nobody answered.
     pub others: Vec<TopicName>,
-    /// How large a batch of each topic that was asked for may be, compressed, in bytes
-    /// (`max.message.bytes`); `None` if it does not exist or we may not ask.
-    pub max_message_bytes: Vec<(TopicName, Option<u64>)>,
     /// See [`Verification`].
     pub verification: Verification,
     /// What the brokers allow.
     pub limits: BrokerLimits,
+}
+
+impl ClusterFacts {
+    /// What is known of a topic; `None` if it does not exist or was not asked for.
+    #[must_use]
+    pub fn topic(&self, name: &TopicName) -> Option<&TopicFacts> {
+        let mut topics = self.topics.iter();
+        topics.find(|(topic, _)| topic == name)?.1.as_ref()
+    }
+}
+
+/// What a cluster says of a topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// How many replicas, of the partition that has fewest.
+    pub replication: u32,
+    /// Which of all topics of that name (KIP-516); `None` if the brokers don't tell.
+    pub id: Option<TopicUuid>,
+    /// What it is set to, inherited values among them; `None` if we may not ask.
+    pub settings: Option<BTreeMap<String, String>>,
+}
+
+impl TopicFacts {
+    /// What it is set to; `None` if there is no such setting, or we may not ask.
+    #[must_use]
+    pub fn setting(&self, key: &str) -> Option<&str> {
+        Some(self.settings.as_ref()?.get(key)?.as_str())
+    }
+
+    /// How large a batch may be, compressed, in bytes (`max.message.bytes`).
+    #[must_use]
+    pub fn max_message_bytes(&self) -> Option<u64> {
+        self.setting("max.message.bytes")?.parse().ok()
+    }
+}
+
+/// A topic to create, with as many replicas as the brokers give by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTopic {
+    /// Its name.
+    pub name: TopicName,
+    /// How many partitions it gets.
+    pub partitions: u32,
+    /// What it is set to, beyond the brokers' defaults.
+    pub settings: Vec<(String, String)>,
 }
 
 /// What brokers allow, the strictest of them; `None` if we may not ask.

@@ -41,6 +41,14 @@ impl KafkaConfig {
         all.0
     }
 
+    /// For lookups of where partitions end for a reader of everything: `ListOffsets` has the isolation
+    /// level of its client (`rd_kafka_ListOffsetsRequest`), and a source's is read_committed.
+    pub(super) fn for_lookups(&self, client_id: &str) -> Vec<Setting> {
+        let mut all = Settings(self.for_queries(client_id));
+        all.set("isolation.level", "read_uncommitted");
+        all.0
+    }
+
     /// For a source.
     pub(super) fn for_source(&self, spec: &SourceSpec) -> Vec<Setting> {
         let mut all = Settings::beneath(self, &spec.client_id);

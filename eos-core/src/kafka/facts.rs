@@ -1,20 +1,17 @@
 //! What a cluster says of itself, asked once at start.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use eos_protocol::{CallSite, TopicName, code};
 
 use super::config::KafkaConfig;
-use super::ffi::{Client, ConfigOf, Event, EventKind, Failure, Kind, Queue};
-use crate::client::{BrokerLimits, ClientError, ClusterFacts, LOCAL_SSL, Result, Verification};
+use super::ffi::{ConfigOf, Failure, TopicFound};
+use super::inquiry::Inquiry;
+use crate::client::{BrokerLimits, ClusterFacts, Result, TopicFacts, Verification};
 
 /// Kafka 3.6 and newer (KIP-890, part 1).
 const VERIFICATION: &str = "transaction.partition.verification.enable";
-
-/// How long to wait before a question is put again that failed for the moment.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Asks a cluster.
 pub(super) fn facts(
@@ -22,25 +19,9 @@ pub(super) fn facts(
     topics: &[TopicName],
     within: Duration,
 ) -> Result<ClusterFacts> {
-    let settings = config.for_queries("eos-facts");
-    let client = Client::new(Kind::Producer, &settings).map_err(|e| e.at(CallSite::Create))?;
-    let start = Instant::now();
-    let inquiry = Inquiry {
-        answers: Queue::fresh(&client),
-        complaints: Queue::main(&client),
-        client,
-        end: start + within,
-    };
+    let inquiry = Inquiry::open(config, "eos-facts", within)?;
     let facts = inquiry.facts(topics);
-    facts.map_err(|failure| inquiry.explain(failure, &config.bootstrap, start.elapsed()))
-}
-
-struct Inquiry {
-    answers: Queue,
-    /// What the instance reports by itself.
-    complaints: Queue,
-    client: Arc<Client>,
-    end: Instant,
+    facts.map_err(|failure| inquiry.explain(failure, CallSite::Facts))
 }
 
 impl Inquiry {
@@ -49,66 +30,72 @@ impl Inquiry {
             |within| self.client.ask_cluster(within, &self.answers),
             |event| Ok(event.cluster()),
         )?;
-        let partitions = self.partitions(topics)?;
-        let others = self.others(&partitions);
-        let max_message_bytes = self.max_message_bytes(&partitions)?;
+        let topics = self.topics(topics)?;
+        let others = self.others(&topics);
         let (verification, limits) = self.brokers(&brokers)?;
         Ok(ClusterFacts {
             cluster_id,
-            partitions,
+            topics,
             others,
-            max_message_bytes,
             verification,
             limits,
         })
     }
 
     /// If a topic is missing, one of these may be meant. Not worth an error of its own.
-    fn others(&self, partitions: &[(TopicName, Option<u32>)]) -> Vec<TopicName> {
-        if partitions.iter().all(|(_, count)| count.is_some()) {
+    fn others(&self, topics: &[(TopicName, Option<TopicFacts>)]) -> Vec<TopicName> {
+        if topics.iter().all(|(_, facts)| facts.is_some()) {
             return Vec::new();
         }
-        let left = self.end.saturating_duration_since(Instant::now());
-        let names = self.client.topic_names(left).unwrap_or_default();
+        let names = self.client.topic_names(self.left()).unwrap_or_default();
         names.iter().map(|name| name.as_str().into()).collect()
     }
 
-    fn partitions(&self, topics: &[TopicName]) -> Result<Vec<(TopicName, Option<u32>)>, Failure> {
+    fn topics(
+        &self,
+        topics: &[TopicName],
+    ) -> Result<Vec<(TopicName, Option<TopicFacts>)>, Failure> {
         // librdkafka refuses to be asked for nothing, or for anything twice.
         let mut names = topics.to_vec();
         names.sort();
         names.dedup();
+        let found = self.found(&names)?;
+        names.retain(|name| found.contains_key(name.as_str()));
+        let settings = self.settings(&names)?;
+        let facts = |name: &TopicName| {
+            let found = found.get(name.as_str())?;
+            Some(TopicFacts {
+                partitions: found.partitions,
+                replication: found.replicas,
+                id: found.id,
+                settings: settings.get(name.as_str()).cloned(),
+            })
+        };
+        let topics = topics.iter().map(|name| (name.clone(), facts(name)));
+        Ok(topics.collect())
+    }
+
+    /// Those of the topics that are there.
+    fn found(&self, names: &[TopicName]) -> Result<BTreeMap<String, TopicFound>, Failure> {
         if names.is_empty() {
-            return Ok(Vec::new());
+            return Ok(BTreeMap::new());
         }
-        let answers = self.ask(
-            |within| self.client.ask_topics(&names, within, &self.answers),
+        self.ask(
+            |within| self.client.ask_topics(names, within, &self.answers),
             |event| {
                 let answers = event.topics().into_iter();
                 answers
-                    .map(|topic| match topic.partitions {
-                        Ok(count) => Ok((topic.name, Some(count))),
-                        Err(f) if f.fault.code == code::UNKNOWN_TOPIC_OR_PARTITION => {
-                            Ok((topic.name, None))
-                        }
+                    .filter_map(|topic| match topic.found {
+                        Ok(found) => Some(Ok((topic.name, found))),
+                        Err(f) if f.fault.code == code::UNKNOWN_TOPIC_OR_PARTITION => None,
                         Err(f) => {
                             let text = format!("topic {}: {}", topic.name, f.text);
-                            Err(Failure { text, ..f })
+                            Some(Err(Failure { text, ..f }))
                         }
                     })
-                    .collect::<Result<Vec<_>, _>>()
+                    .collect()
             },
-        )?;
-        let count = |name: &TopicName| {
-            answers
-                .iter()
-                .find(|(n, _)| n == name.as_str())
-                .and_then(|(_, count)| *count)
-        };
-        Ok(topics
-            .iter()
-            .map(|name| (name.clone(), count(name)))
-            .collect())
+        )
     }
 
     /// Brokers may differ, in the middle of an upgrade for one: the strictest counts.
@@ -124,7 +111,7 @@ impl Inquiry {
                     event
                         .configs()
                         .pop()
-                        .map_or(Ok(HashMap::new()), |c| c.settings)
+                        .map_or(Ok(BTreeMap::new()), |c| c.settings)
                 },
             );
             let settings = match answer {
@@ -160,134 +147,22 @@ impl Inquiry {
         Ok((verification, limits))
     }
 
-    /// How large the records of these topics may be, as far as we may ask.
-    fn max_message_bytes(
+    /// What these topics are set to, as far as we may ask.
+    fn settings(
         &self,
-        topics: &[(TopicName, Option<u32>)],
-    ) -> Result<Vec<(TopicName, Option<u64>)>, Failure> {
-        let there = topics.iter().filter(|(_, count)| count.is_some());
-        let mut names: Vec<TopicName> = there.map(|(name, _)| name.clone()).collect();
-        names.sort();
-        names.dedup();
-        let answers = if names.is_empty() {
-            Vec::new()
-        } else {
-            let of = ConfigOf::Topics(&names);
-            self.ask(
-                |within| self.client.ask_config(&of, within, &self.answers),
-                |event| Ok(event.configs()),
-            )?
-        };
-        let bytes = |name: &TopicName| {
-            let answer = answers.iter().find(|a| a.of == name.as_str())?;
-            let settings = answer.settings.as_ref().ok()?;
-            settings.get("max.message.bytes")?.parse().ok()
-        };
-        Ok(topics
-            .iter()
-            .map(|(name, _)| (name.clone(), bytes(name)))
+        names: &[TopicName],
+    ) -> Result<BTreeMap<String, BTreeMap<String, String>>, Failure> {
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let of = ConfigOf::Topics(names);
+        let answers = self.ask(
+            |within| self.client.ask_config(&of, within, &self.answers),
+            |event| Ok(event.configs()),
+        )?;
+        let answers = answers.into_iter();
+        Ok(answers
+            .filter_map(|answer| Some((answer.of, answer.settings.ok()?)))
             .collect())
-    }
-
-    /// Puts a question until it is answered, or refused for good, or the time is over.
-    fn ask<T>(
-        &self,
-        question: impl Fn(Duration) -> Result<(), Failure>,
-        answer: impl Fn(&Event<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        loop {
-            let left = self.end.saturating_duration_since(Instant::now());
-            question(left)?;
-            let Some(event) = self.answer(left + PAUSE)? else {
-                return Err(Failure::of(code::LOCAL_TIMED_OUT));
-            };
-            let failure = match event.check().and_then(|()| answer(&event)) {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            let passes = passes(failure.fault.code);
-            if !passes || Instant::now() + PAUSE >= self.end {
-                return Err(failure);
-            }
-            std::thread::sleep(PAUSE);
-        }
-    }
-
-    /// Waits for an answer, unless a broker will not have us: that does not pass, however long
-    /// librdkafka goes on trying.
-    fn answer(&self, at_most: Duration) -> Result<Option<Event<'_>>, Failure> {
-        let end = Instant::now() + at_most;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if let Some(event) = self.answers.poll(left.min(PAUSE)) {
-                return Ok(Some(event));
-            }
-            while let Some(event) = self.complaints.poll(Duration::ZERO) {
-                if event.kind() == EventKind::Error
-                    && let Err(failure) = event.check()
-                    && matches!(failure.fault.code, code::LOCAL_AUTHENTICATION | LOCAL_SSL)
-                {
-                    return Err(failure);
-                }
-            }
-            if left.is_zero() {
-                return Ok(None);
-            }
-        }
-    }
-
-    fn explain(&self, failure: Failure, bootstrap: &str, waited: Duration) -> ClientError {
-        let mut error = self.client.clean(failure).at(CallSite::Facts);
-        if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
-            let last = self.client.last_complaint();
-            error.text = last.as_deref().map(cause).unwrap_or_else(|| {
-                let waited = waited.as_secs_f64();
-                format!("{bootstrap} gave no usable answer within {waited:.1} s")
-            });
-        }
-        error
-    }
-}
-
-/// What a line of librdkafka's log complains of, without the thread that wrote it and what it counts.
-fn cause(line: &str) -> String {
-    let line = match line.split_once("]: ") {
-        Some((thread, rest)) if thread.starts_with("[thrd:") => rest,
-        _ => line,
-    };
-    let end = line.find(" (after ").unwrap_or(line.len());
-    line.get(..end).unwrap_or(line).to_owned()
-}
-
-/// Whether asking again may help.
-fn passes(code: i32) -> bool {
-    matches!(
-        code,
-        code::LOCAL_TRANSPORT
-            | code::LOCAL_RESOLVE
-            | code::LOCAL_ALL_BROKERS_DOWN
-            | code::LOCAL_TIMED_OUT_QUEUE
-            | code::LEADER_NOT_AVAILABLE
-            | code::BROKER_NOT_AVAILABLE
-            | code::REQUEST_TIMED_OUT
-            | code::NETWORK_EXCEPTION
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_complaint_is_told_without_what_only_librdkafka_cares_for() {
-        assert_eq!(
-            cause(
-                "[thrd:localhost:1/bootstrap]: localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 \
-                 failed: Connection refused (after 0ms in state CONNECT, 3 identical error(s) \
-                 suppressed)"
-            ),
-            "localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
-        );
-        assert_eq!(cause("something else"), "something else");
     }
 }

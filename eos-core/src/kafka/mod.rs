@@ -4,8 +4,8 @@
 //! librdkafka reports, codes and flags included, and `eos-protocol` says what follows.
 //!
 //! ```text
-//! KafkaClient ──facts──→ facts
-//!      ├─ KafkaSource ── committed, queries (bounds, commit)     config: settings of each client
+//! KafkaClient ──────→ facts, create ──→ inquiry: a client for a few questions
+//!      ├─ KafkaSource ── committed, queries (bounds, ends, commit)     config: settings of each client
 //!      │      └───────── probe, tail, lookups: the end of each   log:    librdkafka → tracing
 //!      └─ KafkaProducer
 //!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
@@ -17,8 +17,11 @@
 
 mod committed;
 mod config;
+mod create;
 mod facts;
 mod ffi;
+mod group;
+mod inquiry;
 mod log;
 mod lookups;
 mod probe;
@@ -38,7 +41,7 @@ pub(crate) use config::KafkaConfig;
 pub(crate) use producer::KafkaProducer;
 pub(crate) use source::KafkaSource;
 
-use crate::client::{Client, ClusterFacts, ProducerSpec, Result, SourceSpec};
+use crate::client::{Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec};
 
 /// A Kafka cluster, reached through librdkafka.
 #[derive(Debug, Clone)]
@@ -60,6 +63,14 @@ impl Client for KafkaClient {
 
     fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts> {
         facts::facts(&self.config, topics, within)
+    }
+
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        within: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>> {
+        create::create_topics(&self.config, topics, within)
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<KafkaSource> {

@@ -9,7 +9,7 @@ use eos_protocol::{CallSite, Offset, TopicPartition, code};
 use super::ffi::{Client, Entry, Failure, OffsetSpec, PartitionList, Queue};
 use super::lookups::{Lookup, Lookups};
 use super::wake::Wake;
-use crate::client::{ClientError, OffsetBounds, OffsetToCommit, Result};
+use crate::client::{ClientError, LogEnds, OffsetBounds, OffsetToCommit, Result};
 
 /// How long the brokers may take for one answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -30,14 +30,10 @@ struct OffsetsQuery {
 
 impl BoundsQuery {
     pub(super) fn start(lookups: &Lookups, of: &[TopicPartition]) -> Self {
-        let ask = |spec| OffsetsQuery {
-            lookup: lookups.ask(of, spec, ANSWER),
-            answer: None,
-        };
         Self {
             of: of.to_vec(),
-            first: ask(OffsetSpec::First),
-            end: ask(OffsetSpec::End),
+            first: OffsetsQuery::start(lookups, of, OffsetSpec::First),
+            end: OffsetsQuery::start(lookups, of, OffsetSpec::End),
         }
     }
 
@@ -46,40 +42,98 @@ impl BoundsQuery {
     }
 
     pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<Vec<OffsetBounds>>> {
-        let failed = |failure: Failure| failure.at(CallSite::Bounds);
-        self.first.poll(slice).map_err(failed)?;
-        self.end
-            .poll(if self.first.answer.is_some() {
-                slice
-            } else {
-                Duration::ZERO
-            })
-            .map_err(failed)?;
-        let (Some(first), Some(end)) = (&self.first.answer, &self.end.answer) else {
+        let Some([first, end]) = answers([&mut self.first, &mut self.end], slice)? else {
             return Poll::Pending;
         };
-        let of = |entries: &[Entry], partition: &TopicPartition| {
-            let entry = entries.iter().find(|e| e.partition == *partition);
-            entry
-                .and_then(|e| Offset::new(e.offset).ok())
-                .ok_or_else(|| {
-                    let text = format!("no answer for {partition}");
-                    ClientError::new(CallSite::Bounds, code::LOCAL_UNKNOWN_PARTITION, text)
-                })
-        };
         let bounds = self.of.iter().map(|partition| {
-            let (first, end) = (of(first, partition)?, of(end, partition)?);
             Ok(OffsetBounds {
                 partition: partition.clone(),
-                first,
-                end,
+                first: offset_of(first, partition)?,
+                end: offset_of(end, partition)?,
             })
         });
         Poll::Ready(bounds.collect())
     }
 }
 
+/// Where some partitions begin and end, for a restore.
+#[derive(Debug)]
+pub(super) struct EndsQuery {
+    of: Vec<TopicPartition>,
+    first: OffsetsQuery,
+    stable: OffsetsQuery,
+    end: OffsetsQuery,
+}
+
+impl EndsQuery {
+    /// `uncommitted` asks as a reader of everything does.
+    pub(super) fn start(committed: &Lookups, uncommitted: &Lookups, of: &[TopicPartition]) -> Self {
+        Self {
+            of: of.to_vec(),
+            first: OffsetsQuery::start(committed, of, OffsetSpec::First),
+            stable: OffsetsQuery::start(committed, of, OffsetSpec::End),
+            end: OffsetsQuery::start(uncommitted, of, OffsetSpec::End),
+        }
+    }
+
+    pub(super) fn of(&self) -> &[TopicPartition] {
+        &self.of
+    }
+
+    pub(super) fn poll(&mut self, slice: Duration) -> Poll<Result<Vec<LogEnds>>> {
+        let queries = [&mut self.first, &mut self.stable, &mut self.end];
+        let Some([first, stable, end]) = answers(queries, slice)? else {
+            return Poll::Pending;
+        };
+        let ends = self.of.iter().map(|partition| {
+            let stable = offset_of(stable, partition)?;
+            Ok(LogEnds {
+                partition: partition.clone(),
+                first: offset_of(first, partition)?,
+                stable,
+                // What was stable was below the high watermark, at a moment just as good.
+                end: offset_of(end, partition)?.max(stable),
+            })
+        });
+        Poll::Ready(ends.collect())
+    }
+}
+
+/// What was answered, once everything is.
+fn answers<const N: usize>(
+    queries: [&mut OffsetsQuery; N],
+    slice: Duration,
+) -> Result<Option<[&[Entry]; N]>> {
+    let mut slice = slice;
+    let mut answers = [&[][..]; N];
+    let mut complete = true;
+    for (query, place) in queries.into_iter().zip(&mut answers) {
+        query.poll(slice).map_err(|e| e.at(CallSite::Bounds))?;
+        match &query.answer {
+            Some(answer) => *place = answer,
+            None => (complete, slice) = (false, Duration::ZERO),
+        }
+    }
+    Ok(complete.then_some(answers))
+}
+
+fn offset_of(entries: &[Entry], partition: &TopicPartition) -> Result<Offset> {
+    let entry = entries.iter().find(|e| e.partition == *partition);
+    let offset = entry.and_then(|e| Offset::new(e.offset).ok());
+    offset.ok_or_else(|| {
+        let text = format!("no answer for {partition}");
+        ClientError::new(CallSite::Bounds, code::LOCAL_UNKNOWN_PARTITION, text)
+    })
+}
+
 impl OffsetsQuery {
+    fn start(lookups: &Lookups, of: &[TopicPartition], spec: OffsetSpec) -> Self {
+        Self {
+            lookup: lookups.ask(of, spec, ANSWER),
+            answer: None,
+        }
+    }
+
     fn poll(&mut self, slice: Duration) -> Result<(), Failure> {
         if self.answer.is_none()
             && let Poll::Ready(answer) = self.lookup.poll(slice)
@@ -89,31 +143,6 @@ impl OffsetsQuery {
             self.answer = Some(entries);
         }
         Ok(())
-    }
-}
-
-/// What the members of a group have.
-#[derive(Debug)]
-pub(super) struct GroupQuery(Queue);
-
-impl GroupQuery {
-    pub(super) fn start(client: &Arc<Client>, group: &str, wake: &Arc<Wake>) -> Result<Self> {
-        let queue = Queue::fresh(client).waking(wake);
-        let asked = client.ask_group(group, ANSWER, &queue);
-        asked.map_err(|e| e.at(CallSite::Subscribe))?;
-        Ok(Self(queue))
-    }
-
-    pub(super) fn poll(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>> {
-        let Some(event) = self.0.poll(Duration::ZERO) else {
-            return Poll::Pending;
-        };
-        let all = event.check().and_then(|()| event.assigned());
-        let partitions = |all: Vec<Entry>| all.into_iter().map(|e| e.partition).collect();
-        Poll::Ready(match all {
-            Ok(all) => Ok(all.map(partitions)),
-            Err(failure) => Err(failure.at(CallSite::Subscribe)),
-        })
     }
 }
 

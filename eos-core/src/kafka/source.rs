@@ -17,13 +17,14 @@ use super::config::KafkaConfig;
 use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
+use super::group::GroupQuery;
 use super::lookups::Lookups;
 use super::probe::Probe;
-use super::queries::{BoundsQuery, CommitQuery, GroupQuery};
+use super::queries::{BoundsQuery, CommitQuery, EndsQuery};
 use super::tail::{End, Tail};
 use super::wake::Wake;
 use crate::client::{
-    ClientError, CommittedOffset, Message, OffsetBounds, OffsetToCommit, Result, Source,
+    ClientError, CommittedOffset, LogEnds, Message, OffsetBounds, OffsetToCommit, Result, Source,
     SourceEvent, SourceSpec,
 };
 
@@ -46,16 +47,40 @@ struct Open {
     partitions: BTreeMap<TopicPartition, Assigned>,
     committed: Option<CommittedQuery>,
     bounds: Option<BoundsQuery>,
+    ends: Option<EndsQuery>,
     commit: Option<CommitQuery>,
     assigned: Option<GroupQuery>,
     /// `group.id`.
     group: String,
     lookups: Lookups,
+    uncommitted: Uncommitted,
     /// Where the group's events come while the consumer closes.
     closing: Option<Queue>,
     /// Where they come until then.
     control: Queue,
     client: Arc<Client>,
+}
+
+/// Asks for ends as a reader of everything does, with a client of its own. Made when it is needed:
+/// only a source that restores state needs it.
+#[derive(Debug)]
+struct Uncommitted {
+    config: KafkaConfig,
+    client_id: String,
+    lookups: Option<Lookups>,
+}
+
+impl Uncommitted {
+    fn lookups(&mut self, wake: &Arc<Wake>) -> Result<&Lookups, Failure> {
+        let lookups = match self.lookups.take() {
+            Some(lookups) => lookups,
+            None => {
+                let settings = self.config.for_lookups(&self.client_id);
+                Lookups::start(&Client::new(Kind::Lookup, &settings)?, wake)?
+            }
+        };
+        Ok(self.lookups.insert(lookups))
+    }
 }
 
 #[derive(Debug)]
@@ -78,9 +103,15 @@ impl KafkaSource {
             partitions: BTreeMap::new(),
             committed: None,
             bounds: None,
+            ends: None,
             commit: None,
             assigned: None,
             group: spec.group.clone(),
+            uncommitted: Uncommitted {
+                config: config.clone(),
+                client_id: spec.client_id.clone(),
+                lookups: None,
+            },
             closing: None,
             control,
             client,
@@ -270,6 +301,36 @@ impl Source for KafkaSource {
         answer
     }
 
+    fn ends(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<LogEnds>>> {
+        let call = CallSite::Bounds;
+        let wake = Arc::clone(&self.wake);
+        let open = self.open(call)?;
+        if open.ends.as_ref().is_none_or(|query| query.of() != of) {
+            let uncommitted = open.uncommitted.lookups(&wake).map_err(|e| e.at(call))?;
+            open.ends = Some(EndsQuery::start(&open.lookups, uncommitted, of));
+        }
+        let answer = open
+            .ends
+            .as_mut()
+            .map_or(Poll::Pending, |query| query.poll(slice));
+        if answer.is_ready() {
+            open.ends = None;
+        }
+        answer
+    }
+
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
+        // Takes in what a broker told meanwhile, or asks one.
+        self.end(of)?;
+        let open = self.open.as_ref()?;
+        let assigned = open.partitions.get(of)?;
+        let waiting = assigned.queue.len() > 0;
+        let stable = assigned
+            .tail
+            .drained(open.client.known(of).ok()?, waiting)?;
+        Offset::new(stable).ok()
+    }
+
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
         let open = self.open.as_mut()?;
         let Assigned { queue, tail, probe } = open.partitions.get_mut(of)?;
@@ -334,6 +395,7 @@ impl Source for KafkaSource {
         // of before another owner's commits.
         open.committed = None;
         open.bounds = None;
+        open.ends = None;
         open.client
             .incremental_unassign(&list)
             .map_err(|e| e.at(call))
@@ -379,7 +441,7 @@ impl Source for KafkaSource {
         }
         let answer = open
             .assigned
-            .as_mut()
+            .as_ref()
             .map_or(Poll::Pending, GroupQuery::poll);
         if answer.is_ready() {
             open.assigned = None;
@@ -421,6 +483,7 @@ impl Source for KafkaSource {
         if open.closing.is_none() {
             open.committed = None;
             open.bounds = None;
+            open.ends = None;
             open.assigned = None;
             let events = Queue::fresh(&open.client).waking(&self.wake);
             if let Err(failure) = open.client.begin_close(&events) {

@@ -92,12 +92,27 @@ impl Tail {
     /// See [`Source::held_back`](crate::client::Source::held_back): the last stable offset shows
     /// itself where reading passes everything, or when a broker was asked for it.
     pub(super) fn held_back(&self, known: Known) -> Option<u64> {
-        let stable = match self.told {
-            _ if self.is_fresh(known) && known.position.max(self.next) >= known.high => known.high,
-            Some((stable, high)) if high == known.high => stable,
-            _ => return None,
-        };
+        let stable = self.stable(known)?;
         (known.high >= 0).then(|| u64::try_from(known.high - stable).unwrap_or(0))
+    }
+
+    /// See [`Source::drained`](crate::client::Source::drained).
+    pub(super) fn drained(&self, known: Known, waiting: bool) -> Option<i64> {
+        match self.end(known, waiting) {
+            End::Here(_) => self.stable(known),
+            _ => None,
+        }
+    }
+
+    /// The last stable offset, as far as it shows itself.
+    fn stable(&self, known: Known) -> Option<i64> {
+        match self.told {
+            _ if self.is_fresh(known) && known.position.max(self.next) >= known.high => {
+                Some(known.high)
+            }
+            Some((stable, high)) if high == known.high => Some(stable),
+            _ => None,
+        }
     }
 }
 
@@ -155,6 +170,9 @@ mod tests {
         tail.took(0);
         assert_eq!(tail.end(known(2, 1), false), End::Unclear(2), "a record?");
         assert_eq!(tail.end(known(2, 2), false), End::Here(1), "passed");
+        assert_eq!(tail.drained(known(2, 2), false), Some(2), "the marker too");
+        assert_eq!(tail.drained(known(2, 2), true), None, "something came");
+        assert_eq!(tail.drained(known(2, 1), false), None);
     }
 
     #[test]
@@ -164,6 +182,11 @@ mod tests {
         assert_eq!(tail.end(known(5, 1), false), End::Unclear(5));
         tail.told(1, 5);
         assert_eq!(tail.end(known(5, 1), false), End::Here(1));
+        assert_eq!(
+            tail.drained(known(5, 1), false),
+            Some(1),
+            "not the open one"
+        );
         assert_eq!(tail.end(known(6, 1), false), End::Unclear(6), "the marker?");
         tail.took(1);
         assert_eq!(tail.end(known(6, 2), false), End::Unclear(6));

@@ -18,12 +18,13 @@ pub struct MissingTopic {
     pub nearest: Option<TopicName>,
 }
 
-/// The topics of the app that the cluster does not have.
+/// The topics of other people that the cluster does not have.
 pub(super) fn missing(facts: &ClusterFacts, topology: &Topology) -> Vec<MissingTopic> {
     let missing = facts
-        .partitions
+        .topics
         .iter()
-        .filter(|(_, count)| count.is_none_or(|n| n == 0));
+        .filter(|(_, facts)| facts.as_ref().is_none_or(|topic| topic.partitions == 0));
+    let missing = missing.filter(|(name, _)| !topology.is_internal(name));
     let missing = missing.map(|(name, _)| {
         let others = facts.others.iter().filter(|other| *other != name);
         let nearest = nearest(name.as_str(), others.map(TopicName::as_str));
@@ -83,7 +84,7 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{BrokerLimits, Verification};
+    use crate::client::{BrokerLimits, TopicFacts, Verification};
     use crate::{App, ErrorPolicy, Topic};
 
     fn told(there: &[&str], others: &[&str]) -> String {
@@ -95,12 +96,15 @@ mod tests {
         app.source(&text("prices")).to(&text("copies"));
         let topology = app.check().unwrap();
         let names = ["copies", "orders", "orders-dlq", "prices"];
-        let count = |name| there.contains(&name).then_some(6);
+        let topic = TopicFacts {
+            partitions: 6,
+            ..TopicFacts::default()
+        };
+        let found = |name| there.contains(&name).then(|| topic.clone());
         let facts = ClusterFacts {
             cluster_id: None,
-            partitions: names.map(|name| (name.into(), count(name))).into(),
+            topics: names.map(|name| (name.into(), found(name))).into(),
             others: others.iter().map(|&name| name.into()).collect(),
-            max_message_bytes: Vec::new(),
             verification: Verification::On,
             limits: BrokerLimits::default(),
         };

@@ -2,7 +2,10 @@
 
 mod clock;
 mod handle;
+mod internal;
 mod missing;
+#[cfg(feature = "rocksdb")]
+mod on_disk;
 mod preflight;
 mod run;
 mod signals;
@@ -11,9 +14,12 @@ mod supervise;
 mod watch;
 
 pub use handle::{Handle, Running};
+pub use internal::{UncreatedTopic, Unfit, UnfitTopic};
 pub use missing::MissingTopic;
 pub use preflight::PreflightError;
 pub use slot::SlotError;
 
+#[cfg(all(test, feature = "kafka"))]
+pub(crate) use preflight::preflight;
 pub(crate) use run::start;
 pub(crate) use signals::Signals;

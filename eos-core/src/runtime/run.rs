@@ -23,7 +23,7 @@ use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::Topology;
-use crate::worker::{Env, Step, StopMode, Worker, WorkerSpec};
+use crate::worker::{Env, StateSpec, Step, StopMode, Worker, WorkerSpec};
 
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
@@ -223,6 +223,7 @@ fn worker_spec(
     stages: &[Stage],
 ) -> WorkerSpec {
     WorkerSpec {
+        state: StateSpec::default(),
         app: settings.app.clone(),
         id,
         identity: id.identity(&settings.app, &slot.instance),

@@ -12,8 +12,8 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition, code};
 
 use crate::client::{
-    Client, ClientError, ClusterFacts, CommittedOffset, OffsetBounds, OffsetToCommit, Outgoing,
-    Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
+    Client, ClientError, ClusterFacts, CommittedOffset, LogEnds, NewTopic, OffsetBounds,
+    OffsetToCommit, Outgoing, Producer, ProducerSpec, Result, Source, SourceEvent, SourceSpec,
 };
 use crate::failpoints::{self, Point};
 
@@ -146,6 +146,14 @@ impl<C: Client> Client for Watched<C> {
         self.client.facts(topics, within)
     }
 
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        within: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>> {
+        self.client.create_topics(topics, within)
+    }
+
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source> {
         let _under_way = self.watch.enter(CallSite::Create)?;
         Ok(self.around(self.client.source(spec)?))
@@ -195,6 +203,14 @@ impl<S: Source> Source for Around<S> {
         slice: Duration,
     ) -> Poll<Result<Vec<OffsetBounds>>> {
         self.poll_call(CallSite::Bounds, |s| s.bounds(of, slice))
+    }
+
+    fn ends(&mut self, of: &[TopicPartition], slice: Duration) -> Poll<Result<Vec<LogEnds>>> {
+        self.poll_call(CallSite::Bounds, |s| s.ends(of, slice))
+    }
+
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.ask(|s| s.drained(of)).flatten()
     }
 
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {

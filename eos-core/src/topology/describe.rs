@@ -88,10 +88,8 @@ impl Graph {
         let specs = behind.iter().filter_map(|&at| self.nodes.get(at));
         let mut emits = false;
         for node in specs {
-            let topic = match node.kind {
-                Kind::To(output) => self.outputs.get(output).map(|o| o.name.clone()),
-                _ => None,
-            };
+            let output = node.kind.output().and_then(|at| self.outputs.get(at));
+            let topic = output.map(|o| o.name.clone());
             let process = node.kind == Kind::Process;
             emits |= process;
             nodes.push(Described {

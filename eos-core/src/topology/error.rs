@@ -59,6 +59,47 @@ pub enum TopologyError {
         /// The other.
         second: ErrorPolicy,
     },
+    /// A store's name can't be one.
+    #[error(
+        "{name:?} is no name for a store: 1 to 100 letters, digits, dots, underscores and hyphens"
+    )]
+    StoreName {
+        /// The name.
+        name: String,
+    },
+    /// Two stores can't be told apart.
+    #[error(
+        "{}: give one of them another name",
+        if first == second {
+            format!("two stores are called {first}")
+        } else {
+            format!("the stores {first} and {second} would have the same number in the changelog")
+        }
+    )]
+    SameStore {
+        /// The one that was declared first.
+        first: String,
+        /// The other.
+        second: String,
+    },
+    /// Nobody may use a store.
+    #[error(
+        "no stream has the store {name}: declare it with `.with_store(&{name})` before the closure \
+         that uses it, or leave it out"
+    )]
+    UnusedStore {
+        /// The store.
+        name: String,
+    },
+    /// Two repartition topics would be one.
+    #[error(
+        "two calls of `repartition` name their topic {name}: give one of them another name, for each \
+         is a topic of its own"
+    )]
+    SameRepartition {
+        /// The name.
+        name: String,
+    },
     /// Streams of two apps can't meet.
     #[error(
         "`{method}` was given a stream of another app: make both with `app.source(..)` of the same \
@@ -68,6 +109,16 @@ pub enum TopologyError {
         /// The method.
         method: &'static str,
     },
+}
+
+/// A store's name goes into messages and metrics, and may become part of a topic's.
+pub(super) fn check_store_name(name: &str) -> Result<(), TopologyError> {
+    let fine = name.len() <= 100 && check_name(&name.into()).is_ok();
+    if fine {
+        Ok(())
+    } else {
+        Err(TopologyError::StoreName { name: name.into() })
+    }
 }
 
 /// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic#validate`).

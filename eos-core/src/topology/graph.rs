@@ -6,14 +6,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use eos_protocol::state::{Family, PerFamily, StoreId};
 use eos_protocol::{Stage, StageId, TopicName, stages};
 
 use super::chains::{Chains, Source};
-use super::error::{TopologyError, check_name};
+use super::error::{TopologyError, check_name, check_store_name};
+use super::internal::{Internal, Purpose};
 use super::kind::Kind;
 use super::node::{Entry, Node, Place};
-use super::nodes::Decode;
+use super::nodes::{Decode, Write};
 use crate::error_policy::ErrorPolicy;
+use crate::store::{KeyValueStore, StoreSpec};
 use crate::topic::Topic;
 
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
@@ -66,11 +69,18 @@ impl fmt::Debug for OutputSpec {
 /// The graph as it was declared. Children have higher indices than their parents: a stream is used
 /// up by what comes next, so there is no other order to declare them in.
 pub(crate) struct Graph {
+    /// The app's name: its internal topics begin with it.
+    app: String,
     /// Tells the handles of this app from those of another in the same process.
     token: u64,
     pub(super) sources: Vec<SourceSpec>,
     pub(super) nodes: Vec<NodeSpec>,
     pub(super) outputs: Vec<OutputSpec>,
+    pub(super) stores: Vec<StoreSpec>,
+    /// By store: the sources whose records may use it.
+    users: Vec<Vec<usize>>,
+    /// Topics of the app's own, by the outputs that write to them.
+    pub(super) internals: Vec<Internal>,
     /// Sources that one task has to read together.
     links: Vec<(usize, usize)>,
     /// What was wrong already when it was declared.
@@ -78,14 +88,18 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(app: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let token = NEXT.fetch_add(1, Ordering::Relaxed);
         Self {
+            app: app.to_owned(),
             token,
             sources: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
+            stores: Vec::new(),
+            users: Vec::new(),
+            internals: Vec::new(),
             links: Vec::new(),
             wrong: None,
         }
@@ -154,6 +168,66 @@ impl Graph {
         self.outputs.len() - 1
     }
 
+    /// A new store. Answers its index.
+    pub(crate) fn store<K: 'static, V: 'static>(
+        &mut self,
+        definition: &KeyValueStore<K, V>,
+    ) -> usize {
+        let (name, id) = (&definition.name, StoreId::plain(&definition.name));
+        if let Some(known) = self.stores.iter().find(|known| known.id == id) {
+            self.wrong.get_or_insert(TopologyError::SameStore {
+                first: known.name.to_string(),
+                second: name.to_string(),
+            });
+        }
+        self.stores.push(StoreSpec {
+            name: Arc::clone(name),
+            id,
+            definition: Box::new(definition.clone()),
+        });
+        self.users.push(Vec::new());
+        self.stores.len() - 1
+    }
+
+    /// Records of these sources may use a store: one task reads all that do.
+    pub(crate) fn use_store(&mut self, store: usize, sources: &[usize]) {
+        if let Some(users) = self.users.get_mut(store) {
+            users.extend(sources);
+            let users = users.clone();
+            self.link(&users);
+        }
+    }
+
+    /// A topic of the app's own between these and what reads it: a new source, whose index it
+    /// answers.
+    pub(crate) fn repartition<K: 'static, V: 'static>(
+        &mut self,
+        parents: &[Exit],
+        topic: &Topic<K, V>,
+    ) -> usize {
+        let mut own = topic.clone();
+        own.name = TopicName::new(format!("{}-{}-repartition", self.app, topic.name));
+        let output = self.output(&own, false);
+        if self.sources.iter().any(|source| source.topic == own.name) {
+            self.wrong.get_or_insert(TopologyError::SameRepartition {
+                name: topic.name.to_string(),
+            });
+        }
+        self.internals.push(Internal {
+            output,
+            purpose: Purpose::Repartition,
+        });
+        let written = own.clone();
+        let make = move || -> Box<dyn Node> {
+            Box::new(Write {
+                output,
+                topic: written.clone(),
+            })
+        };
+        self.add(parents, Kind::Repartition(output), Box::new(make));
+        self.source(&own)
+    }
+
     /// What becomes of records that fail behind these sources. Said of one branch it holds for all of
     /// its source, so a second one must not replace the first unnoticed.
     pub(crate) fn on_error(&mut self, sources: &[usize], policy: ErrorPolicy) {
@@ -219,6 +293,14 @@ impl Graph {
         for output in &self.outputs {
             check_name(&output.name)?;
         }
+        for (store, users) in self.stores.iter().zip(&self.users) {
+            check_store_name(&store.name)?;
+            if users.is_empty() {
+                return Err(TopologyError::UnusedStore {
+                    name: store.name.to_string(),
+                });
+            }
+        }
         for (at, source) in self.sources.iter().enumerate() {
             check_name(&source.topic)?;
             source
@@ -253,11 +335,50 @@ impl Graph {
     /// Checks the graph and cuts it into stages.
     pub(crate) fn build(mut self) -> Result<Topology, TopologyError> {
         self.check()?;
+        let stages = self.stages();
+        self.add_changelogs(&stages);
         self.add_dead_letters();
         Ok(Topology {
-            stages: self.stages(),
+            stages,
             graph: self,
         })
+    }
+
+    /// Each stage with stores has a changelog for each family of them. It is named after the stage's
+    /// driving topic, which is the stage's alone and never changes: the number of a stage does.
+    fn add_changelogs(&mut self, stages: &[Stage]) {
+        for stage in stages {
+            for family in Family::ALL {
+                if self
+                    .stores_of(stage)
+                    .any(|store| store.id.family() == family)
+                {
+                    let name = self.changelog_name(stage, family);
+                    let topic = Topic::<Vec<u8>, Option<Vec<u8>>>::plain(&name);
+                    let output = self.output(&topic, false);
+                    self.internals.push(Internal {
+                        output,
+                        purpose: Purpose::Changelog(stage.id, family),
+                    });
+                }
+            }
+        }
+    }
+
+    fn changelog_name(&self, stage: &Stage, family: Family) -> String {
+        let driving = stage.driving_topic().as_str();
+        let own = driving.strip_prefix(&format!("{}-", self.app));
+        let stage = own.unwrap_or(driving);
+        match family {
+            Family::Plain => format!("{}-{stage}-changelog", self.app),
+            Family::Windowed => format!("{}-{stage}-windowed-changelog", self.app),
+        }
+    }
+
+    pub(super) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
+        let stores = self.stores.iter().zip(&self.users);
+        let used = stores.filter(|(_, users)| users.iter().any(|at| stage.sources.contains(at)));
+        used.map(|(store, _)| store)
     }
 
     /// The producer has to know the dead letters' topics: each becomes one output, of raw bytes.
@@ -306,6 +427,53 @@ impl Topology {
 
     pub(crate) fn stage(&self, id: StageId) -> Option<&Stage> {
         self.stages.get(usize::from(id.0))
+    }
+
+    /// All stores of the app.
+    pub(crate) fn stores(&self) -> &[StoreSpec] {
+        &self.graph.stores
+    }
+
+    /// Those of one stage.
+    pub(crate) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
+        self.graph.stores_of(stage)
+    }
+
+    /// The topics of the app's own.
+    pub(crate) fn internals(&self) -> &[Internal] {
+        &self.graph.internals
+    }
+
+    /// Whether a topic is the app's own.
+    pub(crate) fn is_internal(&self, name: &TopicName) -> bool {
+        let mut internals = self.graph.internals.iter();
+        internals.any(|internal| {
+            let output = self.graph.outputs.get(internal.output);
+            output.is_some_and(|output| output.name == *name)
+        })
+    }
+
+    /// The outputs that are a stage's changelogs.
+    pub(crate) fn changelogs(&self, stage: StageId) -> PerFamily<Option<usize>> {
+        let mut found = PerFamily::default();
+        for internal in &self.graph.internals {
+            match internal.purpose {
+                Purpose::Changelog(of, family) if of == stage => {
+                    *found.get_mut(family) = Some(internal.output);
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The stages that write to an output.
+    pub(crate) fn writers(&self, output: usize) -> impl Iterator<Item = &Stage> {
+        self.stages.iter().filter(move |stage| {
+            let nodes = self.graph.behind(&stage.sources);
+            let mut nodes = nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
+            nodes.any(|node| node.kind.output() == Some(output))
+        })
     }
 
     /// What is written to; those of dead letters come last.

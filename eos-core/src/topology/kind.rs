@@ -14,6 +14,11 @@ pub(crate) enum Kind {
     Branch,
     Tee,
     Process,
+    Count,
+    Reduce,
+    Aggregate,
+    /// The output that leads to the tasks that go on.
+    Repartition(usize),
     /// The output that it writes to.
     To(usize),
 }
@@ -33,14 +38,26 @@ impl Kind {
             Self::Branch => "branch",
             Self::Tee => "tee",
             Self::Process => "process",
+            Self::Count => "count",
+            Self::Reduce => "reduce",
+            Self::Aggregate => "aggregate",
+            Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
+        }
+    }
+
+    /// The output that it writes to.
+    pub(crate) fn output(self) -> Option<usize> {
+        match self {
+            Self::To(output) | Self::Repartition(output) => Some(output),
+            _ => None,
         }
     }
 
     /// How many streams leave it.
     pub(crate) fn exits(self) -> usize {
         match self {
-            Self::Process | Self::To(_) => 0,
+            Self::Process | Self::Repartition(_) | Self::To(_) => 0,
             Self::Branch | Self::Tee => 2,
             _ => 1,
         }
@@ -58,7 +75,9 @@ impl Kind {
             Self::Branch => "BRANCH",
             Self::Tee => "TEE",
             Self::Process => "PROCESSOR",
-            Self::To(_) => "SINK",
+            Self::Count | Self::Aggregate => "AGGREGATE",
+            Self::Reduce => "REDUCE",
+            Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }
 }

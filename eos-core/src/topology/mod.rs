@@ -1,5 +1,6 @@
 //! What an application computes: a graph of nodes, built once, instantiated for each task.
 
+mod aggregate;
 mod chains;
 mod describe;
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod describe_test;
 mod error;
 mod graph;
 mod guarantees;
+mod internal;
 mod kind;
 mod node;
 mod nodes;
@@ -17,11 +19,13 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use aggregate::Aggregate;
 pub(crate) use chains::Chains;
 pub use describe::Description;
 pub use error::TopologyError;
 pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
 pub use guarantees::{Guarantees, Mermaid};
+pub(crate) use internal::{Internal, Purpose};
 pub(crate) use kind::Kind;
 pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
 pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};

@@ -8,6 +8,7 @@ use crate::client::Headers;
 use crate::codec::CodecError;
 use crate::ctx::Ctx;
 use crate::failure::Failure;
+use crate::store::StateError;
 
 /// A record as it was fetched.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) enum Fault {
     User(Failure),
     #[error("{0}")]
     Encode(EncodeError),
+    #[error("{0}")]
+    State(StateError),
     #[error(
         "the output for topic {topic} has {bytes} bytes, but its max.message.bytes is {limit}: make \
          it smaller, or raise the limit (kafka-configs.sh --alter --topic {topic} --add-config \
@@ -57,6 +60,7 @@ impl Fault {
             Self::Value(_) => "ValueDecodeError",
             Self::User(_) => "Failure",
             Self::Encode(_) => "EncodeError",
+            Self::State(_) => "StateError",
             Self::Oversize { .. } => "OversizeOutput",
             Self::Panic(_) => "Panic",
             Self::Aborts(_) => "RepeatedAborts",

@@ -1,5 +1,6 @@
 //! Graphs as they are declared, cut into stages, and run: without a worker.
 
+use crate::store::StateAccess;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,6 +54,7 @@ impl Bench {
         let topic = &self.topology.stages()[self.stage].topics[input];
         let partition = TopicPartition::new(topic.clone(), Partition::ZERO);
         let scratch = RefCell::new(Scratch::default());
+        let buffers = RefCell::default();
         let mut headers = Headers::new();
         headers.push("h", Some(b"1"));
         let timestamp = Some(Timestamp(17));
@@ -60,6 +62,11 @@ impl Bench {
             self.topology.token(),
             self.topology.outputs(),
             &scratch,
+            StateAccess {
+                specs: &[],
+                task: None,
+                buffers: &buffers,
+            },
             Origin {
                 task: TaskId::default(),
                 partition: &partition,

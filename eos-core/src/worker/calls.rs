@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Load, Now, State, Taken,
-    blames_a_record,
+    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Load, Nonce, Now, State,
+    Taken, blames_a_record,
 };
 
 use super::error::{self, WorkerError};
@@ -30,6 +30,8 @@ pub(super) struct Calls {
     commit: bool,
     consumer_commit: bool,
     abort: bool,
+    /// The name of the attempt that is being sealed.
+    pub(super) nonce: Option<Nonce>,
     pub(super) read_outcome: bool,
     /// The offsets of the sealed transaction.
     pub(super) offsets: Vec<OffsetToCommit>,
@@ -173,6 +175,7 @@ impl<C: Client> Worker<C> {
         let taken = self.tasks.values().flat_map(|task| task.progress.taken());
         self.isolation.committed(taken);
         self.blamed = false;
+        self.apply_state();
         let now = self.env.now();
         for task in self.tasks.values_mut() {
             let held = self
@@ -202,6 +205,7 @@ impl<C: Client> Worker<C> {
         self.scratch.borrow_mut().clear();
         self.unsent = None;
         self.held = None;
+        self.kept = 0;
         let records = self.load.take().map_or(0, |load| load.records);
         failpoints::given_back(records);
         if let Some(WorkerError::Record {
@@ -219,6 +223,9 @@ impl<C: Client> Worker<C> {
         }
         for task in self.tasks.values_mut() {
             task.chains.discard();
+            if let Some(state) = &mut task.state {
+                state.discard();
+            }
             let back = if failpoints::undefended(Defence::Rewind) {
                 Vec::new()
             } else {
@@ -259,7 +266,7 @@ impl<C: Client> Worker<C> {
             }
             self.calls.pause_until = None;
         }
-        if self.calls.seal && self.send_rest() {
+        if self.calls.seal && self.send_rest() && self.send_changes() {
             self.calls.seal = false;
             self.seal();
         }

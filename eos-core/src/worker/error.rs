@@ -4,6 +4,11 @@ use eos_protocol::{
     ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicPartition,
 };
 
+use eos_protocol::state::{RestartError, Stalled};
+use eos_state::StoreError;
+use eos_state::changelog::ChangelogError;
+
+use super::home::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
 
@@ -12,6 +17,31 @@ use crate::topology::Fault;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
+    /// A task must not start: any state that it could start from would lose or double records.
+    #[error("{0}")]
+    Restart(Box<RestartError>),
+    /// The changelog of a task can't be read to its end.
+    #[error("{0}")]
+    Stalled(Box<Stalled>),
+    /// A changelog holds what is not its own.
+    #[error("{0}")]
+    Changelog(Box<ChangelogError>),
+    /// The database of a task can't be had.
+    #[error("task {task}: {source}")]
+    Home {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        source: HomeError,
+    },
+    /// The database of a task failed.
+    #[error("task {task}: {source}")]
+    Store {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        source: StoreError,
+    },
     /// A record could not be processed.
     #[error(
         "task {task}: record {offset} of {partition} could not be processed: {reason}. {}{}",

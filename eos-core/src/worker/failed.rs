@@ -25,7 +25,7 @@ impl<C: Client> Worker<C> {
         fault: Fault,
     ) -> Done {
         self.scratch.get_mut().clear();
-        task.chains.discard();
+        task.forget();
         let source = task
             .chains
             .inputs

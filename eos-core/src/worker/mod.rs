@@ -15,6 +15,9 @@
 //! | `doubt.rs` | finds out what became of a commit without a clean answer |
 //! | `rebalance.rs` | answers assignments and revocations |
 //! | `starting.rs` | finds out where assigned tasks start |
+//! | `home.rs` | where the databases of tasks are |
+//! | `restoring.rs` | makes the state of a task whole before its first record |
+//! | `state.rs` | writes what a transaction changed to the changelog and to the database |
 //! | `rewinding.rs` | goes back to the last commit |
 //! | `membership.rs` | notices that the group took it for dead, and joins anew |
 //! | `coverage.rs` | looks whether the group has all partitions |
@@ -34,16 +37,19 @@ mod failed;
 mod fake;
 mod gauge;
 mod hearing;
+mod home;
 mod intake;
 mod membership;
 mod quiet;
 mod rebalance;
 mod record;
+mod restoring;
 mod rewinding;
 mod sealing;
 mod send;
 mod spec;
 mod starting;
+mod state;
 mod stopping;
 mod task;
 #[cfg(test)]
@@ -61,16 +67,19 @@ use eos_protocol::{
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
 use crate::metrics::{Stopwatch, WorkerMeter};
+use crate::store::Buffers;
 use crate::topology::{Scratch, Topology};
 
 pub use error::{RecordFault, TwoOwners, WorkerError};
-pub use spec::{Env, WorkerSpec};
+pub use home::{Home, HomeError, InMemory, TaskHome};
+pub use spec::{Env, StateSpec, WorkerSpec};
 
 use calls::Calls;
 use coverage::Coverage;
 use membership::Membership;
 use quiet::Quiet;
 use rebalance::{Answering, Change};
+use restoring::Restoring;
 use rewinding::Rewound;
 use starting::Resolving;
 use stopping::Stopping;
@@ -129,10 +138,15 @@ pub struct Worker<C: Client> {
     rewinds: Vec<(TopicPartition, Offset)>,
     /// They can be done only while no transaction is open: no record is taken until then.
     reassigning: bool,
+    /// Tasks whose state is not whole yet.
+    restoring: Vec<Restoring<RecordsOf<C>>>,
     /// A partition whose next offset is not in the log, and by when the log's bounds are known.
     out_of_range: Option<(TopicPartition, Deadline)>,
 
     scratch: RefCell<Scratch>,
+    buffers: RefCell<Buffers>,
+    /// How many bytes the open transaction's changes of state take.
+    kept: usize,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
     unsent: Option<send::Unsent>,
     /// A record that is done, and waits for a transaction of its own.
@@ -165,6 +179,9 @@ pub struct Worker<C: Client> {
     skipped: u64,
     dead_letters: u64,
     retries: u64,
+    restored_records: u64,
+    /// When the brokers are asked again how far the changelogs are.
+    ask_changelogs_at: Now,
     /// The least of the limits of all output topics.
     least_limit: usize,
     /// How often records that were left out are told of.
@@ -229,8 +246,11 @@ impl<C: Client> Worker<C> {
             resolving: None,
             rewinds: Vec::new(),
             reassigning: false,
+            restoring: Vec::new(),
             out_of_range: None,
             scratch: RefCell::default(),
+            buffers: RefCell::default(),
+            kept: 0,
             unsent: None,
             held: None,
             generation: -1,
@@ -250,6 +270,8 @@ impl<C: Client> Worker<C> {
             skipped: 0,
             dead_letters: 0,
             retries: 0,
+            restored_records: 0,
+            ask_changelogs_at: Now::default(),
             quiet: Quiet::default(),
             least_limit,
             last_read: Now::default(),
@@ -280,9 +302,11 @@ impl<C: Client> Worker<C> {
             Rewound::Reassigned => return Ok(Step::Busy),
             rewound => busy |= rewound == Rewound::Moved,
         }
+        busy |= self.restore()?;
         busy |= self.claim();
         self.recommit();
         self.look_at_group();
+        self.hear_of_changelogs();
         busy |= self.drive()?;
         self.join_anew()?;
         self.check()?;
@@ -381,6 +405,9 @@ impl<C: Client> Worker<C> {
         let full = |limit| load.records >= limit;
         if self.isolation.limit().is_some_and(full) {
             return Some(CommitCause::Records);
+        }
+        if self.kept >= self.spec.state.uncommitted_bytes {
+            return Some(CommitCause::Bytes);
         }
         self.pacer.policy().due(now, load)
     }

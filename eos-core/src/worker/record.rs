@@ -9,12 +9,15 @@ use eos_protocol::{
     TaskId, Timestamp, TopicPartition, may_join,
 };
 
+use eos_state::TaskStore;
+
 use super::send::Unsent;
 use super::task::{Readiness, Task};
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::{Ctx, Origin};
 use crate::failpoints::{self, Point};
+use crate::store::StateAccess;
 use crate::topology::{Chains, Fault, Next, Raw};
 
 /// How many records are fetched from one partition at a time.
@@ -105,7 +108,18 @@ impl<C: Client> Worker<C> {
             let fault = Fault::Aborts(self.last_error.as_ref().map(ToString::to_string));
             return self.condemn(task, record, fault);
         }
-        if let Err((source, fault)) = self.run(&mut task.chains, input, origin, message) {
+        if let Err((source, fault)) = self.run(
+            &mut task.chains,
+            task.state.as_ref().map(|state| &state.store),
+            input,
+            origin,
+            message,
+        ) {
+            if let Some(error) = Self::poisoned(record.task, task.state.as_ref()) {
+                task.forget();
+                self.scratch.get_mut().clear();
+                return Done::failed(error);
+            }
             return self.refused(task, record, source, fault);
         }
         self.finished(task, record)
@@ -163,11 +177,12 @@ impl<C: Client> Worker<C> {
         self.held = Some(record);
         if !self.has_begun() {
             if self.held.is_none() {
-                task.chains.discard();
+                task.forget();
             }
             return Done::Wait;
         }
         self.held = None;
+        self.kept += task.keep();
         task.progress.advance(input, offset, timestamp);
         let from = task.progress.inputs().get(input);
         let tried = |attempt: &Attempt| {
@@ -347,6 +362,7 @@ impl<C: Client> Worker<C> {
     fn run(
         &self,
         chains: &mut Chains,
+        stores: Option<&TaskStore>,
         input: usize,
         origin: Origin<'_>,
         message: &impl Message,
@@ -361,6 +377,11 @@ impl<C: Client> Worker<C> {
             self.topology.token(),
             self.topology.outputs(),
             &self.scratch,
+            StateAccess {
+                specs: self.topology.stores(),
+                task: stores,
+                buffers: &self.buffers,
+            },
             origin,
         );
         let Some(sources) = chains.inputs.get_mut(input) else {

@@ -11,10 +11,11 @@ use crate::failpoints::{self, Defence, Point};
 impl<C: Client> Worker<C> {
     /// Rule 2: the offsets of all inputs of every touched task, under one name each.
     pub(super) fn seal(&mut self) {
-        let nonce = Nonce(self.env.entropy());
+        let fresh = || Nonce(self.env.entropy());
+        let nonce = self.calls.nonce.take().unwrap_or_else(fresh);
         let sealed = self.tasks.values_mut().flat_map(|task| {
             if task.progress.touched() || !task.recommits {
-                task.progress.seal(nonce)
+                task.seal(nonce)
             } else {
                 task.progress.recommit()
             }

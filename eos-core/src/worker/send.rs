@@ -89,7 +89,7 @@ impl<C: Client> Worker<C> {
         true
     }
 
-    fn send_failed(&mut self, error: ClientError) {
+    pub(super) fn send_failed(&mut self, error: ClientError) {
         self.unsent = None;
         self.scratch.get_mut().clear();
         // The record counts as taken, and its outputs are gone: whatever the error says of itself,

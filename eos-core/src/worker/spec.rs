@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::GroupProtocol;
+use eos_protocol::state::TopicUuid;
 use eos_protocol::{
-    AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, TopicName,
-    TransactionalId, WorkerId,
+    AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits, MaxIdle, Now, Timestamp,
+    TopicName, TransactionalId, WorkerId,
 };
+
+use super::home::{Home, InMemory};
 
 /// What a worker is told when it is made.
 #[derive(Debug, Clone)]
@@ -51,6 +54,39 @@ pub struct WorkerSpec {
     pub output_limits: Vec<Option<usize>>,
     /// How many partitions each input topic has.
     pub input_partitions: BTreeMap<TopicName, u32>,
+    /// What tasks with stores need.
+    pub state: StateSpec,
+}
+
+/// What tasks with stores need.
+#[derive(Debug, Clone)]
+pub struct StateSpec {
+    /// Where their databases are.
+    pub home: Arc<dyn Home>,
+    /// The cluster's id.
+    pub cluster: String,
+    /// What tells topics from others of the same name.
+    pub topic_ids: BTreeMap<TopicName, TopicUuid>,
+    /// `delete.retention.ms` of each changelog.
+    pub delete_retention: BTreeMap<TopicName, Duration>,
+    /// How many bytes of changes a transaction may hold before it is committed early.
+    pub uncommitted_bytes: usize,
+    /// How long a restore may stand still.
+    pub patience: Duration,
+}
+
+impl Default for StateSpec {
+    /// State in memory, 32 MiB of uncommitted changes, a minute of patience.
+    fn default() -> Self {
+        Self {
+            home: Arc::new(InMemory),
+            cluster: String::new(),
+            topic_ids: BTreeMap::new(),
+            delete_retention: BTreeMap::new(),
+            uncommitted_bytes: 32 << 20,
+            patience: Duration::from_secs(60),
+        }
+    }
 }
 
 /// Time and chance, from outside.
@@ -59,6 +95,7 @@ pub struct Env {
     clock: Arc<dyn Fn() -> Now + Send + Sync>,
     coarse: Arc<dyn Fn() -> Now + Send + Sync>,
     entropy: Arc<dyn Fn() -> u64 + Send + Sync>,
+    wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Env {
@@ -68,7 +105,13 @@ impl Env {
         entropy: impl Fn() -> u64 + Send + Sync + 'static,
     ) -> Self {
         let clock = Arc::new(clock);
+        let began = Arc::clone(&clock);
+        let wall = move || {
+            let since = began().since(Now::default()).as_millis();
+            Timestamp(i64::try_from(since).unwrap_or(i64::MAX))
+        };
         Self {
+            wall: Arc::new(wall),
             coarse: Arc::clone(&clock) as Arc<dyn Fn() -> Now + Send + Sync>,
             clock,
             entropy: Arc::new(entropy),
@@ -81,6 +124,20 @@ impl Env {
     pub fn with_coarse_clock(mut self, clock: impl Fn() -> Now + Send + Sync + 'static) -> Self {
         self.coarse = Arc::new(clock);
         self
+    }
+
+    /// With the time of day, which positions on disk are stamped with; the clock's own time otherwise.
+    #[must_use]
+    pub fn with_wall_clock(
+        mut self,
+        clock: impl Fn() -> Timestamp + Send + Sync + 'static,
+    ) -> Self {
+        self.wall = Arc::new(clock);
+        self
+    }
+
+    pub(crate) fn wall_clock(&self) -> Timestamp {
+        (self.wall)()
     }
 
     pub(crate) fn now(&self) -> Now {

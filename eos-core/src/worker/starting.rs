@@ -1,5 +1,6 @@
 //! Where assigned tasks start: committed offsets first, then the bounds of the logs.
 
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use eos_protocol::{
 };
 
 use super::doubt::as_committed;
+use super::restoring::Committed as Kept;
 use super::task::{Readiness, Task};
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
@@ -35,6 +37,8 @@ pub(super) struct Found {
     pub(super) driving: TopicPartition,
     task: TaskId,
     start: Start,
+    /// What is beside the offset of the driving partition.
+    metadata: String,
 }
 
 impl<C: Client> Worker<C> {
@@ -190,7 +194,7 @@ impl<C: Client> Worker<C> {
                 layout: stage.layout(),
                 accepted: self.spec.accepted_layout,
                 first_start: self.spec.first_start,
-                // There are no stores yet.
+                // Whether there is state is found out before the first record (`restoring.rs`).
                 state_exists: false,
                 eldest: eldest.as_ref(),
             };
@@ -198,6 +202,11 @@ impl<C: Client> Worker<C> {
                 driving: partition.clone(),
                 task,
                 start: plan_start(&situation, &inputs)?,
+                metadata: inputs
+                    .into_iter()
+                    .next()
+                    .map(|c| c.metadata)
+                    .unwrap_or_default(),
             });
         }
         Ok(starts)
@@ -235,11 +244,15 @@ impl<C: Client> Worker<C> {
             driving,
             task,
             start,
+            metadata,
         } in starts
         {
-            let Some(stage) = self.topology.stage(task.stage) else {
+            let topology = Arc::clone(&self.topology);
+            let Some(stage) = topology.stage(task.stage) else {
                 continue;
             };
+            let stateful = topology.stores_of(stage).next().is_some();
+            let missing = matches!(start, Start::First { .. });
             let (inputs, name, claimed) = match start {
                 Start::Resume { at, name } => {
                     self.check_still_there(&at, bounds)?;
@@ -272,20 +285,28 @@ impl<C: Client> Worker<C> {
                 .copied()
                 .unwrap_or(0);
             let width = known.max(task.partition.get().unsigned_abs() + 1);
-            at.extend(inputs.iter().cloned());
+            if stateful {
+                let committed = match &name {
+                    Some(name) => Kept::Named(name.clone()),
+                    None if missing => Kept::Missing(driving.clone()),
+                    None => Kept::Unnamed {
+                        partition: driving.clone(),
+                        metadata,
+                    },
+                };
+                self.begin_to_restore(task, stage, inputs.clone(), committed);
+            } else {
+                at.extend(inputs.iter().cloned());
+            }
             let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name);
             let chains = self.topology.instantiate(stage);
             self.owned.insert(driving, task);
-            self.tasks.insert(
-                task,
-                Task::new(
-                    progress,
-                    chains,
-                    claimed,
-                    self.spec.max_idle,
-                    self.env.now(),
-                ),
-            );
+            let now = self.env.now();
+            let mut started = Task::new(progress, chains, claimed, self.spec.max_idle, now);
+            if stateful {
+                started.readiness = Readiness::Restoring;
+            }
+            self.tasks.insert(task, started);
         }
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, tasks = started.join(" "),

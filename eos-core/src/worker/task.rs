@@ -1,15 +1,20 @@
 //! One task of a worker: its progress, its nodes, and the records it has at hand.
 
+use eos_protocol::state::PerFamily;
 use eos_protocol::{
-    Attempt, Lag, MaxIdle, Merge, Now, Supply, TaskProgress, TopicPartition, recommit_due,
+    Attempt, Lag, MaxIdle, Merge, Nonce, Now, Offset, Supply, TaskProgress, TopicPartition,
+    recommit_due,
 };
 
+use super::state::TaskState;
 use crate::client::Records;
 use crate::topology::Chains;
 
 /// Whether a task may take records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
+    /// Its state is not whole yet.
+    Restoring,
     /// Its first-start offset is not committed yet (rule 10).
     Unclaimed,
     /// It may.
@@ -22,6 +27,8 @@ pub(super) enum Readiness {
 pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
+    /// What its records keep; `None` if its stage has no stores, or as long as it is restored.
+    pub(super) state: Option<TaskState>,
     pub(super) readiness: Readiness,
     /// When the worker took it over.
     started: Now,
@@ -69,6 +76,7 @@ impl<R: Records> Task<R> {
             attempt: None,
             progress,
             chains,
+            state: None,
             readiness,
             fetched,
             claimed,
@@ -91,6 +99,33 @@ impl<R: Records> Task<R> {
             if self.readiness == Readiness::Unclaimed {
                 self.readiness = Readiness::Ready;
             }
+        }
+    }
+
+    /// Its offsets under the name that the sealed transaction has.
+    pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
+        let mut wrote = PerFamily::default();
+        if let Some(state) = &mut self.state {
+            state.offsets.sealed();
+            wrote = state.wrote();
+        }
+        self.progress.seal(nonce, wrote)
+    }
+
+    /// The record at hand counts. Answers how many bytes its changes take until they are committed.
+    pub(super) fn keep(&mut self) -> usize {
+        self.state.as_mut().map_or(0, |state| {
+            let before = state.store.bytes();
+            state.store.keep_record();
+            state.store.bytes().saturating_sub(before)
+        })
+    }
+
+    /// The record at hand does not count.
+    pub(super) fn forget(&mut self) {
+        self.chains.discard();
+        if let Some(state) = &mut self.state {
+            state.store.drop_record();
         }
     }
 

@@ -20,6 +20,8 @@ pub enum CallSite {
     Create,
     /// Asking for metadata and broker configuration.
     Facts,
+    /// Creating topics of the app's own.
+    CreateTopics,
     /// Joining or leaving the group.
     Subscribe,
     /// The consumer reported an error of its own.
@@ -60,9 +62,10 @@ pub enum CallSite {
 
 impl CallSite {
     /// Every call site.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Create,
         Self::Facts,
+        Self::CreateTopics,
         Self::Subscribe,
         Self::Poll,
         Self::Take,
@@ -89,6 +92,7 @@ impl fmt::Display for CallSite {
         f.write_str(match self {
             Self::Create => "creating the client",
             Self::Facts => "asking the cluster",
+            Self::CreateTopics => "creating topics",
             Self::Subscribe => "subscribing",
             Self::Poll => "consuming",
             Self::Take => "taking records",

@@ -42,6 +42,18 @@ pub struct TopicIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoresHash(pub u64);
 
+impl StoresHash {
+    /// Of the stores' names, in any order, by FNV-1a (64 bit).
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_unstable();
+        let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
+        Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        }))
+    }
+}
+
 impl fmt::Display for StoresHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -126,6 +138,19 @@ pub enum Difference {
         /// Now.
         now: StoresHash,
     },
+}
+
+impl Difference {
+    /// Whether the state comes from somewhere else altogether: another cluster, app or task, or
+    /// topics of an earlier life. The others are changes to the program or the topics that this very
+    /// task lived through.
+    #[must_use]
+    pub const fn is_foreign(&self) -> bool {
+        matches!(
+            self,
+            Self::Cluster { .. } | Self::App { .. } | Self::Task { .. } | Self::Recreated { .. }
+        )
+    }
 }
 
 impl Identity {

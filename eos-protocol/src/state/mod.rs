@@ -9,13 +9,24 @@
 //! | [`StoreId`], [`Family`] | which store a key belongs to, and in which changelog it is |
 //! | [`CommitRecord`] | which transaction ends here, in a changelog |
 //! | [`Position`] | which transaction a database stands at, and whose it is |
+//! | [`decide`] | what a restart makes of local state, committed offsets and changelogs |
+//! | [`Restore`] | how far changelogs were read, and whether the state is whole |
+//! | [`ChangelogOffsets`] | which changelog offset a position may hold |
 
+mod changelog_offsets;
 mod family;
 mod identity;
 mod position;
+mod restart;
+mod restore;
 mod store_id;
 
+pub use changelog_offsets::ChangelogOffsets;
 pub use family::{Family, PerFamily};
 pub use identity::{Difference, Identity, StoresHash, TopicIdentity, TopicUuid};
 pub use position::{CommitRecord, Position, PositionError, Standing};
+pub use restart::{
+    Bounds, Evidence, Local, Offsets, Part, Reading, Restart, RestartError, Situation, Why, decide,
+};
+pub use restore::{Progress, Restore, Restored, Stalled, StalledBy};
 pub use store_id::StoreId;

@@ -31,6 +31,8 @@ pub enum Operation {
     Read,
     /// To write.
     Write,
+    /// To create a topic; of the cluster, any topic.
+    Create,
     /// To hear that it is there.
     Describe,
     /// To read its configuration.
@@ -52,6 +54,7 @@ impl Client {
         let denied = match operation {
             Operation::Read => 3,
             Operation::Write => 4,
+            Operation::Create => 5,
             Operation::Describe => 8,
             Operation::DescribeConfigs => 10,
         };

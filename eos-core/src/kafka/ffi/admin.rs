@@ -1,20 +1,31 @@
 //! Queries that are answered on a queue.
 
-use std::collections::HashMap;
-use std::ffi::c_char;
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
+use eos_protocol::state::TopicUuid;
 
-use super::{Client, Entry, Event, Failure, Queue, c_string, codes, copy_text, list, millis, sys};
+use super::{Client, Event, Failure, Queue, c_string, codes, copy_text, millis, sys};
 use sys::rd_kafka_admin_op_t as Op;
 
 /// What the cluster says of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::kafka) struct TopicAnswer {
     pub(in crate::kafka) name: String,
-    pub(in crate::kafka) partitions: Result<u32, Failure>,
+    pub(in crate::kafka) found: Result<TopicFound, Failure>,
+}
+
+/// A topic that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::kafka) struct TopicFound {
+    pub(in crate::kafka) partitions: u32,
+    /// Of the partition that has fewest.
+    pub(in crate::kafka) replicas: u32,
+    /// `None` if the broker does not know of ids.
+    pub(in crate::kafka) id: Option<TopicUuid>,
 }
 
 /// Whose settings to ask for.
@@ -29,7 +40,7 @@ pub(in crate::kafka) enum ConfigOf<'a> {
 pub(in crate::kafka) struct ConfigAnswer {
     /// The broker's id, or the topic's name.
     pub(in crate::kafka) of: String,
-    pub(in crate::kafka) settings: Result<HashMap<String, String>, Failure>,
+    pub(in crate::kafka) settings: Result<BTreeMap<String, String>, Failure>,
 }
 
 impl Client {
@@ -57,27 +68,46 @@ impl Client {
         Ok(())
     }
 
-    /// Asks the coordinator which member of a group has what.
-    pub(in crate::kafka) fn ask_group(
+    /// What each member of a group is assigned, as their leader wrote it; `None` unless the group is
+    /// at rest. Waits for the answer of each broker, or of those that answer in time.
+    ///
+    /// Not `rd_kafka_DescribeConsumerGroups`: if the coordinator's connection breaks while it asks, it
+    /// uses memory that it has freed, and ends the process (docs/design/0020).
+    pub(in crate::kafka) fn group(
         &self,
         group: &str,
         within: Duration,
-        answer: &Queue,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         let name = c_string(group)?;
-        let mut names = [name.as_ptr()];
-        let options = Options::new(self, Op::RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, within)?;
-        // SAFETY: a live instance, options and queue; the name is copied.
+        let mut list = std::ptr::null();
+        // SAFETY: a live instance and a C string. There is a list if the answer is whole or partial;
+        // it has as many groups and members as it says, and is ours to destroy. What is wanted of it
+        // is copied before.
         unsafe {
-            sys::rd_kafka_DescribeConsumerGroups(
+            let code = codes::rd_kafka_list_groups(
                 self.raw(),
-                names.as_mut_ptr(),
-                names.len(),
-                options.raw(),
-                answer.raw(),
+                name.as_ptr(),
+                &raw mut list,
+                millis(within),
             );
+            if code != codes::PARTIAL {
+                super::check_code(code)?;
+            }
+            let groups = slice((*list).groups, (*list).group_cnt);
+            let found = groups.first().map(|group| {
+                let code = codes::of_group(group);
+                super::check_code(code)?;
+                let members = slice(group.members, group.member_cnt).iter();
+                let assigned = members.map(|member| {
+                    let bytes = member.member_assignment.cast::<u8>();
+                    slice(bytes, member.member_assignment_size).to_vec()
+                });
+                let is_stable = copy_text(group.state) == "Stable";
+                Ok(is_stable.then(|| assigned.collect()))
+            });
+            sys::rd_kafka_group_list_destroy(list);
+            found.unwrap_or(Ok(None))
         }
-        Ok(())
     }
 
     /// The names of all topics that we may see; waits for the answer.
@@ -165,38 +195,6 @@ impl Event<'_> {
         }
     }
 
-    /// What [`Client::ask_group`] asked for: all that is assigned; `None` unless the group is at rest.
-    pub(in crate::kafka) fn assigned(&self) -> Result<Option<Vec<Entry>>, Failure> {
-        const STABLE: i32 =
-            sys::rd_kafka_consumer_group_state_t::RD_KAFKA_CONSUMER_GROUP_STATE_STABLE as i32;
-        // SAFETY: a live event, which keeps its result, which keeps its groups and their members; null
-        // for other events. The error belongs to the group.
-        unsafe {
-            let result = sys::rd_kafka_event_DescribeConsumerGroups_result(self.raw());
-            let groups = results(result, sys::rd_kafka_DescribeConsumerGroups_result_groups);
-            let Some(&group) = groups.first() else {
-                return Ok(None);
-            };
-            let error = codes::rd_kafka_ConsumerGroupDescription_error(group);
-            if !error.is_null() {
-                let text = copy_text(sys::rd_kafka_error_string(error));
-                return Err(Failure::new(codes::rd_kafka_error_code(error), text));
-            }
-            if codes::rd_kafka_ConsumerGroupDescription_state(group) != STABLE {
-                return Ok(None);
-            }
-            let mut all = Vec::new();
-            for at in 0..sys::rd_kafka_ConsumerGroupDescription_member_count(group) {
-                let member = sys::rd_kafka_ConsumerGroupDescription_member(group, at);
-                let assignment = sys::rd_kafka_MemberDescription_assignment(member);
-                all.extend(list::entries(sys::rd_kafka_MemberAssignment_partitions(
-                    assignment,
-                )));
-            }
-            Ok(Some(all))
-        }
-    }
-
     /// What [`Client::ask_cluster`] asked for: the cluster's id and its brokers'.
     pub(in crate::kafka) fn cluster(&self) -> (Option<String>, Vec<i32>) {
         // SAFETY: a live event, which keeps its result; null for other events.
@@ -223,6 +221,16 @@ impl Event<'_> {
             let resources = results(result, sys::rd_kafka_DescribeConfigs_result_resources);
             resources.iter().map(|&r| config_answer(r)).collect()
         }
+    }
+}
+
+/// # Safety
+/// `first` points to so many elements, which live longer than what is made of this; or it is null.
+unsafe fn slice<'a, T>(first: *const T, count: c_int) -> &'a [T] {
+    match usize::try_from(count) {
+        // SAFETY: by the caller's contract.
+        Ok(count) if !first.is_null() => unsafe { std::slice::from_raw_parts(first, count) },
+        _ => &[],
     }
 }
 
@@ -262,10 +270,19 @@ unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicA
         } else {
             codes::rd_kafka_error_code(error)
         };
-        let partitions = if code == codes::NO_ERROR {
-            let mut count = 0;
-            sys::rd_kafka_TopicDescription_partitions(topic, &raw mut count);
-            Ok(u32::try_from(count).unwrap_or(u32::MAX))
+        let found = if code == codes::NO_ERROR {
+            let partitions = results(topic, sys::rd_kafka_TopicDescription_partitions);
+            let replicas = partitions.iter().map(|&partition| {
+                let mut count = 0;
+                sys::rd_kafka_TopicPartitionInfo_replicas(partition, &raw mut count);
+                count
+            });
+            let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            Ok(TopicFound {
+                partitions: number(partitions.len()),
+                replicas: number(replicas.min().unwrap_or(0)),
+                id: topic_id(topic),
+            })
         } else {
             Err(Failure::new(
                 code,
@@ -274,16 +291,35 @@ unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicA
         };
         TopicAnswer {
             name: copy_text(sys::rd_kafka_TopicDescription_name(topic)),
-            partitions,
+            found,
         }
     }
+}
+
+/// # Safety
+/// `topic` is live.
+unsafe fn topic_id(topic: *const sys::rd_kafka_TopicDescription_t) -> Option<TopicUuid> {
+    // SAFETY: live, by the caller's contract; the id belongs to the topic.
+    let (high, low) = unsafe {
+        let id = sys::rd_kafka_TopicDescription_topic_id(topic);
+        if id.is_null() {
+            return None;
+        }
+        (
+            sys::rd_kafka_Uuid_most_significant_bits(id),
+            sys::rd_kafka_Uuid_least_significant_bits(id),
+        )
+    };
+    let id = u128::from(high.cast_unsigned()) << 64 | u128::from(low.cast_unsigned());
+    // Kafka's `Uuid.ZERO_UUID` stands for "none".
+    (id != 0).then_some(TopicUuid(id))
 }
 
 /// Reads one of librdkafka's "array and its length" results; empty for null.
 ///
 /// # Safety
 /// `of` is null or live, `read` is its accessor, and `'a` ends before the object does.
-unsafe fn results<'a, R, T>(
+pub(super) unsafe fn results<'a, R, T>(
     of: *const R,
     read: unsafe extern "C" fn(*const R, *mut usize) -> *mut *const T,
 ) -> &'a [*const T] {
@@ -302,32 +338,43 @@ unsafe fn results<'a, R, T>(
     }
 }
 
+/// Sets one of the times of [`Options`].
+type SetTime = unsafe extern "C" fn(
+    options: *mut sys::rd_kafka_AdminOptions_t,
+    timeout_ms: c_int,
+    text: *mut c_char,
+    text_size: usize,
+) -> c_int;
+
 /// How a query is made.
-struct Options(NonNull<sys::rd_kafka_AdminOptions_t>);
+pub(super) struct Options(NonNull<sys::rd_kafka_AdminOptions_t>);
 
 impl Options {
-    fn new(client: &Client, operation: Op, within: Duration) -> Result<Self, Failure> {
+    pub(super) fn new(client: &Client, operation: Op, within: Duration) -> Result<Self, Failure> {
         // SAFETY: a live instance.
         let options = unsafe { sys::rd_kafka_AdminOptions_new(client.raw(), operation) };
         let Some(options) = NonNull::new(options).map(Self) else {
             return Err(Failure::of(codes::CRIT_SYS_RESOURCE));
         };
-        let mut reason = [0 as c_char; 256];
-        // librdkafka takes an hour at most.
-        let within = millis(within.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
-        // SAFETY: live options and a buffer of the size that is given.
-        super::check_code(unsafe {
-            codes::rd_kafka_AdminOptions_set_request_timeout(
-                options.raw(),
-                within,
-                reason.as_mut_ptr(),
-                reason.len(),
-            )
-        })?;
+        options.set(within, codes::rd_kafka_AdminOptions_set_request_timeout)?;
         Ok(options)
     }
 
-    fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {
+    /// The controller answers when the topics are known to all brokers, or after this time.
+    pub(super) fn propagated(self, within: Duration) -> Result<Self, Failure> {
+        self.set(within, codes::rd_kafka_AdminOptions_set_operation_timeout)?;
+        Ok(self)
+    }
+
+    fn set(&self, time: Duration, setter: SetTime) -> Result<(), Failure> {
+        let mut reason = [0 as c_char; 256];
+        // librdkafka takes an hour at most.
+        let time = millis(time.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
+        // SAFETY: live options and a buffer of the size that is given.
+        super::check_code(unsafe { setter(self.raw(), time, reason.as_mut_ptr(), reason.len()) })
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_AdminOptions_t {
         self.0.as_ptr()
     }
 }

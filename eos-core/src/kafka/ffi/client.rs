@@ -17,6 +17,8 @@ use crate::kafka::log::Log;
 pub(in crate::kafka) enum Kind {
     Consumer,
     Producer,
+    /// Asks where partitions end, as a consumer without a group does.
+    Lookup,
 }
 
 /// What librdkafka's callbacks may touch. It outlives the client that they belong to.
@@ -248,6 +250,8 @@ impl Conf {
             // `rd_kafka_poll` for up to 10 ms after the last acknowledgement, with events it waits
             // for the count of messages to become zero.
             Kind::Producer => sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_DR,
+            // Nobody would take them. Errors are logged then.
+            Kind::Lookup => sys::RD_KAFKA_EVENT_NONE,
         };
         // SAFETY: a live configuration; the callbacks have the types that librdkafka asks for, and
         // `hooks` outlives the instance (see `Client`).
@@ -272,7 +276,7 @@ impl Conf {
 
     fn build(self, kind: Kind) -> Result<NonNull<sys::rd_kafka_t>, Failure> {
         let kind = match kind {
-            Kind::Consumer => sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
+            Kind::Consumer | Kind::Lookup => sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
             Kind::Producer => sys::rd_kafka_type_t::RD_KAFKA_PRODUCER,
         };
         let mut reason = [0 as c_char; 512];

@@ -13,6 +13,7 @@ pub(super) const DESTROY: c_int = -197;
 pub(super) const CRIT_SYS_RESOURCE: c_int = -194;
 pub(super) const TIMED_OUT: c_int = -185;
 pub(super) const ASSIGN_PARTITIONS: c_int = -175;
+pub(super) const PARTIAL: c_int = -158;
 pub(super) const PURGE_QUEUE: c_int = -152;
 pub(super) const PURGE_INFLIGHT: c_int = -151;
 /// Stands for the error that `rd_kafka_fatal_error` knows.
@@ -107,6 +108,12 @@ unsafe extern "C" {
         metadata: *mut *const sys::rd_kafka_metadata_t,
         timeout_ms: c_int,
     ) -> c_int;
+    pub(super) fn rd_kafka_list_groups(
+        rk: *mut sys::rd_kafka_t,
+        group: *const c_char,
+        list: *mut *const sys::rd_kafka_group_list,
+        timeout_ms: c_int,
+    ) -> c_int;
     pub(super) fn rd_kafka_flush(rk: *mut sys::rd_kafka_t, timeout_ms: c_int) -> c_int;
     pub(super) fn rd_kafka_purge(rk: *mut sys::rd_kafka_t, flags: c_int) -> c_int;
     pub(super) fn rd_kafka_message_headers(
@@ -130,12 +137,6 @@ unsafe extern "C" {
     pub(super) fn rd_kafka_TopicDescription_error(
         topic: *const sys::rd_kafka_TopicDescription_t,
     ) -> *const sys::rd_kafka_error_t;
-    pub(super) fn rd_kafka_ConsumerGroupDescription_error(
-        group: *const sys::rd_kafka_ConsumerGroupDescription_t,
-    ) -> *const sys::rd_kafka_error_t;
-    pub(super) fn rd_kafka_ConsumerGroupDescription_state(
-        group: *const sys::rd_kafka_ConsumerGroupDescription_t,
-    ) -> c_int;
     pub(super) fn rd_kafka_ConfigResource_error(
         resource: *const sys::rd_kafka_ConfigResource_t,
     ) -> c_int;
@@ -145,6 +146,19 @@ unsafe extern "C" {
         text: *mut c_char,
         text_size: usize,
     ) -> c_int;
+    pub(super) fn rd_kafka_AdminOptions_set_operation_timeout(
+        options: *mut sys::rd_kafka_AdminOptions_t,
+        timeout_ms: c_int,
+        text: *mut c_char,
+        text_size: usize,
+    ) -> c_int;
+    pub(super) fn rd_kafka_NewTopic_set_config(
+        topic: *mut sys::rd_kafka_NewTopic_t,
+        name: *const c_char,
+        value: *const c_char,
+    ) -> c_int;
+    pub(super) fn rd_kafka_topic_result_error(result: *const sys::rd_kafka_topic_result_t)
+    -> c_int;
     pub(super) fn rd_kafka_conf_interceptor_add_on_new(
         conf: *mut sys::rd_kafka_conf_t,
         name: *const c_char,
@@ -182,4 +196,13 @@ pub(super) unsafe fn of_message(message: *const sys::rd_kafka_message_t) -> c_in
 pub(super) unsafe fn of_partition(partition: *const sys::rd_kafka_topic_partition_t) -> c_int {
     // SAFETY: live, by the caller's contract; the C field is an enum with the layout of an int.
     unsafe { (&raw const (*partition).err).cast::<c_int>().read() }
+}
+
+/// The code of a group in a list, without making an enum of it.
+///
+/// # Safety
+/// `group` points to a live element.
+pub(super) unsafe fn of_group(group: *const sys::rd_kafka_group_info) -> c_int {
+    // SAFETY: live, by the caller's contract; the C field is an enum with the layout of an int.
+    unsafe { (&raw const (*group).err).cast::<c_int>().read() }
 }

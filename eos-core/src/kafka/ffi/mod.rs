@@ -21,6 +21,7 @@ mod admin;
 mod client;
 mod codes;
 mod consumer;
+mod create;
 mod event;
 mod list;
 mod message;
@@ -33,7 +34,7 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Fault, code};
 use rdkafka::bindings as sys;
 
-pub(super) use admin::ConfigOf;
+pub(super) use admin::{ConfigOf, TopicFound};
 pub(super) use client::{Client, Kind};
 pub(super) use consumer::{Member, OffsetSpec};
 pub(super) use event::{Event, EventKind};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use eos_protocol::{CallSite, ErrorClass, code};
 
-use super::support::{Fixture, PATIENCE, client_of, config_of};
+use super::support::{Fixture, PATIENCE, client_of, config_of, until};
 use crate::client::{BrokerLimits, Client, Verification};
 use crate::kafka::KafkaClient;
 
@@ -20,12 +20,10 @@ fn topics_are_counted_and_a_missing_one_is_not_created() {
     for _ in 0..2 {
         let facts = fixture.client.facts(&asked, PATIENCE).unwrap();
         let [first, second, third] = &asked;
-        let expected = [
-            (first.clone(), Some(3)),
-            (second.clone(), None),
-            (third.clone(), Some(3)),
-        ];
-        assert_eq!(facts.partitions, expected);
+        let names: Vec<_> = facts.topics.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, [first, second, third]);
+        let of = |name| facts.topic(name).map(|t| (t.partitions, t.replication));
+        assert_eq!((of(first), of(second)), (Some((3, 1)), None));
         // What may have been meant is among them.
         assert!(facts.others.contains(first), "{:?}", facts.others);
         assert!(!facts.others.contains(second));
@@ -88,13 +86,14 @@ fn what_brokers_and_topics_are_set_to_is_told() {
     let asked = [small, plain, missing];
     let facts = fixture.client.facts(&asked, PATIENCE).unwrap();
     let [small, plain, missing] = asked;
-    let expected = [
-        (small, Some(12345)),
-        // Kafka's default.
-        (plain, Some(1_048_588)),
-        (missing, None),
-    ];
-    assert_eq!(facts.max_message_bytes, expected);
+    let of = |name| facts.topic(name);
+    assert_eq!(of(&small).unwrap().max_message_bytes(), Some(12345));
+    // Kafka's defaults.
+    let plain = of(&plain).unwrap();
+    assert_eq!(plain.max_message_bytes(), Some(1_048_588));
+    assert_eq!(plain.setting("cleanup.policy"), Some("delete"));
+    assert_eq!(plain.setting("no.such.setting"), None);
+    assert_eq!(of(&missing), None);
     let ms = |ms| Some(Duration::from_millis(ms));
     let limits = BrokerLimits {
         max_transaction_timeout: ms(900_000),
@@ -103,6 +102,25 @@ fn what_brokers_and_topics_are_set_to_is_told() {
         max_session_timeout: ms(1_800_000),
     };
     assert_eq!(facts.limits, limits);
+}
+
+#[test]
+fn a_topic_that_is_made_again_has_another_id() {
+    let Some(mut fixture) = Fixture::new("ids") else {
+        return;
+    };
+    let topic = fixture.topic("in", 1);
+    let id = |fixture: &Fixture| {
+        let facts = fixture.client.facts(std::slice::from_ref(&topic), PATIENCE);
+        facts.unwrap().topic(&topic).map(|topic| topic.id)
+    };
+    let first = until("topic", || id(&fixture)).unwrap();
+    assert_eq!(id(&fixture), Some(Some(first)), "it stays");
+    fixture.wire.delete_topic(topic.as_str()).unwrap();
+    until("end of it", || id(&fixture).is_none().then_some(()));
+    fixture.topic("in", 1);
+    let second = until("topic", || id(&fixture)).unwrap();
+    assert_ne!(first, second);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use eos_protocol::TopicPartition;
 use super::support::{
     Fixture, SLICE, close, offset, partition, ready, send, take, take_over, taken, until,
 };
-use crate::client::{Producer, Source};
+use crate::client::{LogEnds, Producer, Source};
 use crate::kafka::KafkaSource;
 
 #[test]
@@ -40,10 +40,21 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     heard(&mut source, &p1, 0);
     let bounds = ready(|slice| source.bounds(std::slice::from_ref(&p0), slice)).unwrap();
     assert_eq!(bounds[0].end, offset(5), "nothing of it may be read");
+    // A reader of everything ends elsewhere; partition 1 need not even be assigned.
+    let ends = |source: &mut KafkaSource| {
+        let ends = ready(|slice| source.ends(&[p0.clone(), p1.clone()], slice)).unwrap();
+        let plain = |e: &LogEnds| [e.first.get(), e.stable.get(), e.end.get()];
+        ends.iter().map(plain).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&mut source), [[0, 5, 7], [0, 0, 0]]);
+    fixture.wire.delete_records(topic.as_str(), 0, 2).unwrap();
+    assert_eq!(ends(&mut source), [[2, 5, 7], [0, 0, 0]]);
 
     ready(|slice| producer.abort(slice)).unwrap();
     heard(&mut source, &p0, 0);
-    source.unassign(&[p0.clone(), p1]).unwrap();
+    // The marker counts.
+    assert_eq!(ends(&mut source), [[2, 8, 8], [0, 0, 0]]);
+    source.unassign(&[p0.clone(), p1.clone()]).unwrap();
     assert_eq!(source.held_back(&p0), None, "another one's now");
     close(source);
 }

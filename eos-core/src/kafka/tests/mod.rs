@@ -1,10 +1,12 @@
 //! The adapter against a real broker.
 
+mod create;
 mod ends;
 mod facts;
 mod fencing;
 mod held_back;
 mod membership;
+mod preflight;
 mod rebalance;
 mod support;
 mod transaction;

@@ -21,6 +21,9 @@ use source::FakeSource;
 /// The numbers of a member that the group knows.
 pub(in crate::worker) const MEMBER: (i32, &str) = (7, "member-1");
 
+/// A key and a value.
+pub(in crate::worker) type Pair = (Vec<u8>, Option<Vec<u8>>);
+
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Broker {
     pub(in crate::worker) input: BTreeMap<TopicPartition, Vec<String>>,
@@ -43,6 +46,10 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) first: i64,
     /// A value that aborts every transaction which it is sent in.
     pub(in crate::worker) toxic: Option<String>,
+    /// What is in the changelogs: key and value, or nothing where a transaction ended.
+    pub(in crate::worker) changelogs: BTreeMap<TopicPartition, Vec<Option<Pair>>>,
+    /// Records at the end of a changelog that an open transaction of somebody else holds back.
+    pub(in crate::worker) open_at_end: i64,
     /// The headers of the last record that was sent with any.
     pub(in crate::worker) headers: Vec<(String, String)>,
     /// How many seeks still land one record too late, as if an old fetch were still in the queue.
@@ -167,12 +174,20 @@ impl Client for Fake {
     fn facts(&self, _: &[TopicName], _: Duration) -> Result<ClusterFacts> {
         Ok(ClusterFacts {
             cluster_id: None,
-            partitions: Vec::new(),
+            topics: Vec::new(),
             others: Vec::new(),
-            max_message_bytes: Vec::new(),
             verification: Verification::On,
             limits: BrokerLimits::default(),
         })
+    }
+
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        _: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>> {
+        let created = topics.iter().map(|topic| (topic.name.clone(), Ok(())));
+        Ok(created.collect())
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
@@ -183,6 +198,6 @@ impl Client for Fake {
         let mut broker = self.broker();
         broker.called("new producer");
         broker.unanswered = false;
-        Ok(FakeProducer::new(self, spec.transactional_id.is_some()))
+        Ok(FakeProducer::new(self, spec))
     }
 }

@@ -1,12 +1,13 @@
 //! The producer of the scripted Kafka: what it sent is visible once its transaction commits.
 
+use std::collections::BTreeSet;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{CallSite, code};
+use eos_protocol::{CallSite, TopicName, TopicPartition, code};
 
 use super::source::FakeMember;
-use super::{Answer, Broker, Fake, abortable, fatal};
+use super::{Answer, Broker, Fake, Pair, abortable, fatal};
 use crate::client::*;
 
 #[derive(Debug)]
@@ -14,17 +15,21 @@ pub(in crate::worker) struct FakeProducer {
     fake: Fake,
     transactional: bool,
     epoch: u32,
+    topics: Vec<TopicName>,
     sent: Vec<(usize, String)>,
+    logged: Vec<(TopicPartition, Pair)>,
     offsets: Vec<OffsetToCommit>,
 }
 
 impl FakeProducer {
-    pub(super) fn new(fake: &Fake, transactional: bool) -> Self {
+    pub(super) fn new(fake: &Fake, spec: &ProducerSpec) -> Self {
         Self {
             fake: fake.clone(),
-            transactional,
+            transactional: spec.transactional_id.is_some(),
+            topics: spec.topics.clone(),
             epoch: 0,
             sent: Vec::new(),
+            logged: Vec::new(),
             offsets: Vec::new(),
         }
     }
@@ -67,6 +72,15 @@ impl FakeProducer {
 
     fn publish(&mut self, broker: &mut Broker) {
         broker.visible.append(&mut self.sent);
+        let mut touched = BTreeSet::new();
+        for (partition, pair) in self.logged.drain(..) {
+            let log = broker.changelogs.entry(partition.clone()).or_default();
+            log.push(Some(pair));
+            touched.insert(partition);
+        }
+        for partition in touched {
+            broker.changelogs.entry(partition).or_default().push(None);
+        }
         for o in self.offsets.drain(..) {
             broker
                 .committed
@@ -95,6 +109,17 @@ impl Producer for FakeProducer {
     fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
         let text = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
         let topic = record.topic;
+        let name = self.topics.get(topic).cloned();
+        if let Some(name) = name.filter(|name| name.as_str().ends_with("changelog")) {
+            let partition = TopicPartition::new(name, record.partition);
+            let pair = (
+                record.key.unwrap_or_default().to_vec(),
+                record.value.map(<[u8]>::to_vec),
+            );
+            return self.call(CallSite::Send, "log", move |this, _| {
+                this.logged.push((partition, pair));
+            });
+        }
         if !record.headers.is_empty() {
             let text = |value: &Option<Box<[u8]>>| {
                 String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
@@ -149,6 +174,7 @@ impl Producer for FakeProducer {
     fn abort(&mut self, _: Duration) -> Poll<Result<()>> {
         self.call(CallSite::Abort, "abort", |this, _| {
             this.sent.clear();
+            this.logged.clear();
             this.offsets.clear();
         })
     }

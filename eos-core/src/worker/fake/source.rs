@@ -12,7 +12,8 @@ use crate::client::*;
 #[derive(Debug)]
 pub(in crate::worker) struct FakeMessage {
     offset: i64,
-    value: String,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
 }
 
 impl Message for FakeMessage {
@@ -23,10 +24,10 @@ impl Message for FakeMessage {
         Some(Timestamp(self.offset))
     }
     fn key(&self) -> Option<&[u8]> {
-        Some(b"k")
+        Some(&self.key)
     }
     fn value(&self) -> Option<&[u8]> {
-        Some(self.value.as_bytes())
+        self.value.as_deref()
     }
     fn headers(&self) -> Headers {
         Headers::new()
@@ -136,8 +137,20 @@ impl Source for FakeSource {
         for value in log.iter().skip(*at as usize).take(max) {
             into.0.push_back(FakeMessage {
                 offset: *at,
-                value: value.clone(),
+                key: b"k".to_vec(),
+                value: Some(value.clone().into_bytes()),
             });
+            *at += 1;
+        }
+        let log = broker.changelogs.get(from).map_or(&[][..], Vec::as_slice);
+        for pair in log.iter().skip(*at as usize).take(max) {
+            if let Some((key, value)) = pair.clone() {
+                into.0.push_back(FakeMessage {
+                    offset: *at,
+                    key,
+                    value,
+                });
+            }
             *at += 1;
         }
         Ok(())
@@ -182,6 +195,31 @@ impl Source for FakeSource {
             end: Offset::new(end(partition)).unwrap(),
         });
         Poll::Ready(Ok(bounds.collect()))
+    }
+
+    fn ends(&mut self, of: &[TopicPartition], _: Duration) -> Poll<Result<Vec<LogEnds>>> {
+        if let Some(answer) = self.fails(CallSite::Bounds)? {
+            return answer.map(|()| Ok(Vec::new()));
+        }
+        let mut broker = self.fake.broker();
+        broker.called("ends");
+        let ends = of.iter().map(|partition| {
+            let stable = broker.changelogs.get(partition).map_or(0, Vec::len) as i64;
+            LogEnds {
+                partition: partition.clone(),
+                first: Offset::ZERO,
+                stable: Offset::new(stable).unwrap(),
+                end: Offset::new(stable + broker.open_at_end).unwrap(),
+            }
+        });
+        Poll::Ready(Ok(ends.collect()))
+    }
+
+    fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let at = *self.at.get(of)?;
+        let broker = self.fake.broker();
+        let stable = broker.changelogs.get(of).map_or(0, Vec::len) as i64;
+        (at >= stable).then(|| Offset::new(stable).unwrap())
     }
 
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {

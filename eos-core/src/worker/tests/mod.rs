@@ -10,6 +10,7 @@ mod policies;
 mod processors;
 mod rebalances;
 mod siblings;
+mod state;
 mod stops;
 mod transactions;
 
@@ -66,6 +67,7 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         output_partitions: vec![1],
         output_limits: vec![Some(1000)],
         input_partitions: BTreeMap::from([("in".into(), 2)]),
+        state: StateSpec::default(),
     }
 }
 

@@ -9,7 +9,7 @@
 //! format. It is there besides the database's own checksums: whoever copies files around may mix
 //! what belongs to different times.
 
-use super::{CommitRecord, Position, Standing};
+use super::{Position, Standing};
 use crate::fnv::Fnv;
 use crate::ids::{
     AppId, Nonce, Offset, Partition, Seq, StageId, TaskId, Timestamp, TopicName, TopicPartition,
@@ -142,11 +142,8 @@ fn standing(out: &mut Vec<u8>, standing: &Standing) {
         Standing::Restoring { since, seen } => {
             out.push(0);
             number(out, since.0);
-            for (_, record) in seen.iter() {
-                optional(out, record.as_ref(), |out, record| {
-                    number(out, record.seq.0);
-                    number(out, record.nonce.0);
-                });
+            for (_, seq) in seen.iter() {
+                optional(out, seq.as_ref(), |out, seq| number(out, seq.0));
             }
         }
         Standing::At {
@@ -270,12 +267,7 @@ impl Reader<'_> {
         match self.byte()? {
             0 => Some(Standing::Restoring {
                 since: Timestamp(self.i64()?),
-                seen: self.per_family(|r| {
-                    Some(CommitRecord {
-                        seq: Seq(r.u64()?),
-                        nonce: Nonce(r.u64()?),
-                    })
-                })?,
+                seen: self.per_family(|r| r.u64().map(Seq))?,
             }),
             1 => Some(Standing::At {
                 seq: Seq(self.u64()?),

@@ -55,6 +55,6 @@ pub enum Standing {
         /// `delete.retention.ms` after they were written.
         since: Timestamp,
         /// The last commit record that was read from each changelog.
-        seen: PerFamily<Option<CommitRecord>>,
+        seen: PerFamily<Option<Seq>>,
     },
 }

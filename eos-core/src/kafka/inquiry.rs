@@ -1,0 +1,151 @@
+//! A client of its own for a few questions to the cluster, or orders, each put until it is answered.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eos_protocol::{CallSite, code};
+
+use super::config::KafkaConfig;
+use super::ffi::{Client, Event, EventKind, Failure, Kind, Queue};
+use crate::client::{ClientError, LOCAL_SSL, Result};
+
+/// How long to wait before a question is put again that failed for the moment.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The questions, all within one time limit.
+pub(super) struct Inquiry {
+    /// Where answers come.
+    pub(super) answers: Queue,
+    /// What the instance reports by itself.
+    complaints: Queue,
+    pub(super) client: Arc<Client>,
+    bootstrap: String,
+    start: Instant,
+    end: Instant,
+}
+
+impl Inquiry {
+    pub(super) fn open(config: &KafkaConfig, client_id: &str, within: Duration) -> Result<Self> {
+        let settings = config.for_queries(client_id);
+        let client = Client::new(Kind::Producer, &settings).map_err(|e| e.at(CallSite::Create))?;
+        let start = Instant::now();
+        Ok(Self {
+            answers: Queue::fresh(&client),
+            complaints: Queue::main(&client),
+            client,
+            bootstrap: config.bootstrap.clone(),
+            start,
+            end: start + within,
+        })
+    }
+
+    /// How much time is left.
+    pub(super) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Puts a question until it is answered, or refused for good, or the time is over.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl Fn(Duration) -> Result<(), Failure>,
+        answer: impl Fn(&Event<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        loop {
+            let left = self.left();
+            question(left)?;
+            let Some(event) = self.answer(left + PAUSE)? else {
+                return Err(Failure::of(code::LOCAL_TIMED_OUT));
+            };
+            let failure = match event.check().and_then(|()| answer(&event)) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let passes = passes(failure.fault.code);
+            if !passes || Instant::now() + PAUSE >= self.end {
+                return Err(failure);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Waits for an answer, unless a broker will not have us: that does not pass, however long
+    /// librdkafka goes on trying.
+    fn answer(&self, at_most: Duration) -> Result<Option<Event<'_>>, Failure> {
+        let end = Instant::now() + at_most;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if let Some(event) = self.answers.poll(left.min(PAUSE)) {
+                return Ok(Some(event));
+            }
+            while let Some(event) = self.complaints.poll(Duration::ZERO) {
+                if event.kind() == EventKind::Error
+                    && let Err(failure) = event.check()
+                    && matches!(failure.fault.code, code::LOCAL_AUTHENTICATION | LOCAL_SSL)
+                {
+                    return Err(failure);
+                }
+            }
+            if left.is_zero() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Why it got no answer, as far as is known.
+    pub(super) fn explain(&self, failure: Failure, call: CallSite) -> ClientError {
+        let mut error = self.client.clean(failure).at(call);
+        if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
+            let last = self.client.last_complaint();
+            error.text = last.as_deref().map(cause).unwrap_or_else(|| {
+                let (bootstrap, waited) = (&self.bootstrap, self.start.elapsed().as_secs_f64());
+                format!("{bootstrap} gave no usable answer within {waited:.1} s")
+            });
+        }
+        error
+    }
+}
+
+/// What a line of librdkafka's log complains of, without the thread that wrote it and what it counts.
+fn cause(line: &str) -> String {
+    let line = match line.split_once("]: ") {
+        Some((thread, rest)) if thread.starts_with("[thrd:") => rest,
+        _ => line,
+    };
+    let end = line.find(" (after ").unwrap_or(line.len());
+    line.get(..end).unwrap_or(line).to_owned()
+}
+
+/// Whether asking again may help.
+pub(super) fn passes(code: i32) -> bool {
+    matches!(
+        code,
+        code::LOCAL_TRANSPORT
+            | code::LOCAL_RESOLVE
+            | code::LOCAL_ALL_BROKERS_DOWN
+            | code::LOCAL_TIMED_OUT_QUEUE
+            | code::LEADER_NOT_AVAILABLE
+            | code::BROKER_NOT_AVAILABLE
+            | code::REQUEST_TIMED_OUT
+            | code::NETWORK_EXCEPTION
+            | code::NOT_CONTROLLER
+            | code::THROTTLING_QUOTA_EXCEEDED
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_told_without_what_only_librdkafka_cares_for() {
+        assert_eq!(
+            cause(
+                "[thrd:localhost:1/bootstrap]: localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 \
+                 failed: Connection refused (after 0ms in state CONNECT, 3 identical error(s) \
+                 suppressed)"
+            ),
+            "localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
+        );
+        assert_eq!(cause("something else"), "something else");
+    }
+}

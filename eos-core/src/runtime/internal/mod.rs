@@ -1,0 +1,210 @@
+//! The app's own topics: how each has to be, and whether one that is there is so.
+
+mod unfit;
+
+use std::collections::BTreeMap;
+
+use eos_protocol::state::Family;
+use eos_protocol::{Stage, TopicName};
+
+use crate::client::{ClusterFacts, NewTopic, TopicFacts};
+use crate::topology::{Purpose, Topology};
+
+pub use unfit::{UncreatedTopic, Unfit, UnfitTopic};
+pub(super) use unfit::{told, told_uncreated};
+
+/// How one of them has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Internal {
+    pub(super) name: TopicName,
+    pub(super) purpose: Purpose,
+    pub(super) partitions: u32,
+    /// The topic that has as many.
+    pub(super) like: TopicName,
+}
+
+/// All of them, given how many partitions other people's topics have.
+pub(super) fn plan(topology: &Topology, facts: &ClusterFacts) -> Vec<Internal> {
+    let widths = Widths::of(topology, facts);
+    let internals = topology.internals().iter().filter_map(|internal| {
+        let name = topology.outputs().get(internal.output)?.name.clone();
+        let (partitions, like) = match internal.purpose {
+            Purpose::Repartition => widths.0.get(&name)?.clone(),
+            Purpose::Changelog(stage, _) => {
+                let driving = topology.stage(stage)?.driving_topic();
+                (widths.0.get(driving)?.0, driving.clone())
+            }
+        };
+        Some(Internal {
+            name,
+            purpose: internal.purpose,
+            partitions,
+            like,
+        })
+    });
+    internals.collect()
+}
+
+/// How many partitions topics have to have, and the topic that each takes the number from.
+struct Widths(BTreeMap<TopicName, (u32, TopicName)>);
+
+impl Widths {
+    fn of(topology: &Topology, facts: &ClusterFacts) -> Self {
+        let repartitions = repartitions(topology);
+        let inputs = topology.stages().iter().flat_map(|stage| &stage.topics);
+        let given = inputs
+            .filter(|topic| !repartitions.contains_key(topic))
+            .filter_map(|topic| Some((topic, facts.topic(topic)?.partitions)));
+        let mut widths = Self(
+            given
+                .map(|(topic, count)| (topic.clone(), (count, topic.clone())))
+                .collect(),
+        );
+        // A chain of repartitions is resolved from its beginning, which is another one's topic: each
+        // round knows at least one stage more.
+        for _ in topology.stages() {
+            for stage in topology.stages() {
+                widths.resolve(stage, topology, &repartitions);
+            }
+        }
+        widths
+    }
+
+    /// The repartition topics that a stage reads: what it reads together has equally many partitions,
+    /// and others' topics can't be changed.
+    fn resolve(
+        &mut self,
+        stage: &Stage,
+        topology: &Topology,
+        repartitions: &BTreeMap<TopicName, usize>,
+    ) {
+        let known = stage.topics.iter().find_map(|topic| self.0.get(topic));
+        let Some(width) = known
+            .cloned()
+            .or_else(|| self.widest_writer(stage, topology, repartitions))
+        else {
+            return;
+        };
+        for topic in &stage.topics {
+            self.0.entry(topic.clone()).or_insert_with(|| width.clone());
+        }
+    }
+
+    /// As many as the widest of the topics that drive whatever writes to a stage; `None` while not all
+    /// of them are known.
+    fn widest_writer(
+        &self,
+        stage: &Stage,
+        topology: &Topology,
+        repartitions: &BTreeMap<TopicName, usize>,
+    ) -> Option<(u32, TopicName)> {
+        let outputs = stage
+            .topics
+            .iter()
+            .filter_map(|topic| repartitions.get(topic));
+        let writers = outputs.flat_map(|&output| topology.writers(output));
+        let others = writers.filter(|writer| writer.id != stage.id);
+        let widths: Option<Vec<_>> = others
+            .map(|writer| self.0.get(writer.driving_topic()))
+            .collect();
+        let widths = widths?.into_iter();
+        widths.max_by_key(|(width, _)| *width).cloned()
+    }
+}
+
+/// The repartition topics, with the outputs that write to them.
+fn repartitions(topology: &Topology) -> BTreeMap<TopicName, usize> {
+    let internals = topology.internals().iter();
+    let repartitions = internals.filter(|internal| internal.purpose == Purpose::Repartition);
+    let named = repartitions.filter_map(|internal| {
+        let output = topology.outputs().get(internal.output)?;
+        Some((output.name.clone(), internal.output))
+    });
+    named.collect()
+}
+
+impl Internal {
+    /// What it must be set to.
+    fn settings(&self) -> &'static [(&'static str, &'static str)] {
+        match self.purpose {
+            // Deleted when it was read, never by age or size: what is in it was taken from its source.
+            Purpose::Repartition => &[
+                ("cleanup.policy", "delete"),
+                ("retention.ms", "-1"),
+                ("retention.bytes", "-1"),
+                ("message.timestamp.type", "CreateTime"),
+            ],
+            Purpose::Changelog(_, Family::Plain) => &[("cleanup.policy", "compact")],
+            // `delete` allows DeleteRecords. By age, the live windows of replayed history would vanish
+            // within a second.
+            Purpose::Changelog(_, Family::Windowed) => &[
+                ("cleanup.policy", "compact,delete"),
+                ("retention.ms", "-1"),
+                ("retention.bytes", "-1"),
+            ],
+        }
+    }
+
+    /// What it is called when people are told of it.
+    fn role(&self) -> &'static str {
+        match self.purpose {
+            Purpose::Repartition => "repartition topic",
+            Purpose::Changelog(_, Family::Plain) => "changelog",
+            Purpose::Changelog(_, Family::Windowed) => "windowed changelog",
+        }
+    }
+
+    /// How it is made.
+    pub(super) fn to_create(&self) -> NewTopic {
+        let settings = self.settings().iter();
+        NewTopic {
+            name: self.name.clone(),
+            partitions: self.partitions,
+            settings: settings
+                .map(|&(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
+        }
+    }
+
+    /// In what the one that is there is not as it has to be; `None` if it is. What we may not ask is
+    /// taken to be well.
+    pub(super) fn unfit(&self, found: &TopicFacts) -> Option<UnfitTopic> {
+        let mut wrong = Vec::new();
+        if found.partitions != self.partitions {
+            wrong.push(Unfit::Partitions {
+                has: found.partitions,
+                must: self.partitions,
+                like: self.like.clone(),
+            });
+        }
+        for &(key, must) in self.settings() {
+            match found.setting(key) {
+                Some(has) if !same(has, must) => wrong.push(Unfit::Setting {
+                    key,
+                    has: has.to_owned(),
+                    must,
+                }),
+                _ => {}
+            }
+        }
+        (!wrong.is_empty()).then(|| UnfitTopic {
+            name: self.name.clone(),
+            role: self.role(),
+            holds_state: self.purpose != Purpose::Repartition,
+            wrong,
+        })
+    }
+}
+
+/// Lists, such as policies, are the same in any order.
+fn same(has: &str, must: &str) -> bool {
+    let parts = |list: &str| {
+        let mut parts: Vec<String> = list.split(',').map(|part| part.trim().to_owned()).collect();
+        parts.sort();
+        parts
+    };
+    parts(has) == parts(must)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Databases of tasks in the slot's directory.
+
+use std::path::PathBuf;
+
+use eos_protocol::AppId;
+use eos_protocol::state::{Family, Position, StoreId};
+use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
+use eos_state::rocks::{RocksBackend, StateMemory};
+use eos_state::{Batch, Cursor, Direction, KeyRange, StoreBackend, StoreError};
+
+use crate::worker::{Home, HomeError, TaskHome};
+
+/// Where this process keeps the state of its tasks. All databases share one number of bytes of memory.
+#[derive(Debug)]
+pub(crate) struct OnDisk {
+    slot: PathBuf,
+    app: AppId,
+    cluster: String,
+    memory: StateMemory,
+}
+
+impl OnDisk {
+    pub(crate) fn new(slot: PathBuf, app: AppId, cluster: String, memory: usize) -> Self {
+        Self {
+            slot,
+            app,
+            cluster,
+            memory: StateMemory::new(memory),
+        }
+    }
+
+    /// `None` as long as another worker has it open.
+    fn directory(&self, task: &TaskHome) -> Result<Option<TaskDirectory>, DirectoryError> {
+        let owner = Owner {
+            app: self.app.clone(),
+            cluster: self.cluster.clone(),
+            task: task.task,
+        };
+        match TaskDirectory::open(&self.slot, &owner) {
+            Ok(Opened::Own(directory)) => Ok(Some(directory)),
+            Ok(Opened::Foreign(foreign)) => {
+                tracing::warn!(
+                    app = %self.app, task = %task.task, path = %foreign.path().display(),
+                    why = %foreign.why, "state that is not this task's is cleared away"
+                );
+                foreign.clear().map(Some)
+            }
+            // The slot is ours alone: another worker has it, and lets go of it soon.
+            Err(DirectoryError::Locked { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Home for OnDisk {
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+        let Some(mut directory) = self.directory(task)? else {
+            return Ok(None);
+        };
+        let families: &[Family] = if task.windowed {
+            &Family::ALL
+        } else {
+            &[Family::Plain]
+        };
+        let open = |directory: &TaskDirectory| {
+            RocksBackend::open(&directory.engine(), families, &self.memory)
+        };
+        let backend = match open(&directory) {
+            // The changelog has it all: a copy whose bytes changed is not worth a stop.
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Position { .. })) => {
+                tracing::warn!(
+                    app = %self.app, task = %task.task, %error,
+                    "the damaged database is cleared away and made anew from the changelog"
+                );
+                directory.clear()?;
+                open(&directory)?
+            }
+            opened => opened?,
+        };
+        Ok(Some(Box::new(Housed {
+            backend,
+            _directory: directory,
+        })))
+    }
+
+    fn discard(&self, task: &TaskHome) -> Result<(), HomeError> {
+        match self.directory(task)? {
+            Some(mut directory) => Ok(directory.clear()?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A database with its directory, which stays locked for as long as it is open.
+#[derive(Debug)]
+struct Housed {
+    backend: RocksBackend,
+    _directory: TaskDirectory,
+}
+
+impl StoreBackend for Housed {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.backend.get(store, key, value)
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        self.backend.multi_get(store, keys, found)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        self.backend.scan(store, range, direction)
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.backend.apply(batch, position)
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.backend.position()
+    }
+
+    fn bytes_unflushed(&self) -> u64 {
+        self.backend.bytes_unflushed()
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.backend.flush()
+    }
+}

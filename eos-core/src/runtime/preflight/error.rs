@@ -1,0 +1,130 @@
+//! Why an app does not start.
+
+use eos_protocol::UnequalWidths;
+
+use crate::client::ClientError;
+use crate::config::Origin;
+use crate::runtime::internal::{UncreatedTopic, UnfitTopic};
+use crate::runtime::missing::MissingTopic;
+
+/// The cluster is not fit for the app.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PreflightError {
+    /// No broker answered.
+    #[error(
+        "no Kafka broker answered: {}. Tried {bootstrap} ({origin}) for {waited_s} s. Is it running, \
+         and are host and port right? In a clone of eos `cargo xtask kafka up` starts one",
+        source.text
+    )]
+    Unreachable {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// Where it was set.
+        origin: Origin,
+        /// How long, in seconds.
+        waited_s: u64,
+        /// The client's last word.
+        source: ClientError,
+    },
+    /// The brokers don't take the app's credentials.
+    #[error(
+        "the brokers at {bootstrap} did not authenticate this app ({source}). Check \
+         `security.protocol` and `sasl.mechanism`, and the user name and password or what else the \
+         mechanism asks for"
+    )]
+    Authentication {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// What the client says.
+        source: ClientError,
+    },
+    /// No encrypted connection could be made.
+    #[error(
+        "no TLS connection to {bootstrap} ({source}). Check that the port speaks TLS, that \
+         `ssl.ca.location` holds the CA that signed the brokers' certificates, that they name the \
+         host, and `ssl.key.location` with `ssl.certificate.location` if brokers ask for one"
+    )]
+    Tls {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// What the client says.
+        source: ClientError,
+    },
+    /// The client can't be made.
+    #[error("the Kafka client refuses its configuration ({source}); change the property")]
+    Configuration {
+        /// What it says.
+        source: ClientError,
+    },
+    /// The brokers don't allow the checks.
+    #[error(
+        "the brokers at {bootstrap} refuse to answer ({source}). Give this app the right to \
+         describe its topics"
+    )]
+    Refused {
+        /// `bootstrap.servers`.
+        bootstrap: String,
+        /// What the client says.
+        source: ClientError,
+    },
+    /// A time-out that the brokers don't allow.
+    #[error(
+        "{ours} = {ours_ms} must not be {} the brokers' {theirs} = {theirs_ms}: they would \
+         refuse it. Change either",
+        if ours_ms > theirs_ms { "more than" } else { "less than" }
+    )]
+    Limit {
+        /// The app's property.
+        ours: &'static str,
+        /// Its value in milliseconds.
+        ours_ms: u128,
+        /// The brokers' property.
+        theirs: &'static str,
+        /// Its value in milliseconds.
+        theirs_ms: u128,
+    },
+    /// Topics are missing.
+    #[error("{}", crate::runtime::missing::text(topics, bootstrap))]
+    MissingTopics {
+        /// Which, at least one.
+        topics: Vec<MissingTopic>,
+        /// `bootstrap.servers`.
+        bootstrap: String,
+    },
+    /// The app's own topics are missing, and it can't create them.
+    #[error("{}", crate::runtime::internal::told_uncreated(topics, bootstrap))]
+    Uncreated {
+        /// Which, at least one.
+        topics: Vec<UncreatedTopic>,
+        /// `bootstrap.servers`.
+        bootstrap: String,
+    },
+    /// The app's own topics are there, and not as they have to be.
+    #[error("{}", crate::runtime::internal::told(topics, bootstrap))]
+    Unfit {
+        /// Which, at least one.
+        topics: Vec<UnfitTopic>,
+        /// `bootstrap.servers`.
+        bootstrap: String,
+    },
+    /// Stores need transactions.
+    #[error(
+        "the store {store} can't be kept under processing.guarantee = at_least_once: after a crash it \
+         would count records twice. Use exactly_once_v2, or take the stores out"
+    )]
+    Stores {
+        /// The first of them.
+        store: String,
+    },
+    /// The topics that a task reads together don't match.
+    #[error("{0}")]
+    Widths(#[from] UnequalWidths),
+    /// The brokers don't verify transactions.
+    #[error(
+        "the brokers don't verify the transactions of older clients \
+         (transaction.partition.verification.enable is off, or Kafka is older than 3.6), so a \
+         delayed record could land outside its transaction. Switch it on, or use a newer Kafka"
+    )]
+    NotVerified,
+}

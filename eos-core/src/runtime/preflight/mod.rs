@@ -1,0 +1,322 @@
+//! What is checked before the first worker starts.
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use eos_protocol::state::TopicUuid;
+use eos_protocol::{CallSite, Guarantee, TopicName, check_widths, code};
+
+use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, Verification};
+use crate::config::{Origin, Protocol, Settings};
+use crate::topology::Topology;
+
+use super::internal::{Internal, UncreatedTopic, plan};
+use super::missing::missing;
+pub use error::PreflightError;
+
+/// What the workers have to know of the cluster and its topics.
+#[derive(Debug)]
+#[allow(dead_code, reason = "the last three are for whoever opens state")]
+pub(crate) struct Partitions {
+    /// How many partitions each has.
+    pub(crate) inputs: BTreeMap<TopicName, u32>,
+    /// By the topology's outputs: how many partitions each has.
+    pub(crate) outputs: Vec<u32>,
+    /// By the topology's outputs: `max.message.bytes`, if it is known.
+    pub(crate) limits: Vec<Option<usize>>,
+    /// By the topology's outputs: how long a deleted key is still heard of (`delete.retention.ms`), if
+    /// it is known. Counts for changelogs.
+    pub(crate) delete_retention: Vec<Option<Duration>>,
+    /// `cluster.id`, if the cluster tells.
+    pub(crate) cluster: Option<String>,
+    /// Which of all topics of their name the inputs and outputs are, where the brokers tell.
+    pub(crate) ids: BTreeMap<TopicName, TopicUuid>,
+}
+
+/// Asks the cluster, within a deadline, checks what it says, and creates the app's own topics.
+pub(crate) fn preflight<C: Client>(
+    client: &C,
+    topology: &Topology,
+    settings: &Settings,
+    bootstrap: &str,
+) -> Result<Partitions, PreflightError> {
+    keeps_stores(topology, settings.guarantee)?;
+    let inputs = topology
+        .stages()
+        .iter()
+        .flat_map(|stage| stage.topics.iter().cloned());
+    let mut topics: Vec<TopicName> = inputs.chain(topology.output_names()).collect();
+    topics.sort();
+    topics.dedup();
+    let cluster = Cluster {
+        client,
+        settings,
+        bootstrap,
+        end: Instant::now() + settings.start_deadline,
+    };
+    let mut facts = cluster.facts(&topics)?;
+    allowed(&facts.limits, settings)?;
+    there(&facts, topology, bootstrap)?;
+    verified(&facts, settings.guarantee)?;
+    if cluster.create(topology, &facts)? {
+        facts = cluster.facts_of_all(topology, &topics)?;
+    }
+    fit(&facts, topology, bootstrap)
+}
+
+/// How long before the brokers are asked again for what was just made.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The cluster, as long as there is time to ask it.
+struct Cluster<'a, C> {
+    client: &'a C,
+    settings: &'a Settings,
+    bootstrap: &'a str,
+    end: Instant,
+}
+
+impl<C: Client> Cluster<'_, C> {
+    fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    fn facts(&self, topics: &[TopicName]) -> Result<ClusterFacts, PreflightError> {
+        let facts = self.client.facts(topics, self.left());
+        facts.map_err(|source| self.cause(source))
+    }
+
+    /// What is said of them once all are there: the controller has just made some, and the broker that
+    /// is asked may hear of it later.
+    fn facts_of_all(
+        &self,
+        topology: &Topology,
+        topics: &[TopicName],
+    ) -> Result<ClusterFacts, PreflightError> {
+        loop {
+            let facts = self.facts(topics)?;
+            let plan = plan(topology, &facts);
+            let absent = plan.iter().find(|i| facts.topic(&i.name).is_none());
+            let Some(absent) = absent else {
+                return Ok(facts);
+            };
+            if self.left() <= PAUSE {
+                let text = "it was created, and no broker tells of it yet";
+                let source = ClientError::new(CallSite::Facts, code::LOCAL_TIMED_OUT, text);
+                let topics = vec![UncreatedTopic::new(absent, source)];
+                let bootstrap = self.bootstrap.to_owned();
+                return Err(PreflightError::Uncreated { topics, bootstrap });
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Creates the topics of the app's own that are not there. Answers whether there were any.
+    fn create(&self, topology: &Topology, facts: &ClusterFacts) -> Result<bool, PreflightError> {
+        let plan = plan(topology, facts).into_iter();
+        let absent: Vec<_> = plan.filter(|i| facts.topic(&i.name).is_none()).collect();
+        if absent.is_empty() {
+            return Ok(false);
+        }
+        let new: Vec<_> = absent.iter().map(Internal::to_create).collect();
+        let answers = self.client.create_topics(&new, self.left());
+        let answers = answers.map_err(|source| self.cause(source))?;
+        let failed = absent.iter().filter_map(|topic| {
+            let (_, outcome) = answers.iter().find(|(name, _)| *name == topic.name)?;
+            let source = outcome.clone().err()?;
+            Some(UncreatedTopic::new(topic, source))
+        });
+        let topics: Vec<_> = failed.collect();
+        if !topics.is_empty() {
+            let bootstrap = self.bootstrap.to_owned();
+            return Err(PreflightError::Uncreated { topics, bootstrap });
+        }
+        for topic in &absent {
+            tracing::info!(topic = %topic.name, partitions = topic.partitions, "created");
+        }
+        Ok(true)
+    }
+
+    fn cause(&self, source: ClientError) -> PreflightError {
+        let origin = self.settings.origin("bootstrap.servers");
+        let origin = origin.cloned().unwrap_or(Origin::Code);
+        let within = self.settings.start_deadline;
+        cause(source, self.bootstrap, origin, within)
+    }
+}
+
+/// Why the cluster could not be asked.
+fn cause(source: ClientError, bootstrap: &str, origin: Origin, within: Duration) -> PreflightError {
+    let bootstrap = bootstrap.to_owned();
+    match (source.call, source.fault.code) {
+        (_, LOCAL_SSL) => PreflightError::Tls { bootstrap, source },
+        (_, code::LOCAL_AUTHENTICATION) => PreflightError::Authentication { bootstrap, source },
+        (CallSite::Create, _) => PreflightError::Configuration { source },
+        (_, code::TOPIC_AUTHORIZATION_FAILED | code::CLUSTER_AUTHORIZATION_FAILED) => {
+            PreflightError::Refused { bootstrap, source }
+        }
+        _ => PreflightError::Unreachable {
+            bootstrap,
+            origin,
+            waited_s: within.as_secs(),
+            source,
+        },
+    }
+}
+
+/// Whether the brokers would take the app's time-outs.
+fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightError> {
+    let check = |ours,
+                 ours_value: Duration,
+                 theirs,
+                 theirs_value: Option<Duration>,
+                 fits: fn(Duration, Duration) -> bool| {
+        match theirs_value {
+            Some(limit) if !fits(ours_value, limit) => Err(PreflightError::Limit {
+                ours,
+                ours_ms: ours_value.as_millis(),
+                theirs,
+                theirs_ms: limit.as_millis(),
+            }),
+            _ => Ok(()),
+        }
+    };
+    if settings.guarantee == Guarantee::ExactlyOnce {
+        check(
+            "transaction.timeout.ms",
+            settings.transaction_timeout,
+            "transaction.max.timeout.ms",
+            limits.max_transaction_timeout,
+            |ours, limit| ours <= limit,
+        )?;
+    }
+    if settings.protocol == Protocol::Consumer {
+        return Ok(());
+    }
+    let (ours, session) = ("session.timeout.ms", settings.session_timeout());
+    let (least, most) = (limits.min_session_timeout, limits.max_session_timeout);
+    check(
+        ours,
+        session,
+        "group.min.session.timeout.ms",
+        least,
+        |ours, limit| ours >= limit,
+    )?;
+    check(
+        ours,
+        session,
+        "group.max.session.timeout.ms",
+        most,
+        |ours, limit| ours <= limit,
+    )
+}
+
+/// State is kept exactly once, or not at all.
+fn keeps_stores(topology: &Topology, guarantee: Guarantee) -> Result<(), PreflightError> {
+    match topology.stores().first() {
+        Some(store) if guarantee == Guarantee::AtLeastOnce => {
+            let store = store.name.to_string();
+            Err(PreflightError::Stores { store })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether other people's topics are there.
+fn there(facts: &ClusterFacts, topology: &Topology, bootstrap: &str) -> Result<(), PreflightError> {
+    let topics = missing(facts, topology);
+    if topics.is_empty() {
+        return Ok(());
+    }
+    let bootstrap = bootstrap.to_owned();
+    Err(PreflightError::MissingTopics { topics, bootstrap })
+}
+
+fn verified(facts: &ClusterFacts, guarantee: Guarantee) -> Result<(), PreflightError> {
+    match (guarantee, facts.verification) {
+        (Guarantee::ExactlyOnce, Verification::Off) => return Err(PreflightError::NotVerified),
+        (Guarantee::ExactlyOnce, Verification::Unknown) => tracing::warn!(
+            "no permission to ask whether the brokers verify transactions; check that \
+             transaction.partition.verification.enable is on"
+        ),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Whether the topics suit the app, and each other.
+fn fit(
+    facts: &ClusterFacts,
+    topology: &Topology,
+    bootstrap: &str,
+) -> Result<Partitions, PreflightError> {
+    let plan = plan(topology, facts);
+    let unfit = plan.iter().filter_map(|i| i.unfit(facts.topic(&i.name)?));
+    let topics: Vec<_> = unfit.collect();
+    if !topics.is_empty() {
+        let bootstrap = bootstrap.to_owned();
+        return Err(PreflightError::Unfit { topics, bootstrap });
+    }
+    warn_of(&plan, facts);
+    let count = |topic: &TopicName| facts.topic(topic).map_or(1, |found| found.partitions);
+    let limit = |topic: &TopicName| {
+        let bytes = facts.topic(topic)?.max_message_bytes()?;
+        usize::try_from(bytes).ok()
+    };
+    let delete_retention = |topic: &TopicName| {
+        let time = facts.topic(topic)?.setting("delete.retention.ms")?;
+        Some(Duration::from_millis(time.parse().ok()?))
+    };
+    let stages = topology.stages().iter();
+    let inputs: BTreeMap<TopicName, u32> = stages
+        .flat_map(|stage| &stage.topics)
+        .map(|topic| (topic.clone(), count(topic)))
+        .collect();
+    for stage in topology.stages() {
+        check_widths(stage, &inputs)?;
+    }
+    Ok(Partitions {
+        inputs,
+        limits: topology.outputs().iter().map(|o| limit(&o.name)).collect(),
+        outputs: topology.outputs().iter().map(|o| count(&o.name)).collect(),
+        delete_retention: topology
+            .outputs()
+            .iter()
+            .map(|o| delete_retention(&o.name))
+            .collect(),
+        cluster: facts.cluster_id.clone(),
+        ids: facts
+            .topics
+            .iter()
+            .filter_map(|(name, found)| Some((name.clone(), found.as_ref()?.id?)))
+            .collect(),
+    })
+}
+
+/// What may be well and can't be known, or is allowed and unwise.
+fn warn_of(plan: &[Internal], facts: &ClusterFacts) {
+    for internal in plan {
+        let Some(found) = facts.topic(&internal.name) else {
+            continue;
+        };
+        let topic = &internal.name;
+        if found.replication == 1 {
+            tracing::warn!(
+                %topic,
+                "it has no second replica: what it holds is lost with its broker's disk; add replicas \
+                 (kafka-reassign-partitions.sh)"
+            );
+        }
+        if found.settings.is_none() {
+            tracing::warn!(
+                %topic, must = ?internal.to_create().settings,
+                "no permission to ask what it is set to; check it, or give the app the right \
+                 DescribeConfigs on the topic"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use super::*;
+use crate::client::TopicFacts;
+use crate::{App, KeyValueStore, Topic};
+
+fn facts(counts: &[(&str, Option<u32>)], verification: Verification) -> ClusterFacts {
+    let topic = |partitions| TopicFacts {
+        partitions,
+        ..TopicFacts::default()
+    };
+    let topics = counts.iter().map(|&(t, n)| (t.into(), n.map(topic)));
+    ClusterFacts {
+        cluster_id: None,
+        topics: topics.collect(),
+        others: Vec::new(),
+        verification,
+        limits: BrokerLimits::default(),
+    }
+}
+
+#[test]
+fn why_the_cluster_could_not_be_asked_is_told_apart() {
+    let text = |call, code| {
+        let error = ClientError::new(call, code, "because");
+        cause(error, "h:1", Origin::Code, Duration::from_secs(15)).to_string()
+    };
+    for (call, code, start) in [
+        (
+            CallSite::Facts,
+            code::LOCAL_AUTHENTICATION,
+            "the brokers at h:1 did not authenticate",
+        ),
+        (CallSite::Facts, LOCAL_SSL, "no TLS connection to h:1"),
+        (
+            CallSite::Create,
+            code::LOCAL_INVALID_ARG,
+            "the Kafka client refuses its configuration",
+        ),
+        (
+            CallSite::Facts,
+            code::TOPIC_AUTHORIZATION_FAILED,
+            "the brokers at h:1 refuse to answer",
+        ),
+        (
+            CallSite::Facts,
+            code::LOCAL_TIMED_OUT,
+            "no Kafka broker answered: because. Tried h:1 (in the program) for 15 s. Is it \
+             running, and are host and port right? In a clone of eos `cargo xtask kafka up` \
+             starts one",
+        ),
+    ] {
+        let text = text(call, code);
+        assert!(
+            text.starts_with(start) && text.contains("because"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn time_outs_that_brokers_would_refuse_are_told_with_both_values() {
+    let ms = |ms| Some(Duration::from_millis(ms));
+    let limits = BrokerLimits {
+        max_transaction_timeout: ms(900_000),
+        min_session_timeout: ms(6000),
+        max_session_timeout: ms(1_800_000),
+    };
+    let check = |set: &[(&str, u64)]| {
+        let mut settings = Settings::new("a");
+        for (key, value) in set {
+            settings.set(key, value);
+        }
+        let settings = settings.resolve([]).unwrap();
+        allowed(&limits, &settings).map_err(|e| e.to_string())
+    };
+    assert_eq!(check(&[]), Ok(()));
+    let error = check(&[("transaction.timeout.ms", 900_001)]).unwrap_err();
+    assert!(error.starts_with(
+        "transaction.timeout.ms = 900001 must not be more than the brokers' transaction.max.timeout.ms = 900000"
+    ), "{error}");
+    let error = check(&[("session.timeout.ms", 5999)]).unwrap_err();
+    assert!(error.starts_with(
+        "session.timeout.ms = 5999 must not be less than the brokers' group.min.session.timeout.ms = 6000"
+    ), "{error}");
+    let long = [
+        ("session.timeout.ms", 1_800_001),
+        ("max.poll.interval.ms", 2_000_000),
+    ];
+    assert!(
+        check(&long)
+            .unwrap_err()
+            .contains("group.max.session.timeout.ms")
+    );
+    let unknown = BrokerLimits::default();
+    assert!(allowed(&unknown, &Settings::new("a")).is_ok());
+}
+
+fn topology() -> std::sync::Arc<Topology> {
+    let mut app = App::new("a");
+    app.source(&Topic::<String, String>::plain("in"))
+        .to(&Topic::plain("out"));
+    app.check().unwrap()
+}
+
+fn check(facts: &ClusterFacts, guarantee: Guarantee) -> Result<Partitions, String> {
+    let (topology, bootstrap) = (topology(), "h:1");
+    there(facts, &topology, bootstrap)
+        .and_then(|()| verified(facts, guarantee))
+        .and_then(|()| fit(facts, &topology, bootstrap))
+        .map_err(|e| e.to_string())
+}
+
+#[test]
+fn a_missing_topic_is_told_before_anything_else_is_looked_at() {
+    let f = facts(&[("in", Some(6)), ("out", None)], Verification::Off);
+    let error = check(&f, Guarantee::ExactlyOnce).unwrap_err();
+    assert!(
+        error.starts_with("the output topic out is not there"),
+        "{error}"
+    );
+}
+
+#[test]
+fn unverified_transactions_are_refused_where_there_are_any() {
+    let f = facts(&[("in", Some(6)), ("out", Some(3))], Verification::Off);
+    assert!(
+        check(&f, Guarantee::ExactlyOnce)
+            .unwrap_err()
+            .contains("Kafka is older than 3.6")
+    );
+    assert!(check(&f, Guarantee::AtLeastOnce).is_ok());
+    let f = ClusterFacts {
+        verification: Verification::Unknown,
+        ..f
+    };
+    let partitions = check(&f, Guarantee::ExactlyOnce).unwrap();
+    assert_eq!(partitions.outputs, [3]);
+    assert_eq!(partitions.inputs.get(&"in".into()), Some(&6));
+}
+
+#[test]
+fn stores_are_kept_in_transactions_or_not_at_all() {
+    let mut app = App::new("a");
+    app.source(&Topic::<String, String>::plain("in"))
+        .group_by_key()
+        .count(&KeyValueStore::plain("counts"))
+        .to(&Topic::plain("out"));
+    let topology = app.check().unwrap();
+    assert!(keeps_stores(&topology, Guarantee::ExactlyOnce).is_ok());
+    let error = keeps_stores(&topology, Guarantee::AtLeastOnce).unwrap_err();
+    assert!(
+        error.to_string().starts_with(
+            "the store counts can't be kept under processing.guarantee = at_least_once"
+        ),
+        "{error}"
+    );
+    assert!(keeps_stores(&self::topology(), Guarantee::AtLeastOnce).is_ok());
+}

@@ -1,0 +1,112 @@
+//! State: what a store is declared as, and the handle through which records read and write it.
+
+mod stamped;
+mod view;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec::{Codec, Json, Plain, PlainCodec};
+
+pub(crate) use stamped::{Stamped, StampedCodec};
+pub use view::StoreView;
+pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
+
+/// A store of keys and values: its name, both types, and how they become bytes.
+///
+/// The name is part of what is kept: the changelog's records carry it, so that a store is found again
+/// by it whatever else changes about the app. A store under a new name is a new, empty one.
+///
+/// ```
+/// # use eos_core::KeyValueStore;
+/// let counts = KeyValueStore::<String, u64>::plain("counts");
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Basket { items: Vec<String> }
+/// let baskets = KeyValueStore::<String, Basket>::json("baskets");
+/// ```
+pub struct KeyValueStore<K, V> {
+    pub(crate) name: Arc<str>,
+    pub(crate) key: Arc<dyn Codec<K>>,
+    pub(crate) value: Arc<dyn Codec<V>>,
+}
+
+impl<K, V> KeyValueStore<K, V> {
+    /// Values are JSON; keys are plain (text, bytes, integers).
+    pub fn json(name: &str) -> Self
+    where
+        K: Plain,
+        V: Serialize + DeserializeOwned + 'static,
+    {
+        Self::with(name, PlainCodec::new(), Json)
+    }
+
+    /// Keys and values are plain: text (UTF-8), bytes, integers.
+    pub fn plain(name: &str) -> Self
+    where
+        K: Plain,
+        V: Plain,
+    {
+        Self::with(name, PlainCodec::new(), PlainCodec::new())
+    }
+
+    /// With codecs of your choice: [`Json`], [`PlainCodec`] or your own.
+    ///
+    /// Equal keys must give equal bytes, or one of them is not found again.
+    pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
+        Self {
+            name: name.into(),
+            key: Arc::new(key),
+            value: Arc::new(value),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<K, V> Clone for KeyValueStore<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            key: Arc::clone(&self.key),
+            value: Arc::clone(&self.value),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for KeyValueStore<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyValueStore")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A typed handle on a store, for [`Ctx::store`](crate::Ctx::store). Made by
+/// [`App::store`](crate::App::store).
+pub struct Store<K, V> {
+    pub(crate) app: u64,
+    pub(crate) index: usize,
+    pub(crate) types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V> Clone for Store<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Store<K, V> {}
+
+impl<K, V> fmt::Debug for Store<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.index).finish()
+    }
+}

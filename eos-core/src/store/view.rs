@@ -1,0 +1,264 @@
+//! Reading and writing a store while a record is processed.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::state::StoreId;
+use eos_state::{StoreError, TaskStore};
+
+use super::KeyValueStore;
+use crate::codec::{CodecError, Encoded};
+use crate::failure::Failure;
+
+/// A store as the topology knows it.
+pub(crate) struct StoreSpec {
+    pub(crate) name: Arc<str>,
+    pub(crate) id: StoreId,
+    /// A [`KeyValueStore`] of its types.
+    pub(crate) definition: Box<dyn Any + Send + Sync>,
+}
+
+impl fmt::Debug for StoreSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.name, f)
+    }
+}
+
+/// The stores that a record may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StateAccess<'r> {
+    /// All of the app's.
+    pub(crate) specs: &'r [StoreSpec],
+    /// Those of the task; none if its stage has none.
+    pub(crate) task: Option<&'r TaskStore>,
+    pub(crate) buffers: &'r RefCell<Buffers>,
+}
+
+/// Bytes of the key and the value at hand, kept from record to record.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// Why a store could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateError {
+    #[error("this store was made by another app: make it with `app.store(..)` of this one")]
+    OtherApp,
+    #[error(
+        "the store {store} does not belong to this stream: declare it before the closure, with \
+         `.with_store(&{store})`"
+    )]
+    Elsewhere { store: Arc<str> },
+    #[error("the key for the store {store} can't be encoded: {source}")]
+    Key { store: Arc<str>, source: CodecError },
+    #[error("the value for the store {store} can't be encoded: {source}")]
+    Value { store: Arc<str>, source: CodecError },
+    #[error("null can't be kept in the store {store}, as {what}: to forget a key, `delete` it")]
+    Null { store: Arc<str>, what: &'static str },
+    #[error(
+        "what the store {store} keeps for this key can't be decoded: {source}. If the type or the \
+         codec of the store changed, give the store a new name: the old values can't be read any more"
+    )]
+    Unreadable { store: Arc<str>, source: CodecError },
+    #[error("the store {store}: {source}")]
+    Store { store: Arc<str>, source: StoreError },
+}
+
+/// One store, for the record at hand. Made by [`Ctx::store`](crate::Ctx::store).
+///
+/// What is written counts once the record is done, in the same transaction as its outputs and its
+/// offset; a record that fails leaves no trace here either. Reads see what the record itself wrote.
+///
+/// # Exactly-once
+/// A store holds exactly what committed transactions wrote, whatever died in between, and so does its
+/// changelog topic.
+///
+/// # Errors
+/// Every method answers a [`Failure`](crate::Failure): the store belongs to another app or stream, a
+/// key or a value can't be encoded or decoded, or the disk fails. Hand it on with `?`. If the disk
+/// fails, the worker stops, whatever the [`ErrorPolicy`](crate::ErrorPolicy) says.
+pub struct StoreView<'c, K, V> {
+    found: Result<Found<'c, K, V>, StateError>,
+}
+
+struct Found<'c, K, V> {
+    definition: &'c KeyValueStore<K, V>,
+    id: StoreId,
+    task: &'c TaskStore,
+    buffers: &'c RefCell<Buffers>,
+}
+
+impl<K, V> Clone for Found<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Found<'_, K, V> {}
+
+impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
+    pub(crate) fn of_other_app() -> Self {
+        Self {
+            found: Err(StateError::OtherApp),
+        }
+    }
+
+    pub(crate) fn new(access: &StateAccess<'c>, index: usize) -> Self {
+        Self {
+            found: Found::new(access, index),
+        }
+    }
+
+    /// The value of a key.
+    #[must_use = "hand the failure on with `?`"]
+    pub fn get(&self, key: &K) -> Result<Option<V>, Failure> {
+        Ok(self.read(key)?)
+    }
+
+    /// Keeps a value for a key.
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn put(&self, key: &K, value: &V) -> Result<(), Failure> {
+        Ok(self.write(key, value)?)
+    }
+
+    /// Forgets a key. One that is not there is fine.
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn delete(&self, key: &K) -> Result<(), Failure> {
+        Ok(self.forget(key)?)
+    }
+
+    /// Replaces the value of a key by what is made of it, and answers the new one.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+    /// let out = app.output(&Topic::<String, u64>::plain("counts-out"));
+    /// app.source(&Topic::<String, String>::plain("clicks"))
+    ///     .with_store(&counts)
+    ///     .process(move |ctx, click| {
+    ///         let n = ctx.store(&counts).update(&click.key, |seen| seen.unwrap_or(0) + 1)?;
+    ///         ctx.emit(&out, click.key, n)
+    ///     });
+    /// ```
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn update(&self, key: &K, f: impl FnOnce(Option<V>) -> V) -> Result<V, Failure> {
+        let value = f(self.read(key)?);
+        self.write(key, &value)?;
+        Ok(value)
+    }
+
+    pub(crate) fn read(&self, key: &K) -> Result<Option<V>, StateError> {
+        let found = self.found()?;
+        let buffers = &mut *found.buffers.borrow_mut();
+        found.encode_key(key, &mut buffers.key)?;
+        let there = found
+            .task
+            .get(found.id, &buffers.key, &mut buffers.value)
+            .map_err(|source| found.failed(source))?;
+        if !there {
+            return Ok(None);
+        }
+        let value = found.definition.value.decode(Some(&buffers.value));
+        value.map(Some).map_err(|source| StateError::Unreadable {
+            store: found.name(),
+            source,
+        })
+    }
+
+    pub(crate) fn write(&self, key: &K, value: &V) -> Result<(), StateError> {
+        let found = self.found()?;
+        let buffers = &mut *found.buffers.borrow_mut();
+        found.encode_key(key, &mut buffers.key)?;
+        found.encode_value(value, &mut buffers.value)?;
+        let written = found.task.put(found.id, &buffers.key, &buffers.value);
+        written.map_err(|source| found.failed(source))
+    }
+
+    pub(crate) fn forget(&self, key: &K) -> Result<(), StateError> {
+        let found = self.found()?;
+        let buffers = &mut *found.buffers.borrow_mut();
+        found.encode_key(key, &mut buffers.key)?;
+        let deleted = found.task.delete(found.id, &buffers.key);
+        deleted.map_err(|source| found.failed(source))
+    }
+
+    /// The error is told once: who ignored it is told that nothing can be done here.
+    fn found(&self) -> Result<Found<'c, K, V>, StateError> {
+        match &self.found {
+            Ok(found) => Ok(*found),
+            Err(StateError::Elsewhere { store }) => Err(StateError::Elsewhere {
+                store: Arc::clone(store),
+            }),
+            Err(_) => Err(StateError::OtherApp),
+        }
+    }
+}
+
+impl<'c, K: 'static, V: 'static> Found<'c, K, V> {
+    fn new(access: &StateAccess<'c>, index: usize) -> Result<Self, StateError> {
+        let spec = access.specs.get(index).ok_or(StateError::OtherApp)?;
+        let definition = spec.definition.downcast_ref().ok_or(StateError::OtherApp)?;
+        let task = access.task.filter(|task| task.has(spec.id));
+        let task = task.ok_or_else(|| StateError::Elsewhere {
+            store: Arc::clone(&spec.name),
+        })?;
+        Ok(Self {
+            definition,
+            id: spec.id,
+            task,
+            buffers: access.buffers,
+        })
+    }
+
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.definition.name)
+    }
+
+    fn encode_key(&self, key: &K, into: &mut Vec<u8>) -> Result<(), StateError> {
+        into.clear();
+        let encoded = self.definition.key.encode(key, into);
+        let encoded = encoded.map_err(|source| StateError::Key {
+            store: self.name(),
+            source,
+        })?;
+        self.not_null(encoded, "a key")
+    }
+
+    fn encode_value(&self, value: &V, into: &mut Vec<u8>) -> Result<(), StateError> {
+        into.clear();
+        let encoded = self.definition.value.encode(value, into);
+        let encoded = encoded.map_err(|source| StateError::Value {
+            store: self.name(),
+            source,
+        })?;
+        self.not_null(encoded, "a value")
+    }
+
+    fn not_null(&self, encoded: Encoded, what: &'static str) -> Result<(), StateError> {
+        match encoded {
+            Encoded::Bytes => Ok(()),
+            Encoded::Null => Err(StateError::Null {
+                store: self.name(),
+                what,
+            }),
+        }
+    }
+
+    fn failed(&self, source: StoreError) -> StateError {
+        StateError::Store {
+            store: self.name(),
+            source,
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for StoreView<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreView")
+    }
+}

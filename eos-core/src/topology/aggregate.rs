@@ -1,0 +1,73 @@
+//! The node that keeps something per key.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::node::{Fault, Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::Stamped;
+
+/// Makes a new result of a record and the result so far, keeps it, and hands it on: each update, with
+/// the highest time of the records behind it.
+pub(crate) struct Aggregate<K, V, A, F> {
+    store: usize,
+    f: Arc<F>,
+    types: PhantomData<fn(K, V) -> A>,
+}
+
+impl<K, V, A, F> Aggregate<K, V, A, F> {
+    pub(crate) fn new(store: usize, f: Arc<F>) -> Self {
+        Self {
+            store,
+            f,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K, V, A, F> Node for Aggregate<K, V, A, F>
+where
+    K: 'static,
+    V: 'static,
+    A: 'static,
+    F: Fn(&K, V, Option<A>) -> A + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, V>(record)
+        else {
+            return Ok(());
+        };
+        let store = ctx.store_at::<K, Stamped<A>>(self.store);
+        let (old, before) = match store.read(&key).map_err(Fault::State)? {
+            Some(stamped) => (Some(stamped.value), stamped.timestamp),
+            None => (None, None),
+        };
+        let stamped = Stamped {
+            value: (self.f)(&key, value, old),
+            timestamp: timestamp.max(before),
+        };
+        store.write(&key, &stamped).map_err(Fault::State)?;
+        next.forward(
+            ctx,
+            &mut Some(Record {
+                key,
+                value: stamped.value,
+                timestamp: stamped.timestamp,
+                headers,
+            }),
+        )
+    }
+}

@@ -1,0 +1,409 @@
+//! State: what a transaction changed is in the changelog, in the database and nowhere else.
+
+use std::sync::Mutex;
+
+use eos_protocol::Partition;
+use eos_protocol::state::{Position, RestartError, Standing, StoreId};
+use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
+
+use super::*;
+use crate::KeyValueStore;
+
+type Databases = Arc<Mutex<BTreeMap<TaskHome, MemoryBackend>>>;
+
+/// A disk: databases outlive workers.
+#[derive(Debug, Clone, Default)]
+struct Disk {
+    databases: Databases,
+    /// Every write to a database fails from now on.
+    full: Arc<Mutex<bool>>,
+}
+
+/// A database that somebody has open; it goes back to the disk when it is closed.
+#[derive(Debug)]
+struct Open {
+    task: TaskHome,
+    disk: Disk,
+    inner: Option<MemoryBackend>,
+}
+
+impl Home for Disk {
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+        let found = self.databases.lock().unwrap().remove(task);
+        Ok(Some(Box::new(Open {
+            task: task.clone(),
+            disk: self.clone(),
+            inner: Some(found.unwrap_or_default()),
+        })))
+    }
+
+    fn discard(&self, task: &TaskHome) -> Result<(), HomeError> {
+        self.databases.lock().unwrap().remove(task);
+        Ok(())
+    }
+}
+
+impl Open {
+    fn inner(&self) -> &MemoryBackend {
+        self.inner.as_ref().unwrap()
+    }
+}
+
+impl StoreBackend for Open {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.inner().get(store, key, value)
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        self.inner().multi_get(store, keys, found)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        self.inner().scan(store, range, direction)
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        if *self.disk.full.lock().unwrap() {
+            return Err(StoreError::DiskFull {
+                path: "/state".into(),
+                source: eos_state::EngineFault::new("no space left on device"),
+            });
+        }
+        self.inner.as_mut().unwrap().apply(batch, position)
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.inner().position()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let inner = self.inner.take().unwrap();
+        let mut databases = self.disk.databases.lock().unwrap();
+        databases.insert(self.task.clone(), inner);
+    }
+}
+
+const CHANGELOG: &str = "app-in-changelog";
+
+fn changelog() -> TopicPartition {
+    TopicPartition::new(CHANGELOG, Partition::ZERO)
+}
+
+fn counting(app: &mut App) {
+    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    app.source(&Topic::<String, String>::plain("in"))
+        .on_error(crate::ErrorPolicy::Skip)
+        .with_store(&counts)
+        .process(move |ctx, record| {
+            let word = record.value;
+            let n = ctx.store(&counts).update(&word, |n| n.unwrap_or(0) + 1)?;
+            if word == "poison" {
+                return Err("poison".into());
+            }
+            ctx.emit(&out, record.key, format!("{word}={n}"))
+        });
+}
+
+fn stateful(disk: &Disk, id: u16) -> WorkerSpec {
+    WorkerSpec {
+        output_partitions: vec![1, 2],
+        output_limits: vec![None, None],
+        state: StateSpec {
+            home: Arc::new(disk.clone()),
+            cluster: "c".into(),
+            ..StateSpec::default()
+        },
+        ..spec(id, Guarantee::ExactlyOnce)
+    }
+}
+
+fn bench_on(disk: &Disk) -> Bench {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let words = ["a", "b", "a"].map(str::to_owned).to_vec();
+    kafka.broker().input.insert(tp(0), words);
+    let worker = new_worker(&kafka, &clock, stateful(disk, 0), counting);
+    let bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    bench
+}
+
+impl Bench {
+    /// As if the process had died: another one takes its place.
+    fn restart(&mut self, disk: &Disk) {
+        self.worker = new_worker(&self.kafka, &self.clock, stateful(disk, 0), counting);
+        self.kafka.calls();
+        self.assign(&[0]);
+    }
+
+    /// The last count that each word was sent with: each one more than the one before.
+    #[track_caller]
+    fn assert_counted(&self) {
+        let mut counts = BTreeMap::<String, u64>::new();
+        for output in self.visible() {
+            let (word, n) = output.split_once('=').unwrap();
+            let count = counts.entry(word.to_owned()).or_default();
+            *count += 1;
+            assert_eq!(n, count.to_string(), "{:?}", self.visible());
+        }
+        let broker = self.kafka.broker();
+        let mut expected = BTreeMap::<String, u64>::new();
+        for word in broker.input[&tp(0)].iter().filter(|word| *word != "poison") {
+            *expected.entry(word.clone()).or_default() += 1;
+        }
+        assert_eq!(counts, expected);
+        // What a reader of the whole changelog would have at the end.
+        let mut logged = BTreeMap::new();
+        for (key, value) in broker.changelogs[&changelog()].iter().flatten() {
+            logged.insert(key.clone(), value.clone());
+        }
+        let id = StoreId::plain("counts").to_be_bytes();
+        let kept = expected.iter().map(|(word, n)| {
+            let key = [&id[..], word.as_bytes()].concat();
+            (key, Some(n.to_be_bytes().to_vec()))
+        });
+        logged.retain(|key, _| key.len() > 4);
+        assert_eq!(logged, kept.collect());
+    }
+
+    fn read_changelog(&self) -> bool {
+        let calls = self.kafka.calls();
+        calls
+            .iter()
+            .any(|call| call.starts_with("assign app-in-changelog"))
+    }
+
+    fn restart_error(&mut self) -> RestartError {
+        match self.end().unwrap_err() {
+            WorkerError::Restart(error) => *error,
+            other => panic!("{other}"),
+        }
+    }
+}
+
+impl Disk {
+    fn task() -> TaskHome {
+        TaskHome {
+            task: eos_protocol::TaskId::default(),
+            windowed: false,
+        }
+    }
+
+    fn wipe(&self) {
+        self.databases.lock().unwrap().clear();
+    }
+
+    fn seq(&self) -> u64 {
+        let databases = self.databases.lock().unwrap();
+        let position = databases[&Self::task()].position().unwrap();
+        match &position.standing {
+            Standing::At { seq, .. } => seq.0,
+            Standing::Restoring { .. } => panic!("restoring"),
+        }
+    }
+}
+
+#[test]
+fn counts_go_to_the_changelog_once_a_key_and_a_commit_record_comes_last() {
+    let mut bench = bench_on(&Disk::default());
+    bench.settle();
+    bench.assert_counted();
+    let broker = bench.kafka.broker();
+    let log = &broker.changelogs[&changelog()];
+    let keys = log.iter().map(|r| r.as_ref().map(|(key, _)| key.len()));
+    let keys: Vec<_> = keys.collect();
+    assert_eq!(
+        keys,
+        [Some(5), Some(5), Some(4), None],
+        "a, b, the commit record, the marker: one transaction"
+    );
+    let (_, metadata) = &broker.committed[&tp(0)];
+    assert!(metadata.contains(";2;"), "{metadata}");
+    let fields: Vec<&str> = metadata.split(';').collect();
+    assert_eq!(
+        fields[5], fields[3],
+        "it names its commit record: {metadata}"
+    );
+}
+
+#[test]
+fn a_record_that_fails_leaves_no_trace_in_the_store() {
+    let mut bench = bench_on(&Disk::default());
+    bench.feed(0, &["poison", "a", "poison"]);
+    bench.settle();
+    bench.assert_counted();
+    assert_eq!(bench.committed(0), Some(6));
+}
+
+#[test]
+fn an_aborted_transaction_leaves_no_trace_in_the_store() {
+    let mut bench = bench_on(&Disk::default());
+    bench.next_flush_aborts();
+    bench.settle();
+    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.feed(0, &["a"]);
+    bench.settle();
+    bench.assert_counted();
+}
+
+#[test]
+fn a_commit_in_doubt_is_applied_once_or_not_at_all() {
+    for happened in [true, false] {
+        let disk = Disk::default();
+        let mut bench = bench_on(&disk);
+        bench.settle();
+        bench.feed(0, &["b", "c"]);
+        let fault = fatal(code::LOCAL_FENCED);
+        let answer = if happened {
+            Answer::DoneBut(fault)
+        } else {
+            Answer::Fails(fault)
+        };
+        bench.kafka.answer(CallSite::Commit, [answer]);
+        bench.settle();
+        bench.feed(0, &["c"]);
+        bench.settle();
+        bench.assert_counted();
+        bench.restart(&disk);
+        bench.settle();
+        assert!(!bench.read_changelog(), "the database is exact, too");
+    }
+}
+
+#[test]
+fn a_restart_on_an_exact_database_reads_nothing() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    bench.feed(0, &["a", "c"]);
+    bench.settle();
+    assert!(!bench.read_changelog());
+    bench.assert_counted();
+}
+
+#[test]
+fn a_restart_without_a_database_makes_it_anew() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    disk.wipe();
+    bench.feed(0, &["a", "c"]);
+    bench.settle();
+    assert!(bench.read_changelog());
+    bench.assert_counted();
+    drop(bench);
+    assert_eq!(disk.seq(), 3, "the first start, and twice words");
+}
+
+#[test]
+fn a_database_of_before_is_brought_to_the_committed_offsets() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    // Its copy is taken while nobody has it open.
+    let elsewhere = Disk::default();
+    bench.restart(&elsewhere);
+    bench.feed(0, &["a", "c", "c"]);
+    bench.settle();
+    bench.assert_counted();
+    bench.restart(&disk);
+    bench.feed(0, &["c"]);
+    bench.settle();
+    assert!(bench.read_changelog());
+    bench.assert_counted();
+}
+
+#[test]
+fn offsets_that_somebody_reset_stop_the_task() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    let reset = (0, String::new());
+    bench.kafka.broker().committed.insert(tp(0), reset);
+    let error = bench.restart_error();
+    assert!(matches!(error, RestartError::OffsetReset { .. }), "{error}");
+    assert!(error.to_string().contains("--reset-offsets"), "{error}");
+}
+
+#[test]
+fn offsets_that_are_gone_stop_the_task_even_without_a_database() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    disk.wipe();
+    bench.kafka.broker().committed.clear();
+    let error = bench.restart_error();
+    assert!(matches!(error, RestartError::OffsetGone { .. }), "{error}");
+}
+
+#[test]
+fn a_changelog_that_lost_its_end_stops_the_task() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.feed(0, &["a"]);
+    bench.settle();
+    bench.restart(&disk);
+    disk.wipe();
+    let mut broker = bench.kafka.broker();
+    broker.changelogs.get_mut(&changelog()).unwrap().truncate(4);
+    drop(broker);
+    let error = bench.restart_error();
+    assert!(
+        matches!(error, RestartError::ChangelogLost { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_disk_that_is_full_stops_the_worker_and_a_restart_heals() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    *disk.full.lock().unwrap() = true;
+    bench.feed(0, &["a", "c"]);
+    let error = bench.end().unwrap_err();
+    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
+    assert!(error.to_string().contains("disk is full"), "{error}");
+    *disk.full.lock().unwrap() = false;
+    bench.restart(&disk);
+    bench.feed(0, &["a"]);
+    bench.settle();
+    bench.assert_counted();
+}
+
+#[test]
+fn a_transaction_with_many_changes_is_committed_early() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    let mut spec = stateful(&disk, 0);
+    spec.state.uncommitted_bytes = 1;
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, counting);
+    bench.settle();
+    bench.assert_counted();
+    let (_, metadata) = bench.kafka.broker().committed[&tp(0)].clone();
+    assert!(
+        metadata.contains(";4;"),
+        "one for the start, three records: {metadata}"
+    );
+}

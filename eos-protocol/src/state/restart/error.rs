@@ -1,0 +1,294 @@
+//! Why a task with stores must not start.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::ids::{Nonce, Offset, Seq, TaskId, TopicName, TopicPartition};
+use crate::state::{PositionError, Standing, TopicUuid};
+
+/// What state there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Evidence {
+    /// State on this host.
+    Local {
+        /// Where it stands, if it is whole.
+        seq: Option<Seq>,
+    },
+    /// Committed records in a changelog.
+    Changelog {
+        /// Its partition.
+        changelog: TopicPartition,
+    },
+}
+
+impl Evidence {
+    pub(super) fn local(standing: &Standing) -> Self {
+        let seq = match standing {
+            Standing::At { seq, .. } => Some(*seq),
+            Standing::Restoring { .. } => None,
+        };
+        Self::Local { seq }
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { seq: Some(seq) } => {
+                write!(f, "there is state of {} transactions on this host", seq.0)
+            }
+            Self::Local { seq: None } => f.write_str("there is state on this host"),
+            Self::Changelog { changelog } => {
+                write!(f, "changelog {changelog} has committed records")
+            }
+        }
+    }
+}
+
+/// Why a task with stores must not start: any state that it could start from would lose or double
+/// records.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestartError {
+    /// The group has no offset, but the task has state.
+    #[error(
+        "task {task}: group {group} has no committed offset for {partition}, but {state}: starting \
+         over would count records twice. Did the offsets expire (offsets.retention.minutes), were \
+         they deleted, or was the topic deleted and made again? Restore them, or start afresh under \
+         another app name"
+    )]
+    OffsetGone {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// The input.
+        partition: TopicPartition,
+        /// The state.
+        state: Evidence,
+    },
+    /// Somebody else set the offset, but the task has state.
+    #[error(
+        "task {task}: the offset of {partition} in group {group} was set by another program \
+         (metadata {metadata:?}), but {state}, which belongs to the offset before. Was it \
+         `kafka-consumer-groups.sh --reset-offsets`? It resets offsets without their state. To reset \
+         both: stop every instance, delete {} and the state directories, and start again; or give \
+         the app another name",
+        Changelogs(changelogs)
+    )]
+    OffsetReset {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// The input.
+        partition: TopicPartition,
+        /// What is beside the offset.
+        metadata: Box<str>,
+        /// The state.
+        state: Evidence,
+        /// The changelogs of its stage.
+        changelogs: Box<[TopicName]>,
+    },
+    /// The offsets have our name, but are not those that the transaction committed.
+    #[error(
+        "task {task}: the offsets in group {group} have the name of the task's last transaction, but \
+         are not those that it committed: somebody moved them and kept their metadata. Set them back, \
+         or start afresh under another app name"
+    )]
+    OffsetsMoved {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+    },
+    /// The local state is of a newer version.
+    #[error(
+        "task {task}: {source}, or delete the task's state directory, which is then made again from \
+         its changelog"
+    )]
+    NewerState {
+        /// The task.
+        task: TaskId,
+        /// What its position says.
+        source: PositionError,
+    },
+    /// The committed offsets are of a topic that is gone.
+    #[error(
+        "task {task}: topic {topic} was deleted and made again (its id was {found}, now it is \
+         {now}), but the committed offsets are of the old one: they mean other records now. Start \
+         afresh under another app name"
+    )]
+    InputRecreated {
+        /// The task.
+        task: TaskId,
+        /// The input.
+        topic: TopicName,
+        /// The old one's id.
+        found: TopicUuid,
+        /// The new one's id.
+        now: TopicUuid,
+    },
+    /// Keys belong to other tasks than when the state was made.
+    #[error(
+        "task {task}: {} had {found} partitions when this state was made, now it has {now}: keys are \
+         in other partitions than their state. Start afresh under another app name; or make a topic \
+         with {found} partitions again and copy the records there",
+        Input(topic.as_ref())
+    )]
+    PartitionsChanged {
+        /// The task.
+        task: TaskId,
+        /// The input, if it is not the driving one.
+        topic: Option<TopicName>,
+        /// How many partitions it had.
+        found: u32,
+        /// How many it has.
+        now: u32,
+    },
+    /// The changelog ends before what the local state was made from.
+    #[error(
+        "task {task}: {changelog} ends at offset {end}, but local state was made from it up to \
+         {position}: the changelog lost data (an unclean leader election? a topic restored from a \
+         backup?). The state on this host may be the last complete copy: keep it. Restore the \
+         changelog, or start afresh under another app name"
+    )]
+    ChangelogShorter {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// Up to where it was read.
+        position: Offset,
+        /// Where it ends.
+        end: Offset,
+    },
+    /// The changelog lacks the commit record that the offsets name (c < m).
+    #[error(
+        "task {task}: {changelog} ends with {}, but the committed offsets name transaction {} as its \
+         last one: the changelog lost data (was it deleted, purged, or cut by an unclean leader \
+         election?). Restore it, or start afresh under another app name",
+        Transaction(*found),
+        named.0
+    )]
+    ChangelogLost {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// Its last commit record (c).
+        found: Option<Seq>,
+        /// What the offsets name (m).
+        named: Seq,
+    },
+    /// The changelog goes on after what the offsets name (c > m).
+    #[error(
+        "task {task}: {changelog} ends with transaction {}, but the committed offsets of group \
+         {group} name {} as its last one: the offsets went back behind the state, and what comes \
+         after them would count twice. Set them back to where they were, or start afresh under \
+         another app name",
+        found.0,
+        Transaction(*named)
+    )]
+    OffsetsBehind {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// Its last commit record (c).
+        found: Seq,
+        /// What the offsets name (m).
+        named: Option<Seq>,
+    },
+    /// The changelog and the offsets tell of different attempts at one transaction.
+    #[error(
+        "task {task}: transaction {} is attempt {:016x} in {changelog}, but {:016x} in the committed \
+         offsets: they don't belong together (was one of them restored from a backup?). Restore both \
+         from one time, or start afresh under another app name",
+        seq.0, found.0, named.0
+    )]
+    OtherHistory {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// The transaction.
+        seq: Seq,
+        /// The attempt in the changelog.
+        found: Nonce,
+        /// The attempt in the offsets.
+        named: Nonce,
+    },
+    /// The changelog's front went while it was read.
+    #[error(
+        "task {task}: {changelog} begins at offset {start} now, but was read only up to {position}: \
+         its front was deleted meanwhile. Start again; if that repeats, keep its records for longer \
+         (retention.ms=-1, and nobody else's DeleteRecords)"
+    )]
+    TrimmedMeanwhile {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// The next offset to read.
+        position: Offset,
+        /// Where it begins.
+        start: Offset,
+    },
+    /// Reading took so long that deletions may have gone meanwhile.
+    #[error(
+        "task {task}: reading {changelog} took {} s; beyond {} s (delete.retention.ms) deletions may \
+         have gone from it before they were read. Raise delete.retention.ms of the topic, delete the \
+         task's state directory, and start again",
+        took.as_secs(),
+        limit.as_secs()
+    )]
+    TooSlow {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// How long it took.
+        took: Duration,
+        /// How long it may take.
+        limit: Duration,
+    },
+}
+
+struct Transaction(Option<Seq>);
+
+impl fmt::Display for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(seq) => write!(f, "transaction {}", seq.0),
+            None => f.write_str("no transaction"),
+        }
+    }
+}
+
+struct Input<'a>(Option<&'a TopicName>);
+
+impl fmt::Display for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(topic) => write!(f, "topic {topic}"),
+            None => f.write_str("the driving topic of its stage"),
+        }
+    }
+}
+
+struct Changelogs<'a>(&'a [TopicName]);
+
+impl fmt::Display for Changelogs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the changelogs (")?;
+        for (i, topic) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}`kafka-topics.sh --delete --topic {topic}`")?;
+        }
+        f.write_str(")")
+    }
+}

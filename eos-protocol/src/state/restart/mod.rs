@@ -1,0 +1,366 @@
+//! What a restart makes of what is there: the restart table.
+//!
+//! A task finds three things: its *local* state, which says which transaction it stands at (number j,
+//! attempt n); the *committed* offsets, which say which transaction was the last one (number k), and
+//! which commit record that one left as the last in each changelog (m); and the *changelogs*, whose
+//! last commit records (c) are known only after reading.
+//!
+//! | found | what follows |
+//! |---|---|
+//! | j = k, same attempt, same input offsets, identity equal, log end ≥ position | [`Exact`](Restart::Exact): nothing is read, whatever the size |
+//! | j < k | [`Replay`](Restart::Replay) from the stored offsets. Another attempt at another number is normal: the task was elsewhere |
+//! | an interrupted restore | [`Replay`](Restart::Replay) from where it came to |
+//! | no local state | [`Rebuild`](Restart::Rebuild) |
+//! | another attempt at j = k; j > k; commit records that the committed offsets don't know; other identity; damaged | [`Rebuild`](Restart::Rebuild), loudly |
+//! | j < k or interrupted, and older than half of `delete.retention.ms`, or its offset below the log start | [`Rebuild`](Restart::Rebuild), loudly |
+//! | no offsets, or without our name; no state anywhere | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
+//! | no offsets, but state | stop: [`OffsetGone`](RestartError::OffsetGone) |
+//! | offsets without our name, but state | stop: [`OffsetReset`](RestartError::OffsetReset) |
+//! | log end < position | stop: [`ChangelogShorter`](RestartError::ChangelogShorter) |
+//! | j = k, same attempt, other input offsets | stop: [`OffsetsMoved`](RestartError::OffsetsMoved) |
+//! | the input was deleted and made again, and j = k: the offsets are of the old one | stop: [`InputRecreated`](RestartError::InputRecreated) |
+//! | other number of partitions | stop: [`PartitionsChanged`](RestartError::PartitionsChanged) |
+//! | local state of a newer format | stop: [`NewerState`](RestartError::NewerState) |
+//! | *after reading:* c = m | the local state stands at k |
+//! | c > m: offsets went back behind the state, and a rebuild would double | stop: [`OffsetsBehind`](RestartError::OffsetsBehind) |
+//! | c < m: the changelog lost data | stop: [`ChangelogLost`](RestartError::ChangelogLost) |
+//!
+//! The first part is [`decide`], the part after reading is [`Restore::finish`](super::Restore::finish).
+//!
+//! **Age.** A tombstone goes `delete.retention.ms` after the cleaner first saw it. A copy that was away
+//! for longer keeps keys for ever whose deletion nobody tells it any more. Half of that time is left
+//! for clocks that are wrong, in either direction: a position from the future is as suspect as an old one.
+
+mod error;
+mod situation;
+mod why;
+
+use std::time::Duration;
+
+pub use error::{Evidence, RestartError};
+pub use situation::{Bounds, Local, Offsets, Situation};
+pub use why::Why;
+
+use super::{Difference, Identity, PerFamily, Position, PositionError, Standing};
+use crate::ids::{Offset, Seq, Timestamp, TopicName, TopicPartition};
+use crate::name::TransactionName;
+
+/// What to do with local state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Restart {
+    /// The local state is proven exact: nothing to read.
+    Exact,
+    /// The local state is behind: read what came since.
+    Replay(Reading),
+    /// Throw the local state away, if there is any, and read everything.
+    Rebuild {
+        /// Why it can't be used.
+        why: Why,
+        /// What to read.
+        reading: Reading,
+    },
+    /// There is no state anywhere: a first start.
+    First {
+        /// Why local state of something else has to be thrown away.
+        discard: Option<Why>,
+    },
+    /// A first start if the changelogs hold no committed record (an aborted transaction may have left
+    /// some of its own there). If they do, [`Restore`](super::Restore) answers the stop.
+    FirstIfEmpty {
+        /// Why local state of something else has to be thrown away.
+        discard: Option<Why>,
+        /// What to read.
+        reading: Reading,
+    },
+}
+
+/// What has to be read of the changelogs, and what has to come out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// Each changelog's part.
+    pub parts: PerFamily<Option<Part>>,
+    /// As of when every deletion is sure to be in the local state or in what is read.
+    pub since: Timestamp,
+    /// When the offsets were read, by this host's clock.
+    pub now: Timestamp,
+    pub(super) identity: Identity,
+    pub(super) group: String,
+    pub(super) expect: Expect,
+}
+
+/// What has to be read of one changelog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The partition as the broker has it.
+    pub bounds: Bounds,
+    /// The first offset to read.
+    pub from: Offset,
+    /// The last commit record that the local state holds.
+    pub seen: Option<Seq>,
+}
+
+/// What has to come out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Expect {
+    /// The state of this transaction.
+    Named {
+        name: TransactionName,
+        inputs: Vec<(TopicPartition, Offset)>,
+    },
+    /// Nothing: there are no offsets of ours. Each error is what a committed record of that
+    /// changelog stands for.
+    Nothing(PerFamily<Option<RestartError>>),
+}
+
+/// Decides what a restart makes of what is there. See the table above.
+///
+/// # Errors
+/// [`RestartError`] where going on from any state would lose or double records.
+pub fn decide(about: &Situation<'_>) -> Result<Restart, RestartError> {
+    match about.offsets {
+        Offsets::Named { name, at } => about.named(name, at),
+        Offsets::Unnamed { .. } | Offsets::Missing { .. } => about.unnamed(),
+    }
+}
+
+impl Situation<'_> {
+    fn unnamed(&self) -> Result<Restart, RestartError> {
+        let discard = match self.local {
+            Local::Nothing => None,
+            Local::Position(found) => match found.identity.difference(self.identity) {
+                // It has nothing to do with these offsets.
+                Some(difference) if difference.is_foreign() => Some(Why::Identity(difference)),
+                _ => return Err(self.no_name(Evidence::local(&found.standing))),
+            },
+            Local::Unreadable(_) => return Err(self.no_name(Evidence::Local { seq: None })),
+        };
+        if self
+            .changelogs
+            .iter()
+            .all(|(_, log)| log.as_ref().is_none_or(Bounds::is_empty))
+        {
+            return Ok(Restart::First { discard });
+        }
+        let errors = PerFamily::from_fn(|family| {
+            let log = self.changelogs.get(family).as_ref()?;
+            let changelog = self.partition_of(log);
+            Some(self.no_name(Evidence::Changelog { changelog }))
+        });
+        let reading = self.reading(Expect::Nothing(errors), None);
+        Ok(Restart::FirstIfEmpty { discard, reading })
+    }
+
+    fn no_name(&self, state: Evidence) -> RestartError {
+        let (task, group) = (self.identity.task, self.group.to_owned());
+        match self.offsets {
+            Offsets::Missing { partition } => RestartError::OffsetGone {
+                task,
+                group,
+                partition: partition.clone(),
+                state,
+            },
+            Offsets::Unnamed {
+                partition,
+                metadata,
+            } => RestartError::OffsetReset {
+                task,
+                group,
+                partition: partition.clone(),
+                metadata: metadata.into(),
+                state,
+                changelogs: self.changelog_names(),
+            },
+            Offsets::Named { .. } => RestartError::OffsetsMoved { task, group },
+        }
+    }
+
+    fn named(
+        &self,
+        name: &TransactionName,
+        at: &[(TopicPartition, Offset)],
+    ) -> Result<Restart, RestartError> {
+        let task = self.identity.task;
+        if name.width != self.width {
+            return Err(RestartError::PartitionsChanged {
+                task,
+                topic: None,
+                found: name.width,
+                now: self.width,
+            });
+        }
+        let expect = || Expect::Named {
+            name: name.clone(),
+            inputs: at.to_vec(),
+        };
+        let rebuild = |why| {
+            let reading = self.reading(expect(), None);
+            Ok(Restart::Rebuild { why, reading })
+        };
+        let found = match self.local {
+            Local::Nothing => return rebuild(Why::NoState),
+            Local::Unreadable(source @ PositionError::Newer { .. }) => {
+                let source = source.clone();
+                return Err(RestartError::NewerState { task, source });
+            }
+            Local::Unreadable(source) => return rebuild(Why::Damaged(source.clone())),
+            Local::Position(found) => found,
+        };
+        if let Some(difference) = found.identity.difference(self.identity) {
+            self.check_inputs(&difference, &found.standing, name, at)?;
+            return rebuild(Why::Identity(difference));
+        }
+        for (family, log) in self.changelogs.iter() {
+            if let (Some(log), Some(position)) = (log, *found.changelogs.get(family))
+                && log.end < position
+            {
+                return Err(RestartError::ChangelogShorter {
+                    task,
+                    changelog: self.partition_of(log),
+                    position,
+                    end: log.end,
+                });
+            }
+        }
+        if let Standing::At {
+            seq,
+            nonce,
+            inputs,
+            commit_records,
+            ..
+        } = &found.standing
+        {
+            if *seq == name.seq && *nonce == name.nonce {
+                return if same_offsets(inputs, at) {
+                    Ok(Restart::Exact)
+                } else {
+                    let group = self.group.to_owned();
+                    Err(RestartError::OffsetsMoved { task, group })
+                };
+            }
+            if let Some(why) = Why::of_another_history(*seq, commit_records, name) {
+                return rebuild(why);
+            }
+        }
+        let reading = self.reading(expect(), Some(found));
+        match self.too_late_for(&reading, found) {
+            Some(why) => rebuild(why),
+            None => Ok(Restart::Replay(reading)),
+        }
+    }
+
+    /// Whether what changed means that the offsets themselves are not to be believed.
+    fn check_inputs(
+        &self,
+        difference: &Difference,
+        standing: &Standing,
+        name: &TransactionName,
+        at: &[(TopicPartition, Offset)],
+    ) -> Result<(), RestartError> {
+        let task = self.identity.task;
+        let is_input = |topic: &TopicName| at.iter().any(|(input, _)| input.topic == *topic);
+        match difference {
+            Difference::Partitions { topic, found, now } if is_input(topic) => {
+                Err(RestartError::PartitionsChanged {
+                    task,
+                    topic: Some(topic.clone()),
+                    found: *found,
+                    now: *now,
+                })
+            }
+            // These very offsets were committed when the topic was the old one.
+            Difference::Recreated { topic, found, now }
+                if is_input(topic) && standing.is_at(name) =>
+            {
+                Err(RestartError::InputRecreated {
+                    task,
+                    topic: topic.clone(),
+                    found: *found,
+                    now: *now,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why what the copy misses may not be in the changelog any more.
+    fn too_late_for(&self, reading: &Reading, found: &Position) -> Option<Why> {
+        for (family, part) in reading.parts.iter() {
+            let Some(part) = part else { continue };
+            let position = found.changelogs.get(family).unwrap_or_default();
+            if position < part.bounds.start {
+                return Some(Why::Trimmed {
+                    changelog: self.partition_of(&part.bounds),
+                    position,
+                    start: part.bounds.start,
+                });
+            }
+            let age = Duration::from_millis(self.now.0.abs_diff(reading.since.0));
+            let limit = part.bounds.delete_retention / 2;
+            // With nothing to read, there is nothing that could have gone from it.
+            if part.from < part.bounds.end && age > limit {
+                let changelog = self.partition_of(&part.bounds);
+                return Some(Why::TooOld {
+                    changelog,
+                    age,
+                    limit,
+                });
+            }
+        }
+        None
+    }
+
+    /// What to read: what comes after `found`, or everything.
+    fn reading(&self, expect: Expect, found: Option<&Position>) -> Reading {
+        let (since, seen) = match found.map(|found| &found.standing) {
+            None => (self.now, PerFamily::default()),
+            Some(Standing::Restoring { since, seen }) => (*since, *seen),
+            Some(Standing::At {
+                wall_time,
+                commit_records,
+                ..
+            }) => (*wall_time, *commit_records),
+        };
+        let parts = PerFamily::from_fn(|family| {
+            let bounds = self.changelogs.get(family).clone()?;
+            let stored = found.and_then(|found| *found.changelogs.get(family));
+            Some(Part {
+                from: stored.unwrap_or_default().max(bounds.start),
+                seen: *seen.get(family),
+                bounds,
+            })
+        });
+        Reading {
+            parts,
+            since,
+            now: self.now,
+            identity: self.identity.clone(),
+            group: self.group.to_owned(),
+            expect,
+        }
+    }
+
+    fn partition_of(&self, log: &Bounds) -> TopicPartition {
+        TopicPartition::new(log.topic.clone(), self.identity.task.partition)
+    }
+
+    fn changelog_names(&self) -> Box<[TopicName]> {
+        let names = self.changelogs.iter().filter_map(|(_, log)| log.as_ref());
+        names.map(|log| log.topic.clone()).collect()
+    }
+}
+
+impl Standing {
+    /// Whether it is exactly what this transaction made.
+    #[must_use]
+    pub fn is_at(&self, name: &TransactionName) -> bool {
+        matches!(self, Self::At { seq, nonce, .. } if (*seq, *nonce) == (name.seq, name.nonce))
+    }
+}
+
+fn same_offsets(one: &[(TopicPartition, Offset)], other: &[(TopicPartition, Offset)]) -> bool {
+    one.len() == other.len() && one.iter().all(|input| other.contains(input))
+}
+
+#[cfg(test)]
+#[path = "restart_test.rs"]
+pub(super) mod tests;

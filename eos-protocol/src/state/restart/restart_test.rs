@@ -1,0 +1,448 @@
+use super::*;
+use crate::ids::{Nonce, Partition, StageId};
+use crate::name::LayoutHash;
+use crate::state::Family;
+use crate::state::identity::tests::sample as identity;
+use crate::state::{StoresHash, TopicUuid};
+
+const HOUR: i64 = 3_600_000;
+/// The clock at the restart; the local state was committed an hour before.
+const NOW: Timestamp = Timestamp(1_000 * HOUR);
+
+pub(crate) fn offset(offset: i64) -> Offset {
+    Offset::new(offset).unwrap()
+}
+
+pub(crate) fn inputs(at: i64) -> Vec<(TopicPartition, Offset)> {
+    vec![(
+        TopicPartition::new("in", Partition::new(3).unwrap()),
+        offset(at),
+    )]
+}
+
+/// Transaction `seq`, that left commit record `plain` as the last one.
+pub(crate) fn name(seq: u64, nonce: u64, plain: Option<u64>) -> TransactionName {
+    TransactionName {
+        layout: LayoutHash(1),
+        width: 6,
+        seq: Seq(seq),
+        nonce: Nonce(nonce),
+        plain: plain.map(Seq),
+        windowed: None,
+        stream_time: Some(Timestamp(9)),
+    }
+}
+
+pub(crate) fn at(seq: u64, nonce: u64, plain: Option<u64>, read: i64) -> Position {
+    Position {
+        identity: identity(),
+        standing: Standing::At {
+            seq: Seq(seq),
+            nonce: Nonce(nonce),
+            inputs: inputs(100),
+            commit_records: PerFamily {
+                plain: plain.map(Seq),
+                windowed: None,
+            },
+            stream_time: Some(Timestamp(9)),
+            wall_time: Timestamp(NOW.0 - HOUR),
+        },
+        changelogs: PerFamily {
+            plain: Some(offset(read)),
+            windowed: None,
+        },
+    }
+}
+
+fn restoring(read: i64) -> Position {
+    Position {
+        standing: Standing::Restoring {
+            since: Timestamp(NOW.0 - HOUR),
+            seen: PerFamily {
+                plain: Some(Seq(2)),
+                windowed: None,
+            },
+        },
+        ..at(0, 0, None, read)
+    }
+}
+
+/// A restart, with what is usual unless said otherwise: transaction 5, attempt 50, at input offset
+/// 100; a plain changelog from 0 to 80 that names its commit record 5.
+pub(crate) struct Case {
+    pub(crate) local: Option<Position>,
+    pub(crate) name: TransactionName,
+    pub(crate) committed: Vec<(TopicPartition, Offset)>,
+    pub(crate) identity: Identity,
+    pub(crate) changelog: Bounds,
+    pub(crate) width: u32,
+}
+
+impl Case {
+    pub(crate) fn with(local: Option<Position>) -> Self {
+        Self {
+            local,
+            name: name(5, 50, Some(5)),
+            committed: inputs(100),
+            identity: identity(),
+            changelog: Bounds {
+                topic: "a-0-changelog".into(),
+                start: offset(0),
+                end: offset(80),
+                delete_retention: Duration::from_secs(24 * 3600),
+            },
+            width: 6,
+        }
+    }
+
+    pub(crate) fn decide_with(&self, offsets: Offsets<'_>) -> Result<Restart, RestartError> {
+        decide(&Situation {
+            group: "g",
+            identity: &self.identity,
+            width: self.width,
+            local: self.local.as_ref().map_or(Local::Nothing, Local::Position),
+            offsets,
+            changelogs: PerFamily {
+                plain: Some(self.changelog.clone()),
+                windowed: None,
+            },
+            now: NOW,
+        })
+    }
+
+    pub(crate) fn decide(&self) -> Result<Restart, RestartError> {
+        self.decide_with(Offsets::Named {
+            name: &self.name,
+            at: &self.committed,
+        })
+    }
+
+    /// What it reads from the plain changelog: from where, and the commit record that it holds.
+    fn replays(&self) -> (i64, Option<u64>) {
+        match self.decide() {
+            Ok(Restart::Replay(reading)) => {
+                let part = reading.parts.plain.unwrap();
+                (part.from.get(), part.seen.map(|s| s.0))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rebuilds(&self) -> Why {
+        match self.decide() {
+            Ok(Restart::Rebuild { why, reading }) => {
+                let part = reading.parts.plain.unwrap();
+                assert_eq!(part.from, self.changelog.start, "everything is read");
+                assert_eq!(part.seen, None, "nothing of it is kept");
+                assert_eq!(reading.since, NOW, "reading begins now");
+                why
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn stops(found: Result<Restart, RestartError>) -> (RestartError, String) {
+    let error = found.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("task 0_3: "), "{text}");
+    (error, text)
+}
+
+#[test]
+fn row_exact_nothing_is_read() {
+    let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
+    assert_eq!(case.decide(), Ok(Restart::Exact));
+    case.changelog.end = offset(70);
+    assert_eq!(
+        case.decide(),
+        Ok(Restart::Exact),
+        "the log ends at the position"
+    );
+    case.changelog.start = offset(75);
+    case.changelog.end = offset(80);
+    assert_eq!(
+        case.decide(),
+        Ok(Restart::Exact),
+        "what is gone is not needed"
+    );
+    case.changelog.delete_retention = Duration::ZERO;
+    assert_eq!(case.decide(), Ok(Restart::Exact), "its age does not matter");
+}
+
+#[test]
+fn row_behind_reads_what_came_since() {
+    let case = Case::with(Some(at(3, 7, Some(2), 40)));
+    assert_eq!(
+        case.replays(),
+        (40, Some(2)),
+        "another attempt at another number is normal"
+    );
+    let mut unread = at(3, 7, None, 0);
+    unread.changelogs.plain = None;
+    assert_eq!(Case::with(Some(unread)).replays(), (0, None));
+}
+
+#[test]
+fn row_interrupted_restore_resumes() {
+    let case = Case::with(Some(restoring(40)));
+    assert_eq!(case.replays(), (40, Some(2)));
+}
+
+#[test]
+fn row_no_local_state_rebuilds() {
+    let why = Case::with(None).rebuilds();
+    assert_eq!(why, Why::NoState);
+    assert!(
+        !why.is_loud(),
+        "that is how every task begins on a new host"
+    );
+}
+
+#[test]
+fn row_another_attempt_at_the_same_number_rebuilds() {
+    let why = Case::with(Some(at(5, 51, Some(5), 70))).rebuilds();
+    assert_eq!(why, Why::OtherAttempt { seq: Seq(5) });
+    assert!(why.is_loud());
+}
+
+#[test]
+fn row_ahead_of_the_offsets_rebuilds() {
+    let why = Case::with(Some(at(6, 60, Some(5), 70))).rebuilds();
+    let (local, committed) = (Seq(6), Seq(5));
+    assert_eq!(why, Why::Ahead { local, committed });
+}
+
+#[test]
+fn row_changes_that_the_offsets_do_not_know_rebuild() {
+    let mut case = Case::with(Some(at(4, 40, Some(4), 70)));
+    case.name.plain = Some(Seq(3));
+    let (family, local) = (Family::Plain, Seq(4));
+    assert_eq!(case.rebuilds(), Why::UnknownChanges { family, local });
+}
+
+#[test]
+fn row_other_identity_rebuilds() {
+    // Even at the same number and attempt: the numbers of another cluster mean nothing here.
+    let changed = |change: &dyn Fn(&mut Identity)| {
+        let mut local = at(5, 50, Some(5), 70);
+        change(&mut local.identity);
+        match Case::with(Some(local)).rebuilds() {
+            Why::Identity(difference) => difference,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(changed(&|i| i.cluster = "c0".into()).is_foreign());
+    assert!(changed(&|i| i.app = "b".into()).is_foreign());
+    assert!(changed(&|i| i.task.stage = StageId(1)).is_foreign());
+    assert!(changed(&|i| i.topics[1].id = TopicUuid(99)).is_foreign());
+    assert!(!changed(&|i| i.stores = StoresHash(6)).is_foreign());
+    // Its changelog may be shorter than a position of another cluster: that is no loss.
+    let mut local = at(5, 50, Some(5), 1_000);
+    local.identity.cluster = "c0".into();
+    assert!(matches!(
+        Case::with(Some(local)).rebuilds(),
+        Why::Identity(_)
+    ));
+}
+
+#[test]
+fn row_damaged_rebuilds_and_newer_stops() {
+    let case = Case::with(None);
+    let (name, committed) = (case.name.clone(), case.committed.clone());
+    let with = |error: &PositionError| {
+        decide(&Situation {
+            group: "g",
+            identity: &case.identity,
+            width: 6,
+            local: Local::Unreadable(error),
+            offsets: Offsets::Named {
+                name: &name,
+                at: &committed,
+            },
+            changelogs: PerFamily {
+                plain: Some(case.changelog.clone()),
+                windowed: None,
+            },
+            now: NOW,
+        })
+    };
+    let damaged = Position::decode(b"?").unwrap_err();
+    match with(&damaged) {
+        Ok(Restart::Rebuild { why, .. }) => assert_eq!(why, Why::Damaged(damaged)),
+        other => panic!("{other:?}"),
+    }
+    let (error, text) = stops(with(&PositionError::Newer { version: 2 }));
+    assert!(matches!(error, RestartError::NewerState { .. }));
+    assert!(
+        text.contains("newest version") && text.contains("delete"),
+        "{text}"
+    );
+}
+
+#[test]
+fn row_older_than_half_of_delete_retention_rebuilds() {
+    for local in [at(3, 7, Some(2), 40), restoring(40)] {
+        let mut case = Case::with(Some(local));
+        case.changelog.delete_retention = Duration::from_secs(2 * 3600);
+        assert_eq!(case.replays().0, 40, "just young enough");
+        case.changelog.delete_retention -= Duration::from_millis(1);
+        let why = case.rebuilds();
+        assert!(matches!(why, Why::TooOld { .. }), "{why:?}");
+        // There is nothing in the changelog that it did not read: nothing can have gone from it.
+        case.changelog.end = offset(40);
+        assert_eq!(case.replays().0, 40);
+    }
+}
+
+#[test]
+fn row_a_position_from_the_future_is_as_suspect_as_an_old_one() {
+    let mut local = at(3, 7, Some(2), 40);
+    let Standing::At { wall_time, .. } = &mut local.standing else {
+        unreachable!()
+    };
+    wall_time.0 = NOW.0 + 13 * HOUR;
+    let why = Case::with(Some(local)).rebuilds();
+    assert!(matches!(why, Why::TooOld { .. }), "{why:?}");
+}
+
+#[test]
+fn row_offset_below_the_log_start_rebuilds() {
+    for local in [at(3, 7, Some(2), 40), restoring(40)] {
+        let mut case = Case::with(Some(local));
+        case.changelog.start = offset(40);
+        assert_eq!(case.replays().0, 40);
+        case.changelog.start = offset(41);
+        let why = case.rebuilds();
+        assert!(matches!(why, Why::Trimmed { .. }), "{why:?}");
+    }
+    let mut unread = at(3, 7, None, 0);
+    unread.changelogs.plain = None;
+    let mut case = Case::with(Some(unread));
+    case.changelog.start = offset(1);
+    assert!(matches!(case.rebuilds(), Why::Trimmed { .. }));
+}
+
+#[test]
+fn row_log_end_before_the_position_stops() {
+    for local in [at(5, 50, Some(5), 81), at(3, 7, Some(2), 81), restoring(81)] {
+        let (error, text) = stops(Case::with(Some(local)).decide());
+        assert!(matches!(error, RestartError::ChangelogShorter { .. }));
+        assert!(text.contains("a-0-changelog-3 ends at offset 80"), "{text}");
+        assert!(
+            text.contains("up to 81") && text.contains("lost data"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn row_moved_offsets_that_kept_their_name_stop() {
+    for moved in [99, 101] {
+        let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
+        case.committed = inputs(moved);
+        let (error, _) = stops(case.decide());
+        assert!(matches!(error, RestartError::OffsetsMoved { .. }));
+    }
+}
+
+#[test]
+fn row_a_recreated_input_stops_if_the_offsets_are_of_the_old_one() {
+    let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
+    case.identity.topics[0].id = TopicUuid(99);
+    let (error, text) = stops(case.decide());
+    assert!(matches!(error, RestartError::InputRecreated { .. }));
+    assert!(
+        text.contains("topic in was deleted and made again"),
+        "{text}"
+    );
+    // Who committed later may have known the new one.
+    case.name = name(6, 60, Some(5));
+    assert!(matches!(case.rebuilds(), Why::Identity(_)));
+}
+
+#[test]
+fn row_another_number_of_partitions_stops() {
+    let mut case = Case::with(None);
+    case.width = 8;
+    let (error, text) = stops(case.decide());
+    assert!(matches!(error, RestartError::PartitionsChanged { .. }));
+    assert!(
+        text.contains("had 6 partitions") && text.contains("now it has 8"),
+        "{text}"
+    );
+
+    let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
+    case.identity.topics[0].partitions = 8;
+    let (_, text) = stops(case.decide());
+    assert!(text.contains("topic in had 6 partitions"), "{text}");
+}
+
+#[test]
+fn row_a_first_start_has_nothing_anywhere() {
+    let partition = &inputs(0)[0].0;
+    let missing = Offsets::Missing { partition };
+    let unnamed = Offsets::Unnamed {
+        partition,
+        metadata: "",
+    };
+    for offsets in [missing, unnamed] {
+        let mut case = Case::with(None);
+        case.changelog.end = offset(0);
+        let first = Restart::First { discard: None };
+        assert_eq!(case.decide_with(offsets), Ok(first));
+        case.changelog.end = offset(3);
+        let found = case.decide_with(offsets).unwrap();
+        assert!(
+            matches!(found, Restart::FirstIfEmpty { discard: None, .. }),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn row_a_missing_offset_beside_state_stops() {
+    let partition = &inputs(0)[0].0;
+    for local in [at(5, 50, Some(5), 70), restoring(40)] {
+        let mut case = Case::with(Some(local));
+        case.changelog.end = offset(0);
+        let (error, text) = stops(case.decide_with(Offsets::Missing { partition }));
+        assert!(matches!(error, RestartError::OffsetGone { .. }));
+        assert!(text.contains("no committed offset for in-3"), "{text}");
+        assert!(text.contains("offsets.retention.minutes"), "{text}");
+    }
+}
+
+#[test]
+fn row_an_offset_without_our_name_beside_state_stops_and_names_the_command() {
+    let partition = &inputs(0)[0].0;
+    let reset = Offsets::Unnamed {
+        partition,
+        metadata: "x",
+    };
+    let case = Case::with(Some(at(5, 50, Some(5), 70)));
+    let (error, text) = stops(case.decide_with(reset));
+    assert!(matches!(error, RestartError::OffsetReset { .. }));
+    assert!(
+        text.contains("kafka-consumer-groups.sh --reset-offsets"),
+        "{text}"
+    );
+    assert!(
+        text.contains("kafka-topics.sh --delete --topic a-0-changelog"),
+        "{text}"
+    );
+    assert!(text.contains("metadata \"x\""), "{text}");
+}
+
+#[test]
+fn row_state_of_something_else_does_not_hinder_a_first_start() {
+    let partition = &inputs(0)[0].0;
+    let mut local = at(5, 50, Some(5), 70);
+    local.identity.cluster = "c0".into();
+    let mut case = Case::with(Some(local));
+    case.changelog.end = offset(0);
+    match case.decide_with(Offsets::Missing { partition }) {
+        Ok(Restart::First { discard: Some(why) }) => assert!(why.is_loud()),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,83 @@
+//! What is known when a task with stores starts.
+
+use std::time::Duration;
+
+use crate::ids::{Offset, Timestamp, TopicName, TopicPartition};
+use crate::name::TransactionName;
+use crate::state::{Identity, PerFamily, Position, PositionError};
+
+/// What is known when a task with stores starts.
+#[derive(Debug, Clone)]
+pub struct Situation<'a> {
+    /// The consumer group.
+    pub group: &'a str,
+    /// Whose state it has to be.
+    pub identity: &'a Identity,
+    /// How many partitions the driving topic of its stage has.
+    pub width: u32,
+    /// What is on disk.
+    pub local: Local<'a>,
+    /// The stable committed offsets of all inputs, after [`plan_start`](crate::plan_start) found
+    /// that they agree. Brokers answer "no offset" for a moment while a coordinator loads: ask again
+    /// before believing it.
+    pub offsets: Offsets<'a>,
+    /// The task's partition of each changelog that the stage has, asked for *after* the offsets.
+    pub changelogs: PerFamily<Option<Bounds>>,
+    /// This host's clock.
+    pub now: Timestamp,
+}
+
+/// What is on disk.
+#[derive(Debug, Clone, Copy)]
+pub enum Local<'a> {
+    /// No database, or an empty one.
+    Nothing,
+    /// A database that stands here.
+    Position(&'a Position),
+    /// A database whose position can't be read.
+    Unreadable(&'a PositionError),
+}
+
+/// What the group has committed for a task.
+#[derive(Debug, Clone, Copy)]
+pub enum Offsets<'a> {
+    /// Offsets under one name of ours.
+    Named {
+        /// The name.
+        name: &'a TransactionName,
+        /// The offsets of all inputs.
+        at: &'a [(TopicPartition, Offset)],
+    },
+    /// Offsets that another program set.
+    Unnamed {
+        /// One of the partitions.
+        partition: &'a TopicPartition,
+        /// The metadata beside it.
+        metadata: &'a str,
+    },
+    /// No offset, for at least one input.
+    Missing {
+        /// The partition.
+        partition: &'a TopicPartition,
+    },
+}
+
+/// One partition of a changelog, as the broker has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounds {
+    /// The topic.
+    pub topic: TopicName,
+    /// The first offset that is still there.
+    pub start: Offset,
+    /// The end as seen *read_uncommitted* (the high watermark). What a read_committed reader is told
+    /// is the LSO: too early while a transaction is open.
+    pub end: Offset,
+    /// `delete.retention.ms` of the topic.
+    pub delete_retention: Duration,
+}
+
+impl Bounds {
+    pub(super) fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+}

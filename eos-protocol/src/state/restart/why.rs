@@ -1,0 +1,107 @@
+//! Why local state can't be used.
+
+use std::time::Duration;
+
+use crate::ids::{Offset, Seq, TopicPartition};
+use crate::name::TransactionName;
+use crate::state::{Difference, Family, PerFamily, PositionError};
+
+/// Why local state can't be used, and the changelog makes it anew.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Why {
+    /// There is none: the task was never here, or its directory was deleted.
+    #[error("there is no local state")]
+    NoState,
+    /// Its position does not read.
+    #[error("{0}")]
+    Damaged(PositionError),
+    /// It is not this task's.
+    #[error("{0}")]
+    Identity(Difference),
+    /// It holds an attempt of the last transaction that did not commit.
+    #[error(
+        "it holds another attempt at transaction {}, which did not commit", seq.0
+    )]
+    OtherAttempt {
+        /// The transaction's number.
+        seq: Seq,
+    },
+    /// It holds more than was committed.
+    #[error("it stands at transaction {}, but {} was the last one committed", local.0, committed.0)]
+    Ahead {
+        /// Where it stands.
+        local: Seq,
+        /// The last one committed.
+        committed: Seq,
+    },
+    /// It holds changes that the committed offsets don't know of.
+    #[error(
+        "it holds changes to the {family} stores up to transaction {}, which the committed offsets \
+         don't know",
+        local.0
+    )]
+    UnknownChanges {
+        /// Which stores.
+        family: Family,
+        /// The last commit record that it holds.
+        local: Seq,
+    },
+    /// Deletions that it missed may be gone from the changelog.
+    #[error(
+        "it is {} s old by this host's clock; beyond {} s (half of delete.retention.ms of \
+         {changelog}) deletions that it missed may be gone from the changelog",
+        age.as_secs(),
+        limit.as_secs()
+    )]
+    TooOld {
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// Its age; or how far it lies in the future.
+        age: Duration,
+        /// How old it may be.
+        limit: Duration,
+    },
+    /// Changes that it missed are gone from the changelog.
+    #[error("it needs {changelog} from offset {position}, which begins at {start}")]
+    Trimmed {
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// From where it would have to be read.
+        position: Offset,
+        /// Where it begins.
+        start: Offset,
+    },
+}
+
+impl Why {
+    /// Whether something went wrong that an operator should hear of: everything but a task that
+    /// comes to a host for the first time.
+    #[must_use]
+    pub const fn is_loud(&self) -> bool {
+        !matches!(self, Self::NoState)
+    }
+
+    /// Why a copy at `seq`, with these commit records, did not come before transaction `name`.
+    pub(super) fn of_another_history(
+        seq: Seq,
+        held: &PerFamily<Option<Seq>>,
+        name: &TransactionName,
+    ) -> Option<Self> {
+        if seq == name.seq {
+            return Some(Self::OtherAttempt { seq });
+        }
+        if seq > name.seq {
+            let (local, committed) = (seq, name.seq);
+            return Some(Self::Ahead { local, committed });
+        }
+        let known = name.commit_records();
+        let mut unknown = held
+            .iter()
+            .filter(|(family, held)| **held > *known.get(*family));
+        unknown.find_map(|(family, held)| {
+            let local = (*held)?;
+            Some(Self::UnknownChanges { family, local })
+        })
+    }
+}

@@ -1,0 +1,313 @@
+//! Reading changelogs until a task's state is whole.
+//!
+//! ```text
+//! offsets, stable ─→ ends, read_uncommitted ─→ decide ─→ read_committed from each start
+//!    ─→ every changelog arrived ─→ c = m in each ─→ seq and nonce, written once
+//! ```
+//!
+//! A changelog has *arrived* when the position is at the end that was taken after the stable offsets;
+//! or when its named commit record is there and the reader has come to the LSO: what a transaction of
+//! a dead owner still holds open beyond it can't commit any more, since its offsets would have had to
+//! be committed before ours were stable. Without the second rule a restore waits for the transaction
+//! time-out of whoever died; with an end taken read_committed it would be over too soon.
+
+mod progress;
+
+use std::cmp::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+pub use progress::{Progress, Stalled, StalledBy};
+
+use super::restart::Expect;
+use super::{CommitRecord, Family, Part, PerFamily, Position, Reading, RestartError, Standing};
+use crate::ids::{Offset, Seq, TopicPartition};
+use crate::time::Now;
+
+/// A restore under way: what arrived, and what is still to come. One per task.
+///
+/// Feed it every record ([`took`](Self::took)) and every end of a partition
+/// ([`ended`](Self::ended)); write batches of data with its [`checkpoint`](Self::checkpoint), so that
+/// a restore that is interrupted resumes; ask it whether it [stands still](Self::stalled) and whether
+/// it is [done](Self::finish).
+#[derive(Debug, Clone)]
+pub struct Restore {
+    reading: Reading,
+    tracks: PerFamily<Option<Track>>,
+    patience: Duration,
+    began: Now,
+}
+
+/// How far one changelog was read.
+#[derive(Debug, Clone)]
+struct Track {
+    part: Part,
+    position: Offset,
+    seen: Option<Seq>,
+    /// Where the reader last came to the end of what it may see.
+    lso: Option<Offset>,
+    arrived: bool,
+    records: u64,
+    bytes: u64,
+    moved: Now,
+}
+
+/// What a restore came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Restored {
+    /// The state is whole: write this position with the last batch of data.
+    At(Box<Position>),
+    /// There was nothing: a first start.
+    First,
+}
+
+impl Restore {
+    /// Begins to read. If a changelog does not move for as long as `patience`, the restore
+    /// [is stalled](Self::stalled).
+    #[must_use]
+    pub fn new(reading: Reading, patience: Duration, now: Now) -> Self {
+        let track = |part: &Part| Track {
+            position: part.from,
+            seen: part.seen,
+            lso: None,
+            arrived: part.from >= part.bounds.end,
+            records: 0,
+            bytes: 0,
+            moved: now,
+            part: part.clone(),
+        };
+        let tracks = PerFamily::from_fn(|family| reading.parts.get(family).as_ref().map(track));
+        Self {
+            reading,
+            tracks,
+            patience,
+            began: now,
+        }
+    }
+
+    /// From where each changelog that has not arrived is to be read on.
+    pub fn wanted(&self) -> impl Iterator<Item = (Family, Offset)> {
+        let tracks = self
+            .tracks
+            .iter()
+            .filter_map(|(f, t)| Some((f, t.as_ref()?)));
+        let open = tracks.filter(|(_, track)| !track.arrived);
+        open.map(|(family, track)| (family, track.position))
+    }
+
+    /// A committed record arrived. Answers whether it belongs into the store: not if it was read
+    /// before, or lies beyond what the offsets stand for (somebody else may own the task by now).
+    ///
+    /// `bytes` is its size; `commit` is what it says if it is a commit record.
+    ///
+    /// # Errors
+    /// If there should be no committed record at all, or if it is of another attempt than the
+    /// offsets.
+    pub fn took(
+        &mut self,
+        family: Family,
+        offset: Offset,
+        bytes: usize,
+        commit: Option<CommitRecord>,
+        now: Now,
+    ) -> Result<bool, RestartError> {
+        let changelog = self.changelog(family);
+        let Some(track) = self.tracks.get_mut(family) else {
+            return Ok(false);
+        };
+        if track.arrived || offset < track.position || offset >= track.part.bounds.end {
+            return Ok(false);
+        }
+        match (&self.reading.expect, commit) {
+            (Expect::Nothing(errors), _) => {
+                if let Some(error) = errors.get(family) {
+                    return Err(error.clone());
+                }
+            }
+            (Expect::Named { name, .. }, Some(found))
+                if found.seq == name.seq && found.nonce != name.nonce =>
+            {
+                return Err(RestartError::OtherHistory {
+                    task: self.reading.identity.task,
+                    changelog,
+                    seq: found.seq,
+                    found: found.nonce,
+                    named: name.nonce,
+                });
+            }
+            _ => {}
+        }
+        track.records += 1;
+        track.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        track.seen = commit.map(|record| record.seq).or(track.seen);
+        track.reach(offset.next(), now);
+        Ok(true)
+    }
+
+    /// A read_committed reader came to the end of what it may see: the LSO
+    /// (`RD_KAFKA_RESP_ERR__PARTITION_EOF`, with its offset).
+    pub fn ended(&mut self, family: Family, lso: Offset, now: Now) {
+        let named = self.named(family);
+        if let Some(track) = self.tracks.get_mut(family) {
+            track.lso = Some(lso);
+            track.reach(lso, now);
+            track.arrived |= track.position == lso && track.seen >= named;
+        }
+    }
+
+    /// The broker was asked again what the changelog holds (`end` read_uncommitted): a restore that
+    /// stands still may wait for what is gone.
+    ///
+    /// # Errors
+    /// If records that are still to be read are gone.
+    pub fn asked(&self, family: Family, start: Offset, end: Offset) -> Result<(), RestartError> {
+        let Some(track) = self.tracks.get(family) else {
+            return Ok(());
+        };
+        let task = self.reading.identity.task;
+        let changelog = self.changelog(family);
+        let position = track.position;
+        if end < track.part.bounds.end {
+            let position = track.part.bounds.end;
+            return Err(RestartError::ChangelogShorter {
+                task,
+                changelog,
+                position,
+                end,
+            });
+        }
+        if !track.arrived && position < start {
+            return Err(RestartError::TrimmedMeanwhile {
+                task,
+                changelog,
+                position,
+                start,
+            });
+        }
+        Ok(())
+    }
+
+    /// What the batches of data say that are written on the way: no number, but from where to read
+    /// on.
+    #[must_use]
+    pub fn checkpoint(&self) -> Position {
+        let of = |family| self.tracks.get(family).as_ref();
+        Position {
+            identity: self.reading.identity.clone(),
+            standing: Standing::Restoring {
+                since: self.reading.since,
+                seen: PerFamily::from_fn(|family| of(family)?.seen),
+            },
+            changelogs: self.positions(),
+        }
+    }
+
+    /// Whether it is done, and what came of it. Before that it is pending.
+    ///
+    /// # Errors
+    /// If the changelogs' last commit records are not those that the offsets name. Before believing
+    /// that a changelog is *ahead* ([`RestartError::OffsetsBehind`]), read the stable offsets once
+    /// more: if they went on meanwhile, somebody else owns the task, and its records are no riddle.
+    pub fn finish(&self, now: Now) -> Poll<Result<Restored, RestartError>> {
+        if self.wanted().next().is_some() {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.verdict(now))
+    }
+
+    fn verdict(&self, now: Now) -> Result<Restored, RestartError> {
+        let Expect::Named { name, inputs } = &self.reading.expect else {
+            return Ok(Restored::First);
+        };
+        for (family, track) in self.tracks.iter() {
+            if let Some(track) = track {
+                self.compare(family, track.seen)?;
+                self.check_speed(family, track, now)?;
+            }
+        }
+        Ok(Restored::At(Box::new(Position {
+            identity: self.reading.identity.clone(),
+            standing: Standing::At {
+                seq: name.seq,
+                nonce: name.nonce,
+                inputs: inputs.clone(),
+                commit_records: name.commit_records(),
+                stream_time: name.stream_time,
+                // As of when it is whole, not when it was read: younger would be a lie.
+                wall_time: self.reading.now,
+            },
+            changelogs: self.positions(),
+        })))
+    }
+
+    /// c against m.
+    fn compare(&self, family: Family, found: Option<Seq>) -> Result<(), RestartError> {
+        let (task, changelog) = (self.reading.identity.task, self.changelog(family));
+        let named = self.named(family);
+        match (found.cmp(&named), found, named) {
+            (Ordering::Less, found, Some(named)) => Err(RestartError::ChangelogLost {
+                task,
+                changelog,
+                found,
+                named,
+            }),
+            (Ordering::Greater, Some(found), named) => Err(RestartError::OffsetsBehind {
+                task,
+                group: self.reading.group.clone(),
+                changelog,
+                found,
+                named,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether deletions may have gone between the beginning of the reading and its end.
+    fn check_speed(&self, family: Family, track: &Track, now: Now) -> Result<(), RestartError> {
+        let before = self.reading.now.0.abs_diff(self.reading.since.0);
+        let took = Duration::from_millis(before).saturating_add(now.since(self.began));
+        let limit = track.part.bounds.delete_retention;
+        if track.part.from >= track.part.bounds.end || took <= limit {
+            return Ok(());
+        }
+        Err(RestartError::TooSlow {
+            task: self.reading.identity.task,
+            changelog: self.changelog(family),
+            took,
+            limit,
+        })
+    }
+
+    fn positions(&self) -> PerFamily<Option<Offset>> {
+        PerFamily::from_fn(|family| self.tracks.get(family).as_ref().map(|t| t.position))
+    }
+
+    /// The commit record that the offsets name (m).
+    fn named(&self, family: Family) -> Option<Seq> {
+        match &self.reading.expect {
+            Expect::Named { name, .. } => *name.commit_records().get(family),
+            Expect::Nothing(_) => None,
+        }
+    }
+
+    fn changelog(&self, family: Family) -> TopicPartition {
+        let part = self.reading.parts.get(family).as_ref();
+        let topic = part.map_or_else(|| "".into(), |part| part.bounds.topic.clone());
+        TopicPartition::new(topic, self.reading.identity.task.partition)
+    }
+}
+
+impl Track {
+    /// The reader is there; control records and compacted ones lie in between.
+    fn reach(&mut self, position: Offset, now: Now) {
+        if position > self.position {
+            self.position = position;
+            self.moved = now;
+        }
+        self.arrived |= self.position >= self.part.bounds.end;
+    }
+}
+
+#[cfg(test)]
+#[path = "restore_test.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+//! Why a directory can't be used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use eos_protocol::AppId;
+
+use super::owner::FORMAT;
+
+/// Why the directory of a task can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// It can't be read or written.
+    #[error(
+        "{} can't be used: {source}. It holds the state of a task: let this user write it, or \
+         choose another state directory with `state_dir(..)` or EOS_STATE_DIR",
+        path.display()
+    )]
+    Unusable {
+        /// The path that failed.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A symbolic link lies where a directory or file of ours should.
+    #[error(
+        "{} is a symbolic link; what it points to may be anybody's. Remove it; to keep state \
+         elsewhere, choose another state directory with `state_dir(..)` or EOS_STATE_DIR",
+        path.display()
+    )]
+    Symlink {
+        /// The link.
+        path: PathBuf,
+    },
+    /// Somebody has it open.
+    #[error(
+        "{} is locked: its stores are still open, in another process or by a worker of this one \
+         that is closing. Try again once they are closed",
+        path.display()
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It is of another app.
+    #[error(
+        "{} holds state of app {found}, and this is app {now}: somebody put it there. Move it away, \
+         or choose another state directory",
+        path.display()
+    )]
+    OtherApp {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// This app.
+        now: AppId,
+    },
+    /// A newer version made it.
+    #[error(
+        "{} has format {version}, this version reads up to {FORMAT}: run the newest version that \
+         ever used it, or delete it; its state is then made again from the changelog",
+        path.display()
+    )]
+    Newer {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        version: u32,
+    },
+}
+
+pub(super) fn unusable(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError + '_ {
+    move |source| DirectoryError::Unusable {
+        path: path.to_owned(),
+        source,
+    }
+}

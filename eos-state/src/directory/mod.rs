@@ -1,0 +1,274 @@
+//! Where the state of tasks lies on disk, and whose it is.
+//!
+//! ```text
+//! <slot>/tasks/0_3/lock     held while the task's stores are open
+//! <slot>/tasks/0_3/owner    format, app, cluster and task
+//! <slot>/tasks/0_3/db/      the engine's files
+//! ```
+//!
+//! Whatever is found, nothing is used that is not this task's:
+//!
+//! | found | what follows | why |
+//! |---|---|---|
+//! | nothing, or a lock alone | made | a crash while it was made leaves no more |
+//! | this app, cluster and task | opened | whether it is *up to date* its position says, not its path |
+//! | another task, or another cluster | [`Opened::Foreign`]: loudly cleared, made again from the changelog | it is the app's own, or was: test clusters come and go under one state directory |
+//! | no owner, or one that does not read | [`Opened::Foreign`] | somebody copied a part of it: what is missing is unknown |
+//! | another app | refused | it lies under a path of this app, so it was put there: not ours to delete |
+//! | a newer format | refused | whoever went back to an older version may want to go forward again |
+//! | a symbolic link | refused | what it points to may be anybody's, and clearing follows |
+//! | locked | refused | by another process, or by a worker of this one that is still closing |
+//!
+//! A directory that was *copied* whole and put back later has the right owner. It is an older state
+//! of the same task: the restart table knows what to do with it
+//! ([`eos_protocol::state::decide`]).
+//!
+//! Directories are made with mode 0700, and those that are found are put back to it: state is data.
+
+mod error;
+mod left_over;
+mod owner;
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use eos_protocol::TaskId;
+
+pub use error::DirectoryError;
+pub use left_over::{LeftOver, left_over, remove};
+pub use owner::{Foreign, Owner};
+
+use error::unusable;
+use owner::Verdict;
+
+const LOCK: &str = "lock";
+const DB: &str = "db";
+
+/// The directory of one task, locked for as long as this lives.
+#[derive(Debug)]
+pub struct TaskDirectory {
+    path: PathBuf,
+    /// Dropping it lets the lock go; the kernel does the same when the process dies.
+    _lock: File,
+}
+
+/// A locked directory that holds something else than this task's state.
+#[derive(Debug)]
+pub struct ForeignDirectory {
+    directory: TaskDirectory,
+    owner: Owner,
+    /// What it holds.
+    pub why: Foreign,
+}
+
+/// What opening a directory came to.
+#[derive(Debug)]
+#[must_use]
+pub enum Opened {
+    /// It is this task's, perhaps empty.
+    Own(TaskDirectory),
+    /// It has to be cleared first, and loudly: say [why](ForeignDirectory::why).
+    Foreign(ForeignDirectory),
+}
+
+impl TaskDirectory {
+    /// Opens and locks the directory of a task in a slot; makes it if need be.
+    ///
+    /// # Errors
+    /// [`DirectoryError`] if it is somebody else's, locked, or can't be written.
+    pub fn open(slot: &Path, owner: &Owner) -> Result<Opened, DirectoryError> {
+        let tasks = tasks(slot);
+        make_private(&tasks)?;
+        let path = tasks.join(owner.task.to_string());
+        let lock = make_locked(&path)?;
+        // When it was last used, for whoever looks for left-overs. Not worth failing for.
+        let _ = lock.set_modified(SystemTime::now());
+        let directory = Self { path, _lock: lock };
+        match owner::compare(&directory.path, owner)? {
+            Verdict::Own => Ok(Opened::Own(directory)),
+            Verdict::New => {
+                owner::write(&directory.path, owner)?;
+                Ok(Opened::Own(directory))
+            }
+            Verdict::Foreign(why) => Ok(Opened::Foreign(ForeignDirectory {
+                directory,
+                owner: owner.clone(),
+                why,
+            })),
+        }
+    }
+
+    /// Where the engine keeps its files; the engine makes it.
+    #[must_use]
+    pub fn engine(&self) -> PathBuf {
+        self.path.join(DB)
+    }
+
+    /// Its own path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Throws the engine's files away, for a rebuild. The engine must be closed.
+    ///
+    /// # Errors
+    /// If a file can't be removed.
+    pub fn clear(&mut self) -> Result<(), DirectoryError> {
+        clear(&self.path, &[LOCK, owner::OWNER])
+    }
+}
+
+impl ForeignDirectory {
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.directory.path
+    }
+
+    /// Throws everything in it away and gives it to this task. If it is interrupted, the directory
+    /// stays foreign.
+    ///
+    /// # Errors
+    /// If a file can't be removed, or the owner can't be written.
+    pub fn clear(self) -> Result<TaskDirectory, DirectoryError> {
+        clear(&self.directory.path, &[LOCK, owner::OWNER])?;
+        owner::write(&self.directory.path, &self.owner)?;
+        Ok(self.directory)
+    }
+}
+
+fn tasks(slot: &Path) -> PathBuf {
+    slot.join("tasks")
+}
+
+/// Removes everything but what is kept. Links are removed, not followed.
+fn clear(path: &Path, keep: &[&str]) -> Result<(), DirectoryError> {
+    for entry in fs::read_dir(path).map_err(unusable(path))? {
+        let entry = entry.map_err(unusable(path))?;
+        if keep.iter().any(|kept| entry.file_name() == *kept) {
+            continue;
+        }
+        let path = entry.path();
+        let kind = entry.file_type().map_err(unusable(&path))?;
+        let removed = if kind.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.map_err(unusable(&path))?;
+    }
+    Ok(())
+}
+
+/// Makes a directory that only this user may enter.
+fn make_private(path: &Path) -> Result<(), DirectoryError> {
+    match kind(path)? {
+        None => {
+            let mut builder = DirBuilder::new();
+            builder.recursive(true);
+            #[cfg(unix)]
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            builder.create(path).map_err(unusable(path))
+        }
+        Some(found) if found.is_dir() => close_to_others(path, &found),
+        Some(_) => {
+            let source = io::Error::from(io::ErrorKind::NotADirectory);
+            Err(unusable(path)(source))
+        }
+    }
+}
+
+#[cfg(unix)]
+fn close_to_others(path: &Path, found: &fs::Metadata) -> Result<(), DirectoryError> {
+    use std::os::unix::fs::PermissionsExt;
+    if found.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(unusable(path))
+}
+
+#[cfg(not(unix))]
+fn close_to_others(_: &Path, _: &fs::Metadata) -> Result<(), DirectoryError> {
+    Ok(())
+}
+
+/// What is there, if anything. A symbolic link is refused.
+fn kind(path: &Path) -> Result<Option<fs::Metadata>, DirectoryError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Err(DirectoryError::Symlink {
+            path: path.to_owned(),
+        }),
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(path)(error)),
+    }
+}
+
+/// Makes a directory and takes its lock. Somebody who cleans up may take it away in between, but
+/// hardly time and again: then the file system does not know its own files.
+fn make_locked(path: &Path) -> Result<File, DirectoryError> {
+    for _ in 0..10 {
+        make_private(path)?;
+        if let Some(lock) = lock(path)? {
+            return Ok(lock);
+        }
+    }
+    let source = io::Error::other("its lock file does not stay the same one");
+    Err(unusable(path)(source))
+}
+
+/// Takes the lock of a directory; `None` if the directory went away meanwhile.
+fn lock(directory: &Path) -> Result<Option<File>, DirectoryError> {
+    let path = directory.join(LOCK);
+    kind(&path)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = match options.open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unusable(&path)(error)),
+    };
+    match file.try_lock() {
+        Ok(()) if is_at(&file, &path)? => Ok(Some(file)),
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => Err(DirectoryError::Locked {
+            path: directory.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(unusable(&path)(source)),
+    }
+}
+
+/// Whether this is still the file of that name: who cleans up may have removed it between our
+/// opening and our locking it, and a lock on a file without a name keeps nobody out.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> Result<bool, DirectoryError> {
+    use std::os::unix::fs::MetadataExt;
+    let ours = file.metadata().map_err(unusable(path))?;
+    let named = kind(path)?;
+    Ok(named.is_some_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> Result<bool, DirectoryError> {
+    Ok(kind(path)?.is_some())
+}
+
+/// Reads the name of a task's directory.
+fn task(name: &str) -> Option<TaskId> {
+    let (stage, partition) = name.split_once('_')?;
+    let task = TaskId {
+        stage: eos_protocol::StageId(stage.parse().ok()?),
+        partition: eos_protocol::Partition::new(partition.parse().ok()?).ok()?,
+    };
+    // Not `+1_2`, nor `01_2`.
+    (task.to_string() == name).then_some(task)
+}
+
+#[cfg(test)]
+#[path = "directory_test.rs"]
+mod tests;

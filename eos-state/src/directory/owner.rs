@@ -1,0 +1,185 @@
+//! The file that says whose a directory is.
+//!
+//! ```text
+//! eos-state 1
+//! app pricing-v1
+//! cluster 5L6g3nShT-eMCtK--X86sw
+//! task 0_3
+//! ```
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use eos_protocol::{AppId, TaskId};
+
+use super::error::{DirectoryError, unusable};
+use super::{LOCK, kind};
+
+pub(super) const OWNER: &str = "owner";
+const ASIDE: &str = "owner.new";
+
+/// The format of directories that this version makes, and the newest that it reads.
+pub(super) const FORMAT: u32 = 1;
+
+/// An owner file is a few lines; who reads more reads something else.
+const MOST: u64 = 4096;
+
+/// Whose a directory is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The app.
+    pub app: AppId,
+    /// The cluster's id.
+    pub cluster: String,
+    /// The task.
+    pub task: TaskId,
+}
+
+/// What a directory holds that is not this task's state.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Foreign {
+    /// State of another task of this app: it was copied or renamed.
+    #[error("it holds state of task {found}, not {now}: was it copied or renamed?")]
+    Task {
+        /// Whose it is.
+        found: String,
+        /// This task.
+        now: TaskId,
+    },
+    /// State from another cluster.
+    #[error("it holds state from cluster {found}, this is cluster {now}")]
+    Cluster {
+        /// Where it is from.
+        found: String,
+        /// This cluster.
+        now: String,
+    },
+    /// Files, but nothing that says whose.
+    #[error("it has files, but no owner: was only a part of it copied?")]
+    NoOwner,
+    /// An owner that does not read.
+    #[error("its owner file does not read: {found:?}")]
+    Damaged {
+        /// What it holds.
+        found: String,
+    },
+}
+
+/// What is in a directory.
+pub(super) enum Verdict {
+    /// Nothing yet.
+    New,
+    /// This task's state.
+    Own,
+    /// Something else.
+    Foreign(Foreign),
+}
+
+/// As the file holds it.
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "eos-state {FORMAT}")?;
+        writeln!(f, "app {}", self.app)?;
+        writeln!(f, "cluster {}", self.cluster)?;
+        writeln!(f, "task {}", self.task)
+    }
+}
+
+/// Compares what a directory says with whose it has to be.
+pub(super) fn compare(directory: &Path, owner: &Owner) -> Result<Verdict, DirectoryError> {
+    let path = directory.join(OWNER);
+    if kind(&path)?.is_none() {
+        let foreign = || Verdict::Foreign(Foreign::NoOwner);
+        return Ok(if is_empty(directory)? {
+            Verdict::New
+        } else {
+            foreign()
+        });
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(&path).map_err(unusable(&path))?;
+    io::Read::read_to_end(&mut io::Read::take(file, MOST), &mut bytes).map_err(unusable(&path))?;
+    let text = String::from_utf8_lossy(&bytes);
+    if text == owner.to_string() {
+        return Ok(Verdict::Own);
+    }
+    judge(directory, &text, owner).map(Verdict::Foreign)
+}
+
+fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Foreign, DirectoryError> {
+    let mut lines = text.lines();
+    let mut field = |name: &str| {
+        let line = lines.next()?.strip_prefix(name)?;
+        line.strip_prefix(' ').map(str::to_owned)
+    };
+    let damaged = || Foreign::Damaged {
+        found: text.chars().take(200).collect(),
+    };
+    match field("eos-state").and_then(|version| version.parse().ok()) {
+        Some(FORMAT) => {}
+        Some(version) if version > FORMAT => {
+            let path = directory.to_owned();
+            return Err(DirectoryError::Newer { path, version });
+        }
+        _ => return Ok(damaged()),
+    }
+    let (app, cluster, task) = (field("app"), field("cluster"), field("task"));
+    let (Some(app), Some(cluster), Some(task)) = (app, cluster, task) else {
+        return Ok(damaged());
+    };
+    Ok(if app != now.app.as_str() {
+        return Err(DirectoryError::OtherApp {
+            path: directory.to_owned(),
+            found: app,
+            now: now.app.clone(),
+        });
+    } else if cluster != now.cluster {
+        Foreign::Cluster {
+            found: cluster,
+            now: now.cluster.clone(),
+        }
+    } else if task != now.task.to_string() {
+        Foreign::Task {
+            found: task,
+            now: now.task,
+        }
+    } else {
+        damaged()
+    })
+}
+
+/// Whether there is nothing but what a crash may leave while a directory is made.
+fn is_empty(directory: &Path) -> Result<bool, DirectoryError> {
+    for entry in fs::read_dir(directory).map_err(unusable(directory))? {
+        let name = entry.map_err(unusable(directory))?.file_name();
+        if name != LOCK && name != ASIDE {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes it aside and renames it: a crash leaves the one before or this one.
+pub(super) fn write(directory: &Path, owner: &Owner) -> Result<(), DirectoryError> {
+    let (path, aside) = (directory.join(OWNER), directory.join(ASIDE));
+    // What is there may be a link, which must not be written through.
+    match fs::remove_file(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(unusable(&aside)(error));
+        }
+        _ => {}
+    }
+    let mut file = File::create_new(&aside).map_err(unusable(&aside))?;
+    let text = owner.to_string();
+    file.write_all(text.as_bytes()).map_err(unusable(&aside))?;
+    file.sync_all().map_err(unusable(&aside))?;
+    fs::rename(&aside, &path).map_err(unusable(&path))?;
+    #[cfg(unix)]
+    File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(unusable(directory))?;
+    Ok(())
+}

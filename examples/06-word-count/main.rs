@@ -1,0 +1,58 @@
+//! Counts words: something is kept per key, and survives whatever dies.
+//!
+//! ```text
+//! lines ─→ words ─(repartition: all of one word in one task)─→ counts ─→ word-counts
+//! ```
+//!
+//! Each update of a count goes to `word-counts`. The counts are kept in a database of each task, and in
+//! a changelog topic that commits in the same transaction as the offsets and the outputs: kill this
+//! program at any moment, start it again, here or elsewhere, and no word counts twice or never.
+
+use eos_core::{App, KeyValueStore, Topic};
+use eos_examples::{bootstrap_servers, log_to_stderr};
+
+#[tokio::main]
+async fn main() -> eos_core::Result<()> {
+    log_to_stderr();
+
+    let lines = Topic::<Option<String>, String>::plain("lines");
+    let words = Topic::<String, String>::plain("words");
+    let word_counts = Topic::<String, u64>::plain("word-counts");
+    let counts = KeyValueStore::<String, u64>::plain("counts");
+
+    let workers = std::env::var("WORKERS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1);
+    let mut app = App::new("word-count-v1").workers(workers);
+    app.source(&lines)
+        .flat_map(|line| words_of(&line))
+        .key_by(|word| word.clone())
+        .repartition(&words)
+        .group_by_key()
+        .count(&counts)
+        .to(&word_counts);
+
+    app.run(&bootstrap_servers()).await
+}
+
+/// In lower case, without what is around them.
+fn words_of(line: &str) -> Vec<String> {
+    let words = line.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let words = words.filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_whatever_stands_around_them() {
+        assert_eq!(
+            words_of("\"It's late,\" she said — late!"),
+            ["it's", "late", "she", "said", "late"]
+        );
+        assert_eq!(words_of(" ... "), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,106 @@
+package eos.golden;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/** One case: an operator, what is special about it, and the records in order of arrival. */
+final class Case {
+  /** A record that arrives; a timestamp is in milliseconds since 1970. */
+  record Input(String topic, String key, Object value, long timestamp) {}
+
+  /** What the source does with a record whose timestamp is negative. */
+  enum Negative {
+    FAIL,
+    SKIP,
+    PARTITION_TIME
+  }
+
+  final Operator operator;
+  final String name;
+  final String about;
+  final List<Input> inputs = new ArrayList<>();
+  long sizeMs;
+  long graceMs;
+  Long seed;
+  /** Null where the case has no negative timestamp. */
+  Negative negative;
+
+  Case(Operator operator, String name, String about) {
+    this.operator = operator;
+    this.name = name;
+    this.about = about;
+  }
+
+  /** Length and grace of the windows. */
+  Case windows(long sizeMs, long graceMs) {
+    this.sizeMs = sizeMs;
+    this.graceMs = graceMs;
+    return this;
+  }
+
+  Case seed(long seed) {
+    this.seed = seed;
+    return this;
+  }
+
+  Case negative(Negative negative) {
+    this.negative = negative;
+    return this;
+  }
+
+  /** A record of the topic "in". */
+  Case in(String key, Object value, long timestamp) {
+    return from("in", key, value, timestamp);
+  }
+
+  Case stream(String key, Object value, long timestamp) {
+    return from("stream", key, value, timestamp);
+  }
+
+  Case table(String key, Object value, long timestamp) {
+    return from("table", key, value, timestamp);
+  }
+
+  private Case from(String topic, String key, Object value, long timestamp) {
+    if (!operator.topics.contains(topic)) {
+      throw new IllegalArgumentException(operator + " does not read " + topic);
+    }
+    inputs.add(new Input(topic, key, value, timestamp));
+    return this;
+  }
+
+  /**
+   * Whether a task that merges its topics by timestamp (KIP-695) would take the records in this
+   * order: "by_timestamp"; "tie" where equal timestamps leave the choice open;
+   * "against_timestamps". Null where there is one topic only.
+   */
+  String arrival() {
+    if (operator.topics.size() == 1) {
+      return null;
+    }
+    boolean tie = false;
+    for (int at = 0; at < inputs.size(); at++) {
+      Input taken = inputs.get(at);
+      for (String topic : operator.topics) {
+        Input head = head(topic, at);
+        if (head == null || head.topic().equals(taken.topic())) {
+          continue;
+        }
+        if (head.timestamp() < taken.timestamp()) {
+          return "against_timestamps";
+        }
+        tie |= head.timestamp() == taken.timestamp();
+      }
+    }
+    return tie ? "tie" : "by_timestamp";
+  }
+
+  private Input head(String topic, int from) {
+    for (Input input : inputs.subList(from, inputs.size())) {
+      if (input.topic().equals(topic)) {
+        return input;
+      }
+    }
+    return null;
+  }
+}

@@ -1,0 +1,96 @@
+package eos.golden;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers;
+import org.apache.kafka.streams.state.BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers;
+
+/** Runs every case and writes one file each; the argument is the directory. */
+public final class Main {
+  /** So long that no window leaves the store: a file shows the last value of each. */
+  private static final Duration FOR_EVER = Duration.ofMillis(1L << 60);
+
+  private Main() {}
+
+  public static void main(String[] args) throws IOException {
+    List<Case> cases = new ArrayList<>();
+    cases.addAll(AggregationCases.all());
+    cases.addAll(GroupByCases.all());
+    cases.addAll(TableCases.all());
+    cases.addAll(JoinCases.all());
+    cases.addAll(WindowCases.all());
+
+    Path directory = Path.of(args[0]);
+    clear(directory);
+    Set<Path> written = new HashSet<>();
+    for (Case one : cases) {
+      Path file = directory.resolve(one.operator.id()).resolve(one.name + ".jsonl");
+      if (!written.add(file)) {
+        throw new IllegalStateException("two cases are called " + file);
+      }
+      Files.createDirectories(file.getParent());
+      Files.writeString(file, text(one));
+    }
+    System.out.println(cases.size() + " cases");
+  }
+
+  private static String text(Case one) {
+    Run run = Run.of(one, InMemoryDslStoreSuppliers.class, FOR_EVER);
+    // What a store is made of and how long it keeps windows must not show.
+    same(one, run.store, Run.of(one, RocksDBDslStoreSuppliers.class, FOR_EVER).store);
+    same(one, run.events, Run.of(one, InMemoryDslStoreSuppliers.class, null).events);
+    same(one, run.events, Run.of(one, RocksDBDslStoreSuppliers.class, null).events);
+
+    StringBuilder text = new StringBuilder(Json.line(Map.of("case", head(one))));
+    run.events.forEach(event -> text.append(Json.line(event)));
+    run.store.forEach(entry -> text.append(Json.line(Map.of("store", entry))));
+    return text.toString();
+  }
+
+  private static void same(Case one, Object expected, Object actual) {
+    if (!expected.equals(actual)) {
+      throw new IllegalStateException(
+          one.operator + " " + one.name + " depends on the store:\n" + expected + "\n" + actual);
+    }
+  }
+
+  private static Map<String, Object> head(Case one) {
+    Map<String, Object> head =
+        Run.map("operator", one.operator.id(), "name", one.name, "about", one.about);
+    if (one.operator.isWindowed()) {
+      head.put("size_ms", one.sizeMs);
+      head.put("grace_ms", one.graceMs);
+    }
+    if (one.negative != null) {
+      head.put("negative_timestamps", one.negative.name().toLowerCase(Locale.ROOT));
+    }
+    if (one.arrival() != null) {
+      head.put("arrival", one.arrival());
+    }
+    if (one.seed != null) {
+      head.put("seed", one.seed);
+    }
+    return head;
+  }
+
+  /** Takes away the files of cases that may be no more. */
+  private static void clear(Path directory) throws IOException {
+    if (!Files.isDirectory(directory)) {
+      return;
+    }
+    try (Stream<Path> files = Files.walk(directory)) {
+      for (Path file : files.filter(path -> path.toString().endsWith(".jsonl")).toList()) {
+        Files.delete(file);
+      }
+    }
+  }
+}

@@ -1,0 +1,226 @@
+package eos.golden;
+
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.WindowStore;
+
+/**
+ * The topologies, as a Kafka Streams user writes them. Each has one store, "store", and writes
+ * every update to the topic "out". The README says in one line each what their functions compute.
+ */
+enum Operator {
+  COUNT(List.of("in")),
+  REDUCE_SUM(List.of("in")),
+  REDUCE_CONCAT(List.of("in")),
+  AGGREGATE(List.of("in")),
+  GROUP_BY_COUNT(List.of("in")),
+  WORD_COUNT(List.of("in")),
+  TABLE(List.of("table")),
+  JOIN(List.of("stream", "table")),
+  LEFT_JOIN(List.of("stream", "table")),
+  WINDOW_COUNT(List.of("in")),
+  WINDOW_AGGREGATE(List.of("in")),
+  FILTER_WINDOW_COUNT(List.of("in"));
+
+  static final String STORE = "store";
+  static final String OUT = "out";
+
+  final List<String> topics;
+
+  Operator(List<String> topics) {
+    this.topics = topics;
+  }
+
+  String id() {
+    return name().toLowerCase(Locale.ROOT);
+  }
+
+  boolean isWindowed() {
+    return this == WINDOW_COUNT || this == WINDOW_AGGREGATE || this == FILTER_WINDOW_COUNT;
+  }
+
+  boolean takesNumbers() {
+    return this == REDUCE_SUM;
+  }
+
+  /** Whether its results are numbers; strings otherwise. */
+  boolean givesNumbers() {
+    return switch (this) {
+      case COUNT, REDUCE_SUM, GROUP_BY_COUNT, WORD_COUNT, WINDOW_COUNT, FILTER_WINDOW_COUNT -> true;
+      default -> false;
+    };
+  }
+
+  /** The topology; {@code retention}: how long windows stay in the store, null for the default. */
+  Topology build(Case of, Duration retention) {
+    StreamsBuilder builder = new StreamsBuilder();
+    Consumed<String, String> strings = Consumed.with(Serdes.String(), Serdes.String());
+    switch (this) {
+      case COUNT ->
+          write(
+              builder.stream("in", strings).groupByKey(grouped()).count(numberStore()),
+              Serdes.Long());
+      case REDUCE_SUM ->
+          write(
+              builder
+                  .stream("in", Consumed.with(Serdes.String(), Serdes.Long()))
+                  .groupByKey(Grouped.with(Serdes.String(), Serdes.Long()))
+                  .reduce(Long::sum, numberStore()),
+              Serdes.Long());
+      case REDUCE_CONCAT ->
+          write(
+              builder
+                  .stream("in", strings)
+                  .groupByKey(grouped())
+                  .reduce(
+                      (old, value) -> value.equals("-") ? null : old + "|" + value, stringStore()),
+              Serdes.String());
+      case AGGREGATE ->
+          write(
+              builder
+                  .stream("in", strings)
+                  .groupByKey(grouped())
+                  .aggregate(() -> "<", Operator::append, stringStore()),
+              Serdes.String());
+      case GROUP_BY_COUNT ->
+          write(
+              builder
+                  .stream("in", strings)
+                  .groupBy(Operator::initial, grouped())
+                  .count(numberStore()),
+              Serdes.Long());
+      case WORD_COUNT ->
+          write(
+              builder
+                  .stream("in", strings)
+                  .flatMapValues(line -> Arrays.asList(line.split(" ")))
+                  .groupBy((key, word) -> word, grouped())
+                  .count(numberStore()),
+              Serdes.Long());
+      case TABLE -> write(table(builder, strings), Serdes.String());
+      case JOIN ->
+          builder
+              .stream("stream", strings)
+              .join(table(builder, strings), Operator::pair, joined())
+              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
+      case LEFT_JOIN ->
+          builder
+              .stream("stream", strings)
+              .leftJoin(table(builder, strings), Operator::pair, joined())
+              .to(OUT, Produced.with(Serdes.String(), Serdes.String()));
+      case WINDOW_COUNT ->
+          writeWindows(
+              of,
+              windows(of, builder.stream("in", strings))
+                  .count(windowStore(Serdes.Long(), retention)),
+              Serdes.Long());
+      case FILTER_WINDOW_COUNT ->
+          writeWindows(
+              of,
+              windows(
+                      of,
+                      builder.stream("in", strings).filter((key, value) -> !value.equals("drop")))
+                  .count(windowStore(Serdes.Long(), retention)),
+              Serdes.Long());
+      case WINDOW_AGGREGATE ->
+          writeWindows(
+              of,
+              windows(of, builder.stream("in", strings))
+                  .aggregate(
+                      () -> "<",
+                      Operator::append,
+                      windowStore(Serdes.String(), retention)),
+              Serdes.String());
+    }
+    return builder.build();
+  }
+
+  private static String append(String key, String value, String soFar) {
+    // Windowed aggregations hand null values to their functions: Java writes "null".
+    return "-".equals(value) ? null : soFar + value + ";";
+  }
+
+  /** The value's first character, null where it is empty; the old key where there is no value. */
+  private static String initial(String key, String value) {
+    if (value == null) {
+      return key;
+    }
+    return value.isEmpty() ? null : value.substring(0, 1);
+  }
+
+  private static String pair(String value, String row) {
+    return value.equals("-") ? null : value + "+" + (row == null ? "none" : row);
+  }
+
+  private static KTable<String, String> table(
+      StreamsBuilder builder, Consumed<String, String> strings) {
+    return builder.table("table", strings, stringStore());
+  }
+
+  private static TimeWindowedKStream<String, String> windows(
+      Case of, KStream<String, String> stream) {
+    return stream
+        .groupByKey(grouped())
+        .windowedBy(
+            TimeWindows.ofSizeAndGrace(
+                Duration.ofMillis(of.sizeMs), Duration.ofMillis(of.graceMs)));
+  }
+
+  private static Grouped<String, String> grouped() {
+    return Grouped.with(Serdes.String(), Serdes.String());
+  }
+
+  private static Joined<String, String, String> joined() {
+    return Joined.with(Serdes.String(), Serdes.String(), Serdes.String());
+  }
+
+  private static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> numberStore() {
+    return Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as(STORE)
+        .withKeySerde(Serdes.String())
+        .withValueSerde(Serdes.Long());
+  }
+
+  private static Materialized<String, String, KeyValueStore<Bytes, byte[]>> stringStore() {
+    return Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as(STORE)
+        .withKeySerde(Serdes.String())
+        .withValueSerde(Serdes.String());
+  }
+
+  private static <V> Materialized<String, V, WindowStore<Bytes, byte[]>> windowStore(
+      Serde<V> values, Duration retention) {
+    Materialized<String, V, WindowStore<Bytes, byte[]>> store =
+        Materialized.<String, V, WindowStore<Bytes, byte[]>>as(STORE)
+            .withKeySerde(Serdes.String())
+            .withValueSerde(values);
+    return retention == null ? store : store.withRetention(retention);
+  }
+
+  private static <V> void write(KTable<String, V> table, Serde<V> values) {
+    table.toStream().to(OUT, Produced.with(Serdes.String(), values));
+  }
+
+  private static <V> void writeWindows(
+      Case of, KTable<Windowed<String>, V> table, Serde<V> values) {
+    Serde<Windowed<String>> keys = WindowedSerdes.timeWindowedSerdeFrom(String.class, of.sizeMs);
+    table.toStream().to(OUT, Produced.with(keys, values));
+  }
+}
