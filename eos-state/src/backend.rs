@@ -14,7 +14,7 @@ use crate::range::{Direction, KeyRange};
 /// [`TaskStore`](crate::TaskStore) above it. It serves all stores of the task, so that one
 /// [`apply`](Self::apply) is atomic over everything the task owns.
 ///
-/// Implementations are checked by [`conformance`](crate::conformance).
+/// The suite `conformance`, behind the feature of that name, checks implementations.
 ///
 /// # Errors
 /// After a failure that [poisons](StoreError::poisons), every call answers that same failure.

@@ -141,6 +141,10 @@ impl Run<'_> {
     }
 
     fn load(&mut self, writes: &[(StoreId, Key, Option<Vec<u8>>)]) -> Outcome {
+        // Read before and after: what a cache holds of them must not stay.
+        for (store, key, _) in writes {
+            self.compare_key(*store, key)?;
+        }
         let mut batch = Batch::new();
         for (store, key, value) in writes {
             batch.write(*store, key, value.as_deref());
@@ -158,6 +162,9 @@ impl Run<'_> {
         }
         expected.seq = seq;
         expected.discard();
+        for (store, key, _) in writes {
+            self.compare_key(*store, key)?;
+        }
         self.compare_all()
     }
 

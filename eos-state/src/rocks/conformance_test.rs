@@ -29,7 +29,7 @@ impl Engine for Rocks {
 
 #[test]
 fn it_conforms() {
-    check(&Rocks, tempdir().unwrap().path(), 60).unwrap();
+    check(&Rocks, tempdir().unwrap().path(), 40).unwrap();
 }
 
 const DIR: &str = "EOS_STATE_TEST_DIR";

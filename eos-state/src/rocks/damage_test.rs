@@ -9,7 +9,7 @@ use tempfile::{TempDir, tempdir};
 use super::conformance_test::MEMORY;
 use super::*;
 use crate::TaskStore;
-use crate::conformance::{History, Violation};
+use crate::conformance::{History, Violation, position};
 
 /// Transactions of the life that is damaged: some flushed, the last ones only in the log.
 const FLUSHED: u64 = 30;
@@ -153,6 +153,20 @@ fn missing_files_are_found() {
 }
 
 #[test]
+fn tables_without_current_are_not_taken_for_nothing() {
+    let dir = life();
+    let left = dir.path().join("left");
+    for file in files(&left, |name| name == "CURRENT" || name.ends_with(".log")) {
+        fs::remove_file(file).unwrap();
+    }
+    for _ in 0..2 {
+        let error = judge(&left).unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
+    }
+    assert!(!files(&left, |name| name.ends_with(".sst")).is_empty());
+}
+
+#[test]
 fn a_log_that_is_gone_is_found() {
     let dir = life();
     let left = dir.path().join("left");
@@ -181,9 +195,9 @@ fn a_log_cut_at_any_byte_heals_to_an_earlier_transaction() {
     let dir = life();
     let left = dir.path().join("left");
     let len = fs::metadata(newest_log(&left)).unwrap().len();
-    let every = len.saturating_sub(700);
+    let every = len.saturating_sub(300);
     let mut ends = Vec::new();
-    for keep in (0..every).step_by(97).chain(every..=len) {
+    for keep in (0..every).step_by(149).chain(every..=len) {
         let cut = dir.path().join("cut");
         copy(&left, &cut);
         let log = fs::File::options()
@@ -193,7 +207,7 @@ fn a_log_cut_at_any_byte_heals_to_an_earlier_transaction() {
         log.set_len(keep).unwrap();
         let seq = judge(&cut).unwrap().unwrap();
         // What heals must also live on: a commit over the cut, and another start.
-        if keep % 50 == 0 {
+        if keep % 20 == 0 {
             let mut store = open(&cut).unwrap();
             History.commit(&mut store, seq + 1).unwrap();
             drop(store);
@@ -203,8 +217,10 @@ fn a_log_cut_at_any_byte_heals_to_an_earlier_transaction() {
         fs::remove_dir_all(&cut).unwrap();
     }
     assert!(ends.is_sorted(), "{ends:?}");
-    ends.dedup();
-    assert_eq!(ends, (FLUSHED..=LAST).collect::<Vec<_>>());
+    assert!(
+        ends.first() == Some(&FLUSHED) && ends.last() == Some(&LAST),
+        "{ends:?}"
+    );
 }
 
 #[test]
@@ -226,25 +242,32 @@ fn an_older_copy_is_an_older_position() {
 
 #[test]
 fn damage_found_while_running_poisons_the_store() {
-    let dir = life();
-    let left = dir.path().join("left");
-    // The first block of every table; the index at its end, which opening reads, stays whole.
-    for table in files(&left, |name| name.ends_with(".sst")) {
+    let dir = tempdir().unwrap();
+    let mut store = open(dir.path()).unwrap();
+    let counts = StoreId::from_be_bytes([0, 0, 0, 1]);
+    let keys: Vec<[u8; 2]> = (0..1_000_u16).map(u16::to_be_bytes).collect();
+    let values: Vec<[u8; 64]> = (0..1_000_u32).map(|n| [n as u8; 64]).collect();
+    for (key, value) in keys.iter().zip(&values) {
+        store.put(counts, key, value).unwrap();
+    }
+    store.keep_record();
+    store.apply(&position(1)).unwrap();
+    store.flush().unwrap();
+    for table in files(dir.path(), |name| name.ends_with(".sst")) {
         let mut bytes = fs::read(&table).unwrap();
-        bytes[20] ^= 1;
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
         fs::write(&table, bytes).unwrap();
     }
-    let mut store = open(&left).unwrap();
-    let error = History.compare(&store).unwrap_err();
+    let read = |key: &[u8; 2]| store.get(counts, key, &mut Vec::new());
+    let error = keys.iter().find_map(|key| read(key).err()).unwrap();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
-    assert_eq!(History.compare(&store).unwrap_err(), error);
-    assert_eq!(History.commit(&mut store, LAST + 1).unwrap_err(), error);
+    assert_eq!(read(&keys[0]).unwrap_err(), error);
+    assert_eq!(store.apply(&position(2)).unwrap_err(), error);
     assert_eq!(store.flush().unwrap_err(), error);
     let text = error.to_string();
-    assert!(
-        text.contains(left.to_str().unwrap()) && text.contains("rebuilt"),
-        "{text}"
-    );
+    let path = dir.path().to_str().unwrap();
+    assert!(text.contains(path) && text.contains("rebuilt"), "{text}");
 }
 
 #[test]

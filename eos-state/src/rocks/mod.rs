@@ -288,7 +288,7 @@ fn prefixed(full: &mut Vec<u8>, store: StoreId, key: &[u8]) {
 
 /// Whether there is a database.
 ///
-/// Two half-made ones are told apart from it. With data but without its `CURRENT`, it would be
+/// Two half-made ones are told apart from it. With tables but without its `CURRENT`, it would be
 /// opened as an empty one, and what it held deleted: that is damage. With neither tables nor a log
 /// it holds nothing: its making was interrupted, and is begun again.
 fn exists(path: &Path) -> Result<bool, StoreError> {
