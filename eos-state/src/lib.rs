@@ -19,8 +19,8 @@
 
 mod backend;
 mod batch;
-pub mod changelog;
 mod cache;
+pub mod changelog;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod directory;

@@ -25,7 +25,7 @@ pub use describe::Description;
 pub use error::TopologyError;
 pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
 pub use guarantees::{Guarantees, Mermaid};
-pub(crate) use internal::{Internal, Purpose};
+pub(crate) use internal::Purpose;
 pub(crate) use kind::Kind;
 pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
 pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};
