@@ -1,0 +1,282 @@
+//! State under SIGKILL: `06-word-count` counts each word exactly once, and what its output, its changelog
+//! and its databases say at the end is the same as what one loop over the input says.
+//!
+//! `cargo test -p integration-tests --test counts` takes half a minute. The full size (a million words,
+//! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test counts --
+//! --nocapture`. `EOS_SEED=n` repeats a run.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::faults::is_full;
+use integration_tests::fleet::Fleet;
+use integration_tests::kill::Random;
+use integration_tests::partitioner::partition;
+use integration_tests::process::{Program, build};
+use integration_tests::wait::wait_until;
+use xtask::kafka::{ClusterOptions, own_for_tests};
+use xtask::os::Signal;
+use xtask::wire::{Client, Isolation, Producer};
+
+const INPUT: &str = "lines";
+const CHANGELOG: &str = "word-count-v1-words-repartition-changelog";
+const OUTPUT: &str = "word-counts";
+const PARTITIONS: i32 = 6;
+const PROCESSES: usize = 2;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Size {
+    lines: u64,
+    keys: u64,
+    kills: u32,
+    /// Lines a second.
+    rate: u64,
+}
+
+fn size() -> Size {
+    if is_full() {
+        Size {
+            lines: 500_000,
+            keys: 100_000,
+            kills: 30,
+            rate: 8_000,
+        }
+    } else {
+        Size {
+            lines: 40_000,
+            keys: 2_000,
+            kills: 6,
+            rate: 2_500,
+        }
+    }
+}
+
+/// What line number `n` says: one word of many, and one of few.
+fn line(n: u64, keys: u64) -> [String; 2] {
+    [
+        format!("w{}", n.wrapping_mul(7919) % keys),
+        format!("v{}", n % 13),
+    ]
+}
+
+#[test]
+fn each_word_counts_once_whoever_is_killed() -> Result<()> {
+    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    let (size, dir) = (size(), tempfile::tempdir()?);
+    let state = dir.path().join("state");
+    let bootstrap = cluster.bootstrap();
+    let mut client = Client::connect(bootstrap, PATIENCE)?;
+    for topic in [INPUT, OUTPUT] {
+        client.create_topic(topic, PARTITIONS, 1, &[])?;
+    }
+    let environment = [
+        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_STATE_DIR", state.display().to_string()),
+        ("WORKERS", "2".to_owned()),
+        ("RUST_BACKTRACE", "0".to_owned()),
+    ];
+    let environment = environment.map(|(key, value)| (key.to_owned(), value));
+    let app = build("eos-examples", Program::Bin("06-word-count"), &[])?;
+    let mut fleet = Fleet::new(&app, environment.into(), &dir.path().join("logs"))?;
+    for _ in 0..PROCESSES {
+        fleet.start()?;
+    }
+    let ran = run(&mut client, &mut fleet, bootstrap, &size);
+    ran.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
+    fleet.stop_all(Signal::Term)?;
+    let judged = judge(&mut client, &state, &size);
+    judged.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
+
+    let whole = |line: &str| line.contains("state is whole");
+    let exact = |line: &str| whole(line) && line.contains("records=0");
+    let (all, exact) = (fleet.count_lines(whole)?, fleet.count_lines(exact)?);
+    eprintln!(
+        "{} lines, {} kills, {all} times a task took over its state, {exact} times without reading",
+        size.lines, size.kills
+    );
+    ensure!(
+        fleet.started() == PROCESSES + size.kills as usize,
+        "not every kill happened"
+    );
+    ensure!(
+        exact * 10 >= all * 9,
+        "only {exact} of {all} databases were exact"
+    );
+    let wiped = fleet.count_lines(|line| line.contains("thrown away"))?;
+    ensure!(wiped == 0, "{wiped} databases were thrown away");
+    Ok(())
+}
+
+/// Feeds the lines at a steady pace, kills somebody again and again meanwhile, and waits until all is
+/// committed.
+fn run(client: &mut Client, fleet: &mut Fleet, bootstrap: &str, size: &Size) -> Result<()> {
+    // Older records would be gone before they are read: the brokers keep a week.
+    let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
+    let (mut producer, began) = (Producer::new(bootstrap)?, Instant::now());
+    let seed = std::env::var("EOS_SEED").map_or(Ok(6), |seed| seed.parse())?;
+    let (mut plan, mut killed) = (Random::new(seed), 0);
+    for n in 0..size.lines {
+        let text = line(n, size.keys).join(" ");
+        let to = i32::try_from(n % PARTITIONS.unsigned_abs() as u64)?;
+        producer.send(INPUT, to, None, Some(text.as_bytes()), &[], now)?;
+        if n % 100 == 0 {
+            producer.flush()?;
+            let due = Duration::from_secs_f64(n as f64 / size.rate as f64);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+        }
+        // The kills are spread over the run; none before the first commits, none after the last lines.
+        let due = size.lines * u64::from(killed + 1) / u64::from(size.kills + 1);
+        if n > due && killed < size.kills {
+            fleet.kill_and_restart(plan.index(PROCESSES))?;
+            killed += 1;
+        }
+    }
+    producer.flush()?;
+    wait_until(PATIENCE, "every word is in the output", || {
+        fleet.check()?;
+        Ok(total(client, OUTPUT)? >= 2 * size.lines)
+    })
+}
+
+/// How many records a reader of committed data sees.
+fn total(client: &mut Client, topic: &str) -> Result<u64> {
+    let mut count = 0;
+    for partition in 0..PARTITIONS {
+        let end = client.end_offsets(topic, Isolation::ReadCommitted)?[partition as usize];
+        let mut next = 0;
+        while next < end {
+            let tally = client.tally(topic, partition, next)?;
+            if tally.next_offset <= next {
+                break;
+            }
+            count += tally.visible;
+            next = tally.next_offset;
+        }
+    }
+    Ok(count)
+}
+
+/// Compares what the run left with one loop over the input.
+fn judge(client: &mut Client, state: &std::path::Path, size: &Size) -> Result<()> {
+    let mut expected = BTreeMap::<String, u64>::new();
+    for n in 0..size.lines {
+        for word in line(n, size.keys) {
+            *expected.entry(word).or_default() += 1;
+        }
+    }
+
+    let (mut counted, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
+    client.read_all(OUTPUT, Isolation::ReadCommitted, |at, record| {
+        let word = text(record.key.as_deref());
+        let count = counted.entry(word.clone()).or_default();
+        *count += 1;
+        let found = number(record.value.as_deref());
+        if found != Some(*count) || partition(word.as_bytes(), PARTITIONS) != at {
+            wrong.push(format!(
+                "{word} at {at}@{}: {found:?}, not {count}",
+                record.offset
+            ));
+            *count = found.unwrap_or(*count);
+        }
+    })?;
+    ensure!(
+        wrong.is_empty(),
+        "updates that are not one more: {} {:?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(10)]
+    );
+    ensure!(
+        counted == expected,
+        "the output: {}",
+        difference(&counted, &expected)
+    );
+
+    // Eight bytes of time come before each count.
+    let mut logged = BTreeMap::<String, u64>::new();
+    client.read_all(CHANGELOG, Isolation::ReadCommitted, |_, record| {
+        let key = record.key.as_deref().unwrap_or_default();
+        if let Some((_, word)) = key
+            .split_first_chunk::<4>()
+            .filter(|(_, word)| !word.is_empty())
+        {
+            let count = record
+                .value
+                .as_deref()
+                .and_then(|value| number(value.get(8..)));
+            logged.insert(text(Some(word)), count.unwrap_or(0));
+        }
+    })?;
+    ensure!(
+        logged == expected,
+        "the changelog: {}",
+        difference(&logged, &expected)
+    );
+
+    let stored = stored(state)?;
+    ensure!(
+        stored == expected,
+        "the databases: {}",
+        difference(&stored, &expected)
+    );
+    Ok(())
+}
+
+/// What a program of its own reads from the databases. A task that moved has left an older copy behind,
+/// and counts only grow: the largest is the latest.
+fn stored(state: &std::path::Path) -> Result<BTreeMap<String, u64>> {
+    let output = Command::new(env!("CARGO_BIN_EXE_stored"))
+        .arg(state)
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut stored = BTreeMap::<String, u64>::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let mut fields = line.split(' ').skip(1).map(unhex);
+        let (Some(key), Some(value)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let count = stored.entry(text(Some(&key?))).or_default();
+        *count = (*count).max(number(value?.get(8..)).context("a count")?);
+    }
+    Ok(stored)
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>> {
+    let pairs = (0..text.len()).step_by(2);
+    pairs
+        .map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?))
+        .collect()
+}
+
+fn text(bytes: Option<&[u8]>) -> String {
+    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
+}
+
+fn number(bytes: Option<&[u8]>) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes?.try_into().ok()?))
+}
+
+fn difference(found: &BTreeMap<String, u64>, expected: &BTreeMap<String, u64>) -> String {
+    let wrong = expected
+        .iter()
+        .filter(|(word, n)| found.get(*word) != Some(n));
+    let some: Vec<_> = wrong
+        .clone()
+        .take(5)
+        .map(|(word, n)| (word, found.get(word), n))
+        .collect();
+    format!(
+        "{} of {} words differ, such as {some:?}",
+        wrong.count(),
+        expected.len()
+    )
+}
