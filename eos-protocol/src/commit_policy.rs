@@ -26,11 +26,14 @@ pub enum CommitCause {
     /// A record took so long that the transaction might not outlive it: what came before it is
     /// committed, and its effects go into the next one.
     Slow,
+    /// The state of a task is whole, or about to be read: its partitions can be assigned only while no
+    /// transaction is open.
+    Restore,
 }
 
 impl CommitCause {
     /// All causes, in the order of their declaration.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Interval,
         Self::Records,
         Self::Bytes,
@@ -40,6 +43,7 @@ impl CommitCause {
         Self::Shutdown,
         Self::RecordFailed,
         Self::Slow,
+        Self::Restore,
     ];
 
     /// Its name in metrics.
@@ -55,6 +59,7 @@ impl CommitCause {
             Self::Shutdown => "shutdown",
             Self::RecordFailed => "record_failed",
             Self::Slow => "slow",
+            Self::Restore => "restore",
         }
     }
 }

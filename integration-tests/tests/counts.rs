@@ -94,7 +94,7 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
     judged.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
 
     let whole = |line: &str| line.contains("state is whole");
-    let exact = |line: &str| whole(line) && line.contains("records=0");
+    let exact = |line: &str| whole(line) && line.contains("exact=true");
     let (all, exact) = (fleet.count_lines(whole)?, fleet.count_lines(exact)?);
     eprintln!(
         "{} lines, {} kills, {all} times a task took over its state, {exact} times without reading",

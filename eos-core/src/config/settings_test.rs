@@ -310,7 +310,8 @@ fn every_property_that_is_ours_does_something() {
                 s.heartbeat,
                 s.max_poll_interval,
                 &s.state_dir,
-                s.slot
+                s.slot,
+                s.state_memory
             ),
         )
     };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use eos_protocol::AppId;
-use eos_protocol::state::{Family, Position, StoreId};
+use eos_protocol::state::{Family, Position, PositionError, StoreId};
 use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
 use eos_state::rocks::{RocksBackend, StateMemory};
 use eos_state::{Batch, Cursor, Direction, KeyRange, StoreBackend, StoreError};
@@ -67,7 +67,13 @@ impl Home for OnDisk {
         };
         let backend = match open(&directory) {
             // The changelog has it all: a copy whose bytes changed is not worth a stop.
-            Err(error @ (StoreError::Damaged { .. } | StoreError::Position { .. })) => {
+            Err(
+                error @ (StoreError::Damaged { .. }
+                | StoreError::Position {
+                    source: PositionError::Damaged { .. },
+                    ..
+                }),
+            ) => {
                 tracing::warn!(
                     app = %self.app, task = %task.task, %error,
                     "the damaged database is cleared away and made anew from the changelog"

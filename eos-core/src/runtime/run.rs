@@ -265,6 +265,8 @@ fn state_spec(
         cluster,
         topic_ids: partitions.ids.clone(),
         delete_retention: retention.collect(),
+        // A peer that died may hold a changelog for as long as its transaction lasts.
+        patience: settings.offsets_deadline().max(Duration::from_secs(60)),
         ..StateSpec::default()
     }
 }

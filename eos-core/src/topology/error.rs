@@ -55,9 +55,9 @@ pub enum TopologyError {
         /// The source's topic.
         topic: TopicName,
         /// The one that was said first.
-        first: ErrorPolicy,
+        first: Box<ErrorPolicy>,
         /// The other.
-        second: ErrorPolicy,
+        second: Box<ErrorPolicy>,
     },
     /// A store's name can't be one.
     #[error(

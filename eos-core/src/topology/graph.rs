@@ -239,8 +239,8 @@ impl Graph {
             if source.policy_told && source.policy != policy {
                 let error = TopologyError::TwoPolicies {
                     topic: source.topic.clone(),
-                    first: (*source.policy).clone(),
-                    second: (*policy).clone(),
+                    first: Box::new((*source.policy).clone()),
+                    second: Box::new((*policy).clone()),
                 };
                 self.wrong.get_or_insert(error);
                 return;

@@ -32,7 +32,7 @@ pub enum WorkerError {
         /// The task.
         task: TaskId,
         /// Why.
-        source: HomeError,
+        source: Box<HomeError>,
     },
     /// The database of a task failed.
     #[error("task {task}: {source}")]
@@ -40,7 +40,7 @@ pub enum WorkerError {
         /// The task.
         task: TaskId,
         /// Why.
-        source: StoreError,
+        source: Box<StoreError>,
     },
     /// A record could not be processed.
     #[error(

@@ -19,6 +19,15 @@ pub struct TaskHome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
+    /// Another worker of this process does not let go of it.
+    #[error(
+        "its database is still open in another worker of this process after {waited_s} s: one that \
+         hangs, see the log. End the process and start it again"
+    )]
+    InUse {
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
+    },
     /// The database itself.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -79,7 +79,7 @@ use coverage::Coverage;
 use membership::Membership;
 use quiet::Quiet;
 use rebalance::{Answering, Change};
-use restoring::Restoring;
+use restoring::{RestoreStep, Restoring};
 use rewinding::Rewound;
 use starting::Resolving;
 use stopping::Stopping;
@@ -140,6 +140,14 @@ pub struct Worker<C: Client> {
     reassigning: bool,
     /// Tasks whose state is not whole yet.
     restoring: Vec<Restoring<RecordsOf<C>>>,
+    /// Partitions are to be assigned for them, which waits until no transaction is open.
+    to_assign: bool,
+    /// The restore that comes first in the next step.
+    restore_turn: usize,
+    /// Since a question for all failed: whose turn it is to be asked for.
+    ask_singly: Option<usize>,
+    /// How often tasks were started over.
+    restarts: BTreeMap<TaskId, u32>,
     /// A partition whose next offset is not in the log, and by when the log's bounds are known.
     out_of_range: Option<(TopicPartition, Deadline)>,
 
@@ -247,6 +255,10 @@ impl<C: Client> Worker<C> {
             rewinds: Vec::new(),
             reassigning: false,
             restoring: Vec::new(),
+            to_assign: false,
+            restore_turn: 0,
+            ask_singly: None,
+            restarts: BTreeMap::new(),
             out_of_range: None,
             scratch: RefCell::default(),
             buffers: RefCell::default(),
@@ -302,7 +314,10 @@ impl<C: Client> Worker<C> {
             Rewound::Reassigned => return Ok(Step::Busy),
             rewound => busy |= rewound == Rewound::Moved,
         }
-        busy |= self.restore()?;
+        match self.restore()? {
+            RestoreStep::Reassigned => return Ok(Step::Busy),
+            restored => busy |= restored == RestoreStep::Moved,
+        }
         busy |= self.claim();
         self.recommit();
         self.look_at_group();
@@ -351,6 +366,7 @@ impl<C: Client> Worker<C> {
             && self.failure.is_none()
             && self.membership.holds()
             && !self.reassigning
+            && !self.to_assign
             && !matches!(self.answering, Answering::Revoking(_))
     }
 

@@ -7,6 +7,7 @@ use eos_protocol::{
     plan_revocation,
 };
 
+use super::restoring::Restoring;
 use super::{Worker, WorkerError};
 use crate::client::{Client, Source};
 use crate::failpoints::{self, Point};
@@ -103,7 +104,17 @@ impl<C: Client> Worker<C> {
             );
             self.feed(Event::Lost);
         }
-        let plan = revoking.plan;
+        let mut plan = revoking.plan;
+        // Their changelogs go with them, and their databases close before others may open them.
+        let close = &plan.close;
+        let (gone, stay) = std::mem::take(&mut self.restoring)
+            .into_iter()
+            .partition(|one| close.contains(&one.task()));
+        self.restoring = stay;
+        let gone: Vec<Restoring<_>> = gone;
+        let read = gone.iter().flat_map(Restoring::assigned);
+        plan.unassign.extend(read.collect::<Vec<_>>());
+        drop(gone);
         for id in &plan.close {
             self.tasks.remove(id);
         }

@@ -122,6 +122,12 @@ impl<C: Client> Worker<C> {
             }
             return self.refused(task, record, source, fault);
         }
+        // A closure may have made nothing of what its store answered.
+        if let Some(error) = Self::poisoned(record.task, task.state.as_ref()) {
+            task.forget();
+            self.scratch.get_mut().clear();
+            return Done::failed(error);
+        }
         self.finished(task, record)
     }
 

@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use eos_protocol::state::{
     Bounds, ChangelogOffsets, Family, Identity, Local, Offsets, PerFamily, Position, Restart,
-    Restore, Restored, Situation, StoreId, StoresHash, TopicIdentity, TopicUuid, Why, decide,
+    RestartError, Restore, Restored, Situation, StoreId, StoresHash, TopicIdentity, TopicUuid, Why,
+    decide,
 };
-use eos_protocol::{Now, Offset, Stage, TaskId, TopicPartition, TransactionName};
+use eos_protocol::{
+    CommitCause, ErrorClass, Now, Offset, Stage, TaskId, TopicPartition, TransactionName,
+};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreBackend, StoreError, StoreKind, TaskStore};
 
 use super::home::{HomeError, TaskHome};
 use super::state::TaskState;
+use super::stopping::Stopping;
 use super::task::Readiness;
 use super::{Worker, WorkerError};
 use crate::client::{Client, LogEnds, Message, Records, Source};
@@ -29,8 +33,13 @@ const WRITE: usize = 1 << 20;
 const STRETCH: Duration = Duration::from_millis(20);
 /// How often a database is tried that another worker still has open.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
-/// How often a long restore says how far it is.
+/// How often a long restore says how far it is, or what it waits for.
 const TELL: Duration = Duration::from_secs(10);
+/// How often, and how soon after each other, the group is asked again before an offset is believed to be
+/// gone or to be behind the state: a coordinator that loads has none for a moment, and a task may have
+/// moved meanwhile.
+const TRIES: u32 = 4;
+const TRY_STARTING_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the group has committed for a task.
 #[derive(Debug, Clone)]
@@ -54,7 +63,13 @@ pub(super) struct Restoring<R> {
     stores: Vec<(StoreId, StoreKind)>,
     /// Its changelogs, and the topology's outputs that they are.
     logs: PerFamily<Option<(usize, TopicPartition)>>,
+    /// How many partitions the topic has that drives its stage.
+    width: u32,
     phase: Phase<R>,
+    since: Now,
+    told: Now,
+    /// The changelogs that were read, and are assigned still.
+    read: Vec<TopicPartition>,
 }
 
 enum Phase<R> {
@@ -62,9 +77,35 @@ enum Phase<R> {
     Opening,
     /// The changelogs' ends are to be asked for.
     Asking(Box<dyn StoreBackend>),
+    /// Its changelogs are to be assigned.
+    Decided(Box<Reader<R>>),
+    /// They are read.
     Reading(Box<Reader<R>>),
-    /// Nothing is left to do.
+    /// The state is whole.
     Whole(Box<TaskStore>),
+}
+
+impl<R> Restoring<R> {
+    /// Whether it asks where its changelogs end.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.phase, Phase::Asking(_))
+    }
+
+    pub(super) fn task(&self) -> TaskId {
+        self.task
+    }
+
+    /// The changelogs that are assigned for it.
+    pub(super) fn assigned(&self) -> impl Iterator<Item = TopicPartition> + '_ {
+        let reading = matches!(self.phase, Phase::Reading(_));
+        let now = self.partitions().filter(move |_| reading);
+        now.chain(self.read.iter().cloned())
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = TopicPartition> + '_ {
+        let logs = self.logs.iter().filter_map(|(_, log)| log.as_ref());
+        logs.map(|(_, partition)| partition.clone())
+    }
 }
 
 /// Reads changelogs into a database.
@@ -74,7 +115,6 @@ struct Reader<R> {
     pending: Pending,
     records: R,
     began: Now,
-    told: Now,
 }
 
 /// Records that are read and not written yet.
@@ -168,50 +208,168 @@ impl<C: Client> Worker<C> {
             identity,
             stores: stores.iter().map(|s| (s.id, StoreKind::Point)).collect(),
             logs,
+            width: self
+                .spec
+                .input_partitions
+                .get(stage.driving_topic())
+                .copied()
+                .unwrap_or_default(),
             phase: Phase::Opening,
+            since: self.env.now(),
+            told: self.env.now(),
+            read: Vec::new(),
         });
     }
 
-    /// Goes on with the restores. Answers whether there is more to do at once.
-    pub(super) fn restore(&mut self) -> Result<bool, WorkerError> {
-        if self.restoring.is_empty() {
-            return Ok(false);
+    /// Goes on with the restores.
+    ///
+    /// To librdkafka any (un)assign is the answer to the rebalance that is under way, one that was not
+    /// heard of yet included: partitions would be given away whose transaction is not settled. So
+    /// nothing is assigned while a transaction is open, and what may have been answered is heard before
+    /// the next one begins.
+    pub(super) fn restore(&mut self) -> Result<RestoreStep, WorkerError> {
+        self.to_assign = false;
+        if self.stopping != Stopping::No {
+            self.restoring.clear();
+        }
+        if self.restoring.is_empty() || !self.quiet() || !self.membership.holds() {
+            return Ok(RestoreStep::Nothing);
         }
         let mut restoring = std::mem::take(&mut self.restoring);
-        // What was revoked meanwhile is gone, and its database closed.
-        restoring.retain(|r| self.tasks.contains_key(&r.task));
+        restoring.retain(|one| self.tasks.contains_key(&one.task));
         let done = self.go_on_restoring(&mut restoring);
         self.restoring = restoring;
+        if self.to_assign {
+            self.commit(CommitCause::Restore);
+        }
         done
     }
 
     fn go_on_restoring(
         &mut self,
         restoring: &mut Vec<Restoring<super::RecordsOf<C>>>,
-    ) -> Result<bool, WorkerError> {
+    ) -> Result<RestoreStep, WorkerError> {
+        let begun = self.env.now();
+        let mut busy = false;
+        let is_late = |this: &Self| this.env.now().since(begun) >= STRETCH;
         for one in restoring.iter_mut() {
             self.open_database(one)?;
-        }
-        self.ask_for_ends(restoring)?;
-        let begun = self.env.now();
-        let (mut busy, mut n) = (false, 0);
-        while n < restoring.len() {
-            let Some(one) = restoring.get_mut(n) else {
+            if is_late(self) {
+                busy = true;
                 break;
-            };
-            match self.read_changelogs(one, begun)? {
-                Poll::Ready(()) => {
-                    let done = restoring.swap_remove(n);
-                    self.restored(done)?;
-                    busy = true;
-                }
-                Poll::Pending => {
-                    busy |= self.env.now().since(begun) >= STRETCH;
-                    n += 1;
-                }
             }
         }
-        Ok(busy)
+        self.ask_for_ends(restoring)?;
+        // Each gets its turn, however long one takes.
+        self.restore_turn = self.restore_turn.wrapping_add(1);
+        let mut n = 0;
+        while n < restoring.len() && !is_late(self) {
+            let at = (self.restore_turn + n) % restoring.len();
+            if let Some(one) = restoring.get_mut(at) {
+                match self.read_changelogs(one, begun) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        let one = restoring.swap_remove(at);
+                        self.start_over(one, error)?;
+                        return Ok(RestoreStep::Reassigned);
+                    }
+                }
+            }
+            n += 1;
+        }
+        busy |= is_late(self);
+        if self.assign_for_restores(restoring)? {
+            return Ok(RestoreStep::Reassigned);
+        }
+        Ok(if busy {
+            RestoreStep::Moved
+        } else {
+            RestoreStep::Nothing
+        })
+    }
+
+    /// Assigns the changelogs of those that are to read, and the inputs of those that are whole.
+    fn assign_for_restores(
+        &mut self,
+        restoring: &mut Vec<Restoring<super::RecordsOf<C>>>,
+    ) -> Result<bool, WorkerError> {
+        let ready = |one: &Restoring<_>| matches!(one.phase, Phase::Decided(_) | Phase::Whole(_));
+        if !restoring.iter().any(ready) {
+            return Ok(false);
+        }
+        if !self.settled() {
+            self.to_assign = true;
+            return Ok(false);
+        }
+        let (mut at, mut whole) = (Vec::new(), Vec::new());
+        let read = restoring.iter().flat_map(|one| one.read.iter().cloned());
+        let read: Vec<_> = read.collect();
+        if !read.is_empty() {
+            self.source.unassign(&read).map_err(WorkerError::Client)?;
+        }
+        for mut one in std::mem::take(restoring) {
+            match one.phase {
+                Phase::Decided(reader) => {
+                    let wanted = reader.restore.wanted().filter_map(|(family, offset)| {
+                        let (_, partition) = one.logs.get(family).as_ref()?;
+                        Some((partition.clone(), offset))
+                    });
+                    at.extend(wanted);
+                    one.phase = Phase::Reading(reader);
+                    restoring.push(one);
+                }
+                Phase::Whole(store) => {
+                    at.extend(one.at.iter().cloned());
+                    one.phase = Phase::Opening;
+                    whole.push((one, *store));
+                }
+                _ => restoring.push(one),
+            }
+        }
+        for (one, store) in whole {
+            self.restored(one, store);
+        }
+        self.source.assign(&at).map_err(WorkerError::Client)?;
+        Ok(true)
+    }
+
+    /// What the group said may not be so any more, or not yet: it is asked again, from the beginning.
+    fn start_over(
+        &mut self,
+        one: Restoring<super::RecordsOf<C>>,
+        error: WorkerError,
+    ) -> Result<(), WorkerError> {
+        let passes = match &error {
+            WorkerError::Restart(error) => matches!(
+                **error,
+                RestartError::OffsetGone { .. }
+                    | RestartError::OffsetsBehind { .. }
+                    | RestartError::OtherHistory { .. }
+                    | RestartError::TrimmedMeanwhile { .. }
+            ),
+            _ => false,
+        };
+        let tries = self.restarts.entry(one.task).or_default();
+        *tries += 1;
+        if !passes || *tries >= TRIES || !self.settled() {
+            return Err(error);
+        }
+        tracing::warn!(
+            app = %self.spec.app, worker = %self.spec.id, task = %one.task, %error,
+            "asking the group again before this is believed"
+        );
+        let read: Vec<_> = one.assigned().collect();
+        if !read.is_empty() {
+            self.source.unassign(&read).map_err(WorkerError::Client)?;
+        }
+        let owned = self.owned.iter().find(|(_, task)| **task == one.task);
+        let driving = owned.map(|(partition, _)| partition.clone());
+        self.tasks.remove(&one.task);
+        if let Some(driving) = driving {
+            self.owned.remove(&driving);
+            self.resolve_again(driving, self.env.now().after(TRY_STARTING_AGAIN));
+        }
+        Ok(())
     }
 
     fn open_database(
@@ -224,42 +382,91 @@ impl<C: Client> Worker<C> {
         let opened = self.spec.state.home.open(&one.home);
         match opened.map_err(|source| no_home(one.task, source))? {
             Some(backend) => one.phase = Phase::Asking(backend),
-            None => self.nap_at_most(Some(TRY_AGAIN)),
+            None => {
+                self.nap_at_most(Some(TRY_AGAIN));
+                let waited =
+                    self.waits(one, "another worker of this process to close its database");
+                if waited >= self.spec.state.patience {
+                    let waited_s = waited.as_secs();
+                    return Err(no_home(one.task, HomeError::InUse { waited_s }));
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Says once in a while what a task waits for. Answers how long it has.
+    fn waits(&self, one: &mut Restoring<super::RecordsOf<C>>, what: &str) -> Duration {
+        let now = self.env.now();
+        let waited = now.since(one.since);
+        if now.since(one.told) >= TELL {
+            one.told = now;
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, task = %one.task,
+                waited_s = waited.as_secs(), "a task waits for {what}"
+            );
+        }
+        waited
     }
 
     /// After the committed offsets are stable, and for all tasks at once: where their changelogs end.
     fn ask_for_ends(
         &mut self,
-        restoring: &mut [Restoring<super::RecordsOf<C>>],
+        restoring: &mut Vec<Restoring<super::RecordsOf<C>>>,
     ) -> Result<(), WorkerError> {
-        let asking = |one: &&mut Restoring<_>| matches!(one.phase, Phase::Asking(_));
-        let logs = restoring.iter_mut().filter(asking).flat_map(|one| {
-            let logs = one.logs.iter();
-            logs.filter_map(|(_, log)| log.as_ref().map(|(_, partition)| partition.clone()))
-                .collect::<Vec<_>>()
-        });
-        let mut asked: Vec<TopicPartition> = logs.collect();
-        if asked.is_empty() {
+        let asking: Vec<usize> = (0..restoring.len())
+            .filter(|&n| restoring.get(n).is_some_and(Restoring::is_asking))
+            .collect();
+        if asking.is_empty() {
             return Ok(());
         }
-        asked.sort();
-        let ends = match self.source.ends(&asked, Duration::ZERO) {
+        // One partition without a leader costs the whole question its answer: after that, each task has
+        // a question of its own.
+        let asked: Vec<usize> = match self.ask_singly {
+            Some(turn) => asking
+                .get(turn % asking.len())
+                .copied()
+                .into_iter()
+                .collect(),
+            None => asking,
+        };
+        let logs = asked.iter().filter_map(|&n| restoring.get(n));
+        let mut logs: Vec<TopicPartition> = logs.flat_map(Restoring::partitions).collect();
+        logs.sort();
+        let ends = match self.source.ends(&logs, Duration::ZERO) {
             Poll::Pending => return Ok(()),
-            Poll::Ready(Ok(ends)) => ends,
-            Poll::Ready(Err(error)) if error.class() == eos_protocol::ErrorClass::Retriable => {
+            Poll::Ready(Ok(ends)) => {
+                self.ask_singly = None;
+                ends
+            }
+            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
+                self.ask_singly = Some(self.ask_singly.map_or(0, |turn| turn.wrapping_add(1)));
+                for n in asked {
+                    if let Some(one) = restoring.get_mut(n)
+                        && self.waits(one, "a broker that says where its changelog ends")
+                            >= self.spec.state.patience
+                    {
+                        return Err(WorkerError::Client(error));
+                    }
+                }
                 self.last_error = Some(error);
                 return Ok(());
             }
             Poll::Ready(Err(error)) => return Err(WorkerError::Client(error)),
         };
-        for one in restoring.iter_mut() {
-            let phase = std::mem::replace(&mut one.phase, Phase::Opening);
-            one.phase = match phase {
-                Phase::Asking(backend) => self.decided(one, backend, &ends)?,
-                other => other,
+        for n in asked.into_iter().rev() {
+            let Some(one) = restoring.get_mut(n) else {
+                continue;
             };
+            if let Phase::Asking(backend) = std::mem::replace(&mut one.phase, Phase::Opening) {
+                match self.decided(one, backend, &ends) {
+                    Ok(phase) => one.phase = phase,
+                    Err(error) => {
+                        let one = restoring.swap_remove(n);
+                        self.start_over(one, error)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -284,10 +491,7 @@ impl<C: Client> Worker<C> {
         let situation = Situation {
             group: self.spec.app.as_str(),
             identity: &one.identity,
-            width: match &one.committed {
-                Committed::Named(name) => name.width,
-                _ => 0,
-            },
+            width: one.width,
             local: backend.position().map_or(Local::Nothing, Local::Position),
             offsets: match &one.committed {
                 Committed::Named(name) => Offsets::Named { name, at: &one.at },
@@ -325,24 +529,16 @@ impl<C: Client> Worker<C> {
             return Ok(Phase::Whole(Box::new(store)));
         };
         let restore = Restore::new(reading, self.spec.state.patience, now);
-        let from = restore.wanted().filter_map(|(family, offset)| {
-            let (_, partition) = one.logs.get(family).as_ref()?;
-            Some((partition.clone(), offset))
-        });
-        let from: Vec<_> = from.collect();
+        let from: Vec<_> = restore.wanted().collect();
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, task = %one.task, ?from, "restoring state"
         );
-        if !from.is_empty() {
-            self.source.assign(&from).map_err(WorkerError::Client)?;
-        }
-        Ok(Phase::Reading(Box::new(Reader {
+        Ok(Phase::Decided(Box::new(Reader {
             store,
             restore,
             pending: Pending::default(),
             records: Default::default(),
             began: now,
-            told: now,
         })))
     }
 
@@ -368,56 +564,64 @@ impl<C: Client> Worker<C> {
         opened.map_err(|source| no_home(one.task, source))
     }
 
-    /// Reads for a while. Ready once the state is whole.
+    /// Reads for a while.
     fn read_changelogs(
         &mut self,
         one: &mut Restoring<super::RecordsOf<C>>,
         begun: Now,
-    ) -> Result<Poll<()>, WorkerError> {
-        let Restoring {
-            task,
-            logs,
-            stores,
-            phase,
-            ..
-        } = one;
-        let reader = match phase {
-            Phase::Reading(reader) => reader,
-            Phase::Whole(_) => return Ok(Poll::Ready(())),
-            _ => return Ok(Poll::Pending),
+    ) -> Result<(), WorkerError> {
+        let task = one.task;
+        let Phase::Reading(reader) = &mut one.phase else {
+            return Ok(());
         };
         for family in Family::ALL {
-            if let Some((_, partition)) = logs.get(family) {
-                let ids = stores.iter().map(|(id, _)| *id);
+            if let Some((_, partition)) = one.logs.get(family) {
+                let ids = one.stores.iter().map(|(id, _)| *id);
                 let ids = ids.filter(|id| id.family() == family).collect();
                 let log = Changelog::new(partition.clone(), family, ids);
-                self.read_changelog(*task, reader, family, partition, &log, begun)?;
+                self.read_changelog(task, reader, family, partition, &log, begun)?;
             }
         }
         let now = self.env.now();
-        match reader.restore.finish(now) {
-            Poll::Pending => {}
+        let whole = match reader.restore.finish(now) {
+            Poll::Pending => None,
             Poll::Ready(Err(error)) => return Err(WorkerError::Restart(Box::new(error))),
-            Poll::Ready(Ok(Restored::First)) => return Ok(Poll::Ready(())),
-            Poll::Ready(Ok(Restored::At(position))) => {
+            Poll::Ready(Ok(restored)) => Some(restored),
+        };
+        match whole {
+            Some(Restored::At(position)) => {
                 let written = reader.pending.write(&mut reader.store, &position);
-                written.map_err(|source| store_failed(*task, source))?;
-                return Ok(Poll::Ready(()));
+                written.map_err(|source| store_failed(task, source))?;
+            }
+            Some(Restored::First) => {}
+            None => {
+                if let Some(stalled) = reader.restore.stalled(now) {
+                    return Err(WorkerError::Stalled(Box::new(stalled)));
+                }
+                if now.since(one.told) >= TELL {
+                    one.told = now;
+                    let progress = reader.restore.progress(now);
+                    tracing::info!(
+                        app = %self.spec.app, worker = %self.spec.id, %task,
+                        records = progress.records, bytes = progress.bytes,
+                        remaining = progress.remaining,
+                        eta_s = progress.eta.map(|eta| eta.as_secs()), "restoring state"
+                    );
+                }
+                return Ok(());
             }
         }
-        if let Some(stalled) = reader.restore.stalled(now) {
-            return Err(WorkerError::Stalled(Box::new(stalled)));
+        let records = reader.restore.progress(now).records;
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, %task, records,
+            took_ms = now.since(reader.began).as_millis(), "state is read"
+        );
+        let read: Vec<_> = one.partitions().collect();
+        if let Phase::Reading(reader) = std::mem::replace(&mut one.phase, Phase::Opening) {
+            one.phase = Phase::Whole(Box::new(reader.store));
+            one.read = read;
         }
-        if now.since(reader.told) >= TELL {
-            reader.told = now;
-            let progress = reader.restore.progress(now);
-            tracing::info!(
-                app = %self.spec.app, worker = %self.spec.id, %task, records = progress.records,
-                bytes = progress.bytes, remaining = progress.remaining,
-                eta_s = progress.eta.map(|eta| eta.as_secs()), "restoring state"
-            );
-        }
-        Ok(Poll::Pending)
+        Ok(())
     }
 
     fn read_changelog(
@@ -476,27 +680,15 @@ impl<C: Client> Worker<C> {
     }
 
     /// The state is whole: the task may take records.
-    fn restored(&mut self, one: Restoring<super::RecordsOf<C>>) -> Result<(), WorkerError> {
-        let now = self.env.now();
-        let (store, records, took) = match one.phase {
-            Phase::Whole(store) => (*store, 0, Duration::ZERO),
-            Phase::Reading(reader) => {
-                let records = reader.restore.progress(now).records;
-                let logs = one.logs.iter().filter_map(|(_, log)| log.as_ref());
-                let read: Vec<_> = logs.map(|(_, partition)| partition.clone()).collect();
-                self.source.unassign(&read).map_err(WorkerError::Client)?;
-                (reader.store, records, now.since(reader.began))
-            }
-            _ => return Ok(()),
-        };
+    fn restored(&mut self, one: Restoring<super::RecordsOf<C>>, store: TaskStore) {
         tracing::info!(
-            app = %self.spec.app, worker = %self.spec.id, task = %one.task, records,
-            took_ms = took.as_millis(), "state is whole"
+            app = %self.spec.app, worker = %self.spec.id, task = %one.task,
+            exact = one.read.is_empty(), "state is whole"
         );
-        self.source.assign(&one.at).map_err(WorkerError::Client)?;
+        self.restarts.remove(&one.task);
         let stored = store.position().map(|position| position.changelogs);
         let Some(task) = self.tasks.get_mut(&one.task) else {
-            return Ok(());
+            return;
         };
         let outputs = one.logs.map(|log| log.map(|(output, _)| output));
         let offsets = ChangelogOffsets::opened(stored.unwrap_or_default());
@@ -506,17 +698,28 @@ impl<C: Client> Worker<C> {
         } else {
             Readiness::Unclaimed
         };
-        Ok(())
     }
+}
+
+/// What came of a look at the restores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RestoreStep {
+    Nothing,
+    /// There is more to do at once.
+    Moved,
+    /// Something was (un)assigned, which may have answered a revocation: it is heard before anything else.
+    Reassigned,
 }
 
 /// Kafka's default of `delete.retention.ms`.
 const DELETE_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 fn no_home(task: TaskId, source: HomeError) -> WorkerError {
+    let source = Box::new(source);
     WorkerError::Home { task, source }
 }
 
 fn store_failed(task: TaskId, source: StoreError) -> WorkerError {
+    let source = Box::new(source);
     WorkerError::Store { task, source }
 }

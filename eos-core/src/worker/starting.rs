@@ -65,6 +65,20 @@ impl<C: Client> Worker<C> {
         Ok(())
     }
 
+    /// Finds out once more where the task of this partition starts, but not before then.
+    pub(super) fn resolve_again(&mut self, partition: TopicPartition, not_before: Now) {
+        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
+        let resolving = self.resolving.get_or_insert_with(|| Resolving {
+            partitions: Vec::new(),
+            deadline,
+            starts: Vec::new(),
+            not_before: None,
+        });
+        resolving.partitions.push(partition);
+        resolving.deadline = deadline;
+        resolving.not_before = Some(not_before);
+    }
+
     /// Answers whether there is reason to look again at once.
     pub(super) fn go_on_resolving(&mut self) -> Result<bool, WorkerError> {
         let Some(mut resolving) = self.resolving.take() else {

@@ -9,6 +9,7 @@ use eos_protocol::state::{
 use eos_protocol::{Nonce, Partition, TaskId, TaskProgress, Timestamp, TopicName, TopicPartition};
 use eos_state::{StoreError, TaskStore, changelog};
 
+use super::restoring::Restoring;
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, ClientError, Headers, LogEnds, Outgoing, Producer, Source};
 use crate::topology::Topology;
@@ -147,7 +148,8 @@ impl<C: Client> Worker<C> {
     /// nobody came between: [`ChangelogOffsets`].)
     pub(super) fn hear_of_changelogs(&mut self) {
         let now = self.env.about_now();
-        if now < self.ask_changelogs_at || !self.restoring.is_empty() {
+        // A restore asks in the same way, and comes first.
+        if now < self.ask_changelogs_at || self.restoring.iter().any(Restoring::is_asking) {
             return;
         }
         let tasks = self.tasks.values();
@@ -242,6 +244,7 @@ impl<C: Client> Worker<C> {
             };
             if let Err(source) = state.apply(&task.progress, now) {
                 let task = task.progress.task;
+                let source = Box::new(source);
                 failed.get_or_insert(WorkerError::Store { task, source });
             }
         }
@@ -253,7 +256,7 @@ impl<C: Client> Worker<C> {
 
     /// A database fails whatever the record does: no policy may go on without it.
     pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
-        let source = state?.store.poison()?.clone();
+        let source = Box::new(state?.store.poison()?.clone());
         Some(WorkerError::Store { task, source })
     }
 }

@@ -187,7 +187,8 @@ impl Identity {
             let Some(now) = now.topic(&topic) else {
                 return Some(Difference::Topics { topic });
             };
-            if found.id != now.id {
+            // Zero: brokers did not tell, then or now.
+            if found.id != now.id && found.id.0 != 0 && now.id.0 != 0 {
                 let (found, now) = (found.id, now.id);
                 return Some(Difference::Recreated { topic, found, now });
             }

@@ -235,6 +235,12 @@ impl Source for FakeSource {
     }
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
+        for (partition, _) in at {
+            assert!(
+                !self.at.contains_key(partition),
+                "{partition} is assigned twice"
+            );
+        }
         self.at.extend(at.iter().map(|(p, o)| (p.clone(), o.get())));
         let at: Vec<String> = at.iter().map(|(p, o)| format!("{p}@{o}")).collect();
         self.fake

@@ -17,6 +17,8 @@ struct Disk {
     databases: Databases,
     /// Every write to a database fails from now on.
     full: Arc<Mutex<bool>>,
+    /// So does every read.
+    broken: Arc<Mutex<bool>>,
 }
 
 /// A database that somebody has open; it goes back to the disk when it is closed.
@@ -51,6 +53,12 @@ impl Open {
 
 impl StoreBackend for Open {
     fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        if *self.disk.broken.lock().unwrap() {
+            return Err(StoreError::Io {
+                path: "/state".into(),
+                source: eos_state::EngineFault::new("input/output error"),
+            });
+        }
         self.inner().get(store, key, value)
     }
 
@@ -328,6 +336,110 @@ fn a_database_of_before_is_brought_to_the_committed_offsets() {
     bench.feed(0, &["c"]);
     bench.settle();
     assert!(bench.read_changelog());
+    bench.assert_counted();
+}
+
+/// To librdkafka any (un)assign is the answer to a revocation, one that was not heard of yet included.
+#[test]
+fn nothing_is_assigned_for_a_restore_while_a_transaction_is_open() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    let words = ["x", "y"].map(str::to_owned).to_vec();
+    bench.kafka.broker().input.insert(tp(1), words);
+    bench.assign(&[1]);
+    bench.settle();
+    bench.restart(&disk);
+    disk.wipe();
+    bench.settle();
+    bench.kafka.calls();
+    // Its transaction stays open for as long as no time passes.
+    bench.feed(0, &["a"]);
+    bench.step();
+    bench.assign(&[1]);
+    for _ in 0..20 {
+        bench.step();
+    }
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let mut open = false;
+    for call in &calls {
+        match &call[..] {
+            "begin" => open = true,
+            "commit" | "abort" => open = false,
+            // The answer to the assignment itself; it adds nothing.
+            "assign " => {}
+            call => assert!(!(open && call.contains("assign")), "{calls:#?}"),
+        }
+    }
+    let read = |call: &&String| call.starts_with("assign app-in-changelog-1");
+    assert!(calls.iter().any(|call| read(&call)), "{calls:#?}");
+    let mut counts = bench.visible();
+    counts.sort();
+    assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
+}
+
+#[test]
+fn a_task_that_is_revoked_while_it_is_restored_comes_back() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    disk.wipe();
+    // The end that is to be reached is not there yet.
+    bench.kafka.broker().open_at_end = 5;
+    bench
+        .kafka
+        .broker()
+        .changelogs
+        .get_mut(&changelog())
+        .unwrap()
+        .truncate(2);
+    bench.settle();
+    assert!(bench.read_changelog());
+    bench.revoke(0, false);
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let gone = |call: &String| call.starts_with("unassign") && call.contains("changelog");
+    assert!(calls.iter().any(gone), "{calls:#?}");
+    bench.assign(&[0]);
+    bench.settle();
+    assert!(bench.read_changelog());
+}
+
+/// A closure may make nothing of what its store answers.
+#[test]
+fn a_failed_store_stops_the_worker_even_if_the_closure_does_not_care() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    let carefree = |app: &mut App| {
+        let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+        let out = app.output(&Topic::<String, String>::plain("out"));
+        app.source(&Topic::<String, String>::plain("in"))
+            .with_store(&counts)
+            .process(move |ctx, record| {
+                let n = ctx.store(&counts).get(&record.value).unwrap_or_default();
+                ctx.emit(&out, record.key, format!("{n:?}"))
+            });
+    };
+    bench.worker = new_worker(&bench.kafka, &bench.clock, stateful(&disk, 0), carefree);
+    *disk.broken.lock().unwrap() = true;
+    let error = bench.end().unwrap_err();
+    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
+    assert!(bench.visible().is_empty());
+}
+
+/// While a coordinator loads, it has no offsets for a moment.
+#[test]
+fn offsets_that_are_gone_for_a_moment_stop_nobody() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    let kept = std::mem::take(&mut bench.kafka.broker().committed);
+    bench.settle_without_commit();
+    bench.kafka.broker().committed = kept;
+    bench.feed(0, &["a"]);
+    bench.settle();
     bench.assert_counted();
 }
 

@@ -150,6 +150,8 @@ impl Restore {
         let named = self.named(family);
         if let Some(track) = self.tracks.get_mut(family) {
             track.lso = Some(lso);
+            // What lies beyond the end was not taken, so the position must not pass it.
+            let lso = lso.min(track.part.bounds.end);
             track.reach(lso, now);
             track.arrived |= track.position == lso && track.seen >= named;
         }
