@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::keys::Partitioned;
 use crate::store::{KeyValueStore, Stamped};
-use crate::stream::{Partitioned, Stream};
+use crate::stream::Stream;
 use crate::topic::Topic;
 use crate::topology::{Aggregate, Kind};
 

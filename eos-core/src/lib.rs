@@ -63,6 +63,7 @@ mod failure;
 mod grouped;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod keys;
 pub mod metrics;
 mod nearest;
 mod processor;
@@ -99,6 +100,7 @@ pub use error::{Error, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};
 pub use failure::{Done, Failure};
 pub use grouped::{Grouped, Table};
+pub use keys::{Partitioned, Scattered, Together};
 pub use metrics::Metrics;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
@@ -106,7 +108,7 @@ pub use runtime::{
     Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
 };
 pub use store::{KeyValueStore, Store, StoreView};
-pub use stream::{Output, Partitioned, Scattered, Stream};
+pub use stream::{Output, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use worker::{StopMode, WorkerError};
