@@ -310,6 +310,7 @@ fn every_property_that_is_ours_does_something() {
                 s.heartbeat,
                 s.max_poll_interval,
                 &s.state_dir,
+                s.state_memory,
                 s.slot
             ),
         )
