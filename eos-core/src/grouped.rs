@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::keys::Partitioned;
 use crate::store::{KeyValueStore, Stamped};
-use crate::stream::{Partitioned, Stream};
+use crate::stream::Stream;
 use crate::topic::Topic;
 use crate::topology::{Aggregate, Kind};
 
@@ -84,13 +85,13 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
 
     fn kept<A: 'static>(
         self,
-        kind: Kind,
+        kind: fn(usize) -> Kind,
         store: &KeyValueStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
     ) -> Table<K, A> {
         let f = Arc::new(f);
         let store = self.stream.own_store(&store.stamped());
-        let stream = self.stream.then(kind, move || {
+        let stream = self.stream.then(kind(store), move || {
             Box::new(Aggregate::<K, V, A, _>::new(store, Arc::clone(&f)))
         });
         Table { stream }

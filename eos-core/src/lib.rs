@@ -23,23 +23,25 @@
 //! the partitions among all of them, and each may die at any moment.
 //!
 //! # Exactly-once
-//! What a record causes (records in any number of output topics) and the fact that it was consumed
-//! are written in one Kafka transaction. Whoever reads the outputs with
+//! What a record causes (records in any number of output topics, changes of stores) and the fact that
+//! it was consumed are written in one Kafka transaction. Whoever reads the outputs with
 //! `isolation.level=read_committed` sees each input's effects once, however often processes,
 //! machines and brokers die. The guarantee ends where Kafka does: a closure that calls a web
 //! service may call it again after a crash. [`exactly_once`] goes through each case.
 //!
 //! # Where to go on
 //! - [`guide`]: concepts, operators and what they are called in Kafka Streams, error policies,
-//!   processors, stopping, tests
+//!   processors, state, stopping, tests
 //! - [`Stream`]: one method per shape; [`Ctx`]: several outputs; [`Processor`]: structs
+//! - [`Stream::group_by_key`], [`KeyValueStore`]: what is kept per key
 //! - [`ErrorPolicy`]: what becomes of records that can't be processed
 //! - [`App::set`]: Kafka's properties; `docs/configuration.md` lists them
 //! - [`metrics`]: what an app has done and how it stands
 //!
 //! # Features
 //! `kafka` (default) is the adapter on librdkafka; without it closures can be tested where there is
-//! no C compiler. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
+//! no C compiler. `rocksdb` (default) keeps state on disk; without it state lives in memory, and is read
+//! anew from its changelog at each start. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
 //! Kerberos. `prometheus` serves the metrics. `failpoints` is for tests of eos itself: it compiles
 //! faults into the runtime.
 
@@ -63,6 +65,7 @@ mod failure;
 mod grouped;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod keys;
 pub mod metrics;
 mod nearest;
 mod processor;
@@ -99,6 +102,7 @@ pub use error::{Error, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};
 pub use failure::{Done, Failure};
 pub use grouped::{Grouped, Table};
+pub use keys::{Partitioned, Scattered, Together};
 pub use metrics::Metrics;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
@@ -106,7 +110,7 @@ pub use runtime::{
     Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
 };
 pub use store::{KeyValueStore, Store, StoreView};
-pub use stream::{Output, Partitioned, Scattered, Stream};
+pub use stream::{Output, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use worker::{StopMode, WorkerError};

@@ -40,8 +40,8 @@ use crate::record::Record;
 /// # Exactly-once
 /// What a processor emits counts exactly once. What it keeps in its fields is memory: it is gone
 /// after a crash or when the task moves, and an aborted transaction gives it records again that it
-/// has seen. [`on_discard`](Self::on_discard) is where it takes them back. (Timers and stores, whose
-/// contents do count exactly once, are still to come.)
+/// has seen. [`on_discard`](Self::on_discard) is where it takes them back. What a *store* keeps counts
+/// exactly once, too: [`Ctx::store`]. (Timers are still to come.)
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not process records with a key of type `{K}` and a value of type `{V}`",
     label = "no `Processor<{K}, {V}>`",

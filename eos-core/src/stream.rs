@@ -8,6 +8,7 @@ use crate::ctx::Ctx;
 use crate::error_policy::ErrorPolicy;
 use crate::failure::{Done, Failure};
 use crate::grouped::Grouped;
+use crate::keys::{Partitioned, Scattered, Together};
 use crate::processor::Processor;
 use crate::record::Record;
 use crate::store::{KeyValueStore, Store};
@@ -38,17 +39,6 @@ impl<K, V> fmt::Debug for Output<K, V> {
         f.debug_tuple("Output").field(&self.index).finish()
     }
 }
-
-/// All records of one key are in one task, in order: what a topic's producers see to.
-#[derive(Debug, Clone, Copy)]
-pub struct Partitioned;
-
-/// Records of one key may be in several tasks: after [`Stream::key_by`] and [`Stream::merge`].
-///
-/// Nothing that keeps something per key exists on such a stream; writing it to a topic brings the
-/// records of a key together again.
-#[derive(Debug, Clone, Copy)]
-pub struct Scattered;
 
 /// Records on their way through an app.
 ///
@@ -82,12 +72,25 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 }
 
 impl<K: 'static, V: 'static> Stream<K, V> {
+    /// A store that only the next node uses.
+    pub(crate) fn own_store<L: 'static, W: 'static>(&self, store: &KeyValueStore<L, W>) -> usize {
+        let mut graph = self.graph();
+        let at = graph.store(store);
+        graph.use_store(at, &self.sources);
+        at
+    }
+}
+
+impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Lets the closures that come after it use a store, by [`Ctx::store`]. Several streams may use one
     /// store: one task reads all their topics then, which need equally many partitions.
     ///
     /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
     /// [`repartition`](Self::repartition) first.
-    pub fn with_store<L: 'static, W: 'static>(self, store: &Store<L, W>) -> Self {
+    pub fn with_store<L: 'static, W: 'static>(self, store: &Store<L, W>) -> Self
+    where
+        P: Together,
+    {
         {
             let mut graph = self.graph();
             if store.app == graph.token() {
@@ -102,20 +105,21 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     }
 
     /// The records by their keys, to be counted, reduced or aggregated.
-    pub fn group_by_key(self) -> Grouped<K, V> {
-        Grouped::new(self)
+    ///
+    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
+    /// [`repartition`](Self::repartition) first.
+    pub fn group_by_key(self) -> Grouped<K, V>
+    where
+        P: Together,
+    {
+        Grouped::new(Stream {
+            graph: self.graph,
+            parents: self.parents,
+            sources: self.sources,
+            types: PhantomData,
+        })
     }
 
-    /// A store that only the next node uses.
-    pub(crate) fn own_store<L: 'static, W: 'static>(&self, store: &KeyValueStore<L, W>) -> usize {
-        let mut graph = self.graph();
-        let at = graph.store(store);
-        graph.use_store(at, &self.sources);
-        at
-    }
-}
-
-impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Sends the records through a topic of the app's own, so that all records of a key come
     /// together in one task again: what keeps something per key needs that after
     /// [`key_by`](Self::key_by).

@@ -19,7 +19,7 @@ fn what_the_guarantee_rests_on_is_refused_with_the_reason() {
         ("key.serializer", "`Topic`"),
         ("max.poll.records", "queued.max.messages.kbytes"),
         ("sasl.jaas.config", "sasl.username"),
-        ("num.standby.replicas", "no state stores yet"),
+        ("num.standby.replicas", "no standby copies"),
         ("admin.retries", "only `consumer.` and `producer.`"),
         ("producer.fetch.min.bytes", "a property of consumers"),
         ("consumer.commit.interval.ms", "the whole app's"),

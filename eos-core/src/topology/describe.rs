@@ -15,7 +15,8 @@ use crate::error_policy::ErrorPolicy;
 /// [`mermaid`](Self::mermaid) draws it.
 ///
 /// The outputs that a closure emits to are known only when it runs, so each `process` shows all
-/// handles that [`App::output`](crate::App::output) made. A topic of dead letters is a sink behind its
+/// handles that [`App::output`](crate::App::output) made, and the stores that its task has by
+/// [`Stream::with_store`](crate::Stream::with_store). A topic of dead letters is a sink behind its
 /// source; Kafka Streams, which has no such node, calls none of its own `KSTREAM-DEADLETTERS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
@@ -43,7 +44,10 @@ pub(super) enum Role {
         topic: TopicName,
         policy: ErrorPolicy,
     },
-    Processor,
+    Processor {
+        /// The names of those that it may use.
+        stores: Vec<String>,
+    },
     Sink {
         topic: TopicName,
         /// Whether only records that fail come here.
@@ -94,7 +98,12 @@ impl Graph {
             emits |= process;
             nodes.push(Described {
                 name: node_name(node),
-                role: topic.map_or(Role::Processor, sink),
+                role: match topic {
+                    Some(topic) => sink(topic),
+                    None => Role::Processor {
+                        stores: self.store_names(stage, node.kind),
+                    },
+                },
                 to: if process {
                     self.emitted().map(|(name, _)| name).collect()
                 } else {
@@ -121,6 +130,16 @@ impl Graph {
             .filter_map(|at| self.nodes.get(at))
             .map(node_name)
             .collect()
+    }
+
+    /// The stores that a node may use: its own one; all that closures of the task share.
+    fn store_names(&self, stage: &Stage, kind: Kind) -> Vec<String> {
+        let own = self.nodes.iter().filter_map(|node| node.kind.own_store());
+        let used = self.stores_of(stage).filter(|&(at, _)| match kind {
+            Kind::Process => own.clone().all(|owned| owned != at),
+            _ => kind.own_store() == Some(at),
+        });
+        used.map(|(_, store)| store.name.to_string()).collect()
     }
 
     /// The outputs that closures may emit to.
@@ -169,7 +188,10 @@ impl fmt::Display for Description {
                     Role::Source { topic, .. } => {
                         writeln!(f, "Source: {} (topics: [{topic}])", node.name)?;
                     }
-                    Role::Processor => writeln!(f, "Processor: {} (stores: [])", node.name)?,
+                    Role::Processor { stores } => {
+                        let stores = stores.join(", ");
+                        writeln!(f, "Processor: {} (stores: [{stores}])", node.name)?;
+                    }
                     Role::Sink { topic, .. } => {
                         writeln!(f, "Sink: {} (topic: {topic})", node.name)?;
                     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{App, ErrorPolicy, Guarantee, Topic};
+use crate::{App, ErrorPolicy, Guarantee, KeyValueStore, Topic};
 
 fn text(name: &str) -> Topic<String, String> {
     Topic::plain(name)
@@ -171,6 +171,57 @@ fn a_drawing_has_the_promise_on_each_edge() {
   t3[(\"more\")] -->|exactly once| s1n0
   s1n0 -->|exactly once| s1n1
   s1n1 -->|exactly once| t2[(\"out\")]
+",
+    );
+}
+
+#[test]
+fn stores_are_shown_where_they_are_used() {
+    let mut app = App::new("a");
+    let seen = app.store(&KeyValueStore::<String, u64>::plain("seen"));
+    app.source(&text("in"))
+        .group_by_key()
+        .count(&KeyValueStore::plain("counts"))
+        .to_stream()
+        .with_store(&seen)
+        .process(|_, _| {});
+    app.source(&text("others"))
+        .key_by(|v| v.clone())
+        .repartition(&text("words"))
+        .group_by_key()
+        .reduce(&KeyValueStore::plain("longest"), |a, b| a.max(b))
+        .to(&text("out"));
+    check(
+        &app,
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [in])
+      --> KSTREAM-AGGREGATE-0000000001
+    Processor: KSTREAM-AGGREGATE-0000000001 (stores: [counts])
+      --> KSTREAM-PROCESSOR-0000000002
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-PROCESSOR-0000000002 (stores: [seen])
+      --> none
+      <-- KSTREAM-AGGREGATE-0000000001
+
+  Sub-topology: 1
+    Source: KSTREAM-SOURCE-0000000003 (topics: [others])
+      --> KSTREAM-KEY-SELECT-0000000004
+    Processor: KSTREAM-KEY-SELECT-0000000004 (stores: [])
+      --> KSTREAM-SINK-0000000005
+      <-- KSTREAM-SOURCE-0000000003
+    Sink: KSTREAM-SINK-0000000005 (topic: a-words-repartition)
+      <-- KSTREAM-KEY-SELECT-0000000004
+
+  Sub-topology: 2
+    Source: KSTREAM-SOURCE-0000000006 (topics: [a-words-repartition])
+      --> KSTREAM-REDUCE-0000000007
+    Processor: KSTREAM-REDUCE-0000000007 (stores: [longest])
+      --> KSTREAM-SINK-0000000008
+      <-- KSTREAM-SOURCE-0000000006
+    Sink: KSTREAM-SINK-0000000008 (topic: out)
+      <-- KSTREAM-REDUCE-0000000007
+
 ",
     );
 }

@@ -351,7 +351,7 @@ impl Graph {
             for family in Family::ALL {
                 if self
                     .stores_of(stage)
-                    .any(|store| store.id.family() == family)
+                    .any(|(_, store)| store.id.family() == family)
                 {
                     let name = self.changelog_name(stage, family);
                     let topic = Topic::<Vec<u8>, Option<Vec<u8>>>::plain(&name);
@@ -375,10 +375,12 @@ impl Graph {
         }
     }
 
-    pub(super) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
-        let stores = self.stores.iter().zip(&self.users);
-        let used = stores.filter(|(_, users)| users.iter().any(|at| stage.sources.contains(at)));
-        used.map(|(store, _)| store)
+    /// Those of a stage, with their indices.
+    pub(super) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = (usize, &StoreSpec)> {
+        let stores = self.stores.iter().zip(&self.users).enumerate();
+        let used =
+            stores.filter(|(_, (_, users))| users.iter().any(|at| stage.sources.contains(at)));
+        used.map(|(at, (store, _))| (at, store))
     }
 
     /// The producer has to know the dead letters' topics: each becomes one output, of raw bytes.
@@ -436,7 +438,7 @@ impl Topology {
 
     /// Those of one stage.
     pub(crate) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
-        self.graph.stores_of(stage)
+        self.graph.stores_of(stage).map(|(_, store)| store)
     }
 
     /// The topics of the app's own.

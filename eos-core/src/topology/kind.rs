@@ -14,9 +14,12 @@ pub(crate) enum Kind {
     Branch,
     Tee,
     Process,
-    Count,
-    Reduce,
-    Aggregate,
+    /// The store that the counts are kept in.
+    Count(usize),
+    /// The store that the results are kept in.
+    Reduce(usize),
+    /// The store that the results are kept in.
+    Aggregate(usize),
     /// The output that leads to the tasks that go on.
     Repartition(usize),
     /// The output that it writes to.
@@ -38,9 +41,9 @@ impl Kind {
             Self::Branch => "branch",
             Self::Tee => "tee",
             Self::Process => "process",
-            Self::Count => "count",
-            Self::Reduce => "reduce",
-            Self::Aggregate => "aggregate",
+            Self::Count(_) => "count",
+            Self::Reduce(_) => "reduce",
+            Self::Aggregate(_) => "aggregate",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
         }
@@ -50,6 +53,14 @@ impl Kind {
     pub(crate) fn output(self) -> Option<usize> {
         match self {
             Self::To(output) | Self::Repartition(output) => Some(output),
+            _ => None,
+        }
+    }
+
+    /// The store that is its own: no closure has a handle to it.
+    pub(crate) fn own_store(self) -> Option<usize> {
+        match self {
+            Self::Count(store) | Self::Reduce(store) | Self::Aggregate(store) => Some(store),
             _ => None,
         }
     }
@@ -75,8 +86,8 @@ impl Kind {
             Self::Branch => "BRANCH",
             Self::Tee => "TEE",
             Self::Process => "PROCESSOR",
-            Self::Count | Self::Aggregate => "AGGREGATE",
-            Self::Reduce => "REDUCE",
+            Self::Count(_) | Self::Aggregate(_) => "AGGREGATE",
+            Self::Reduce(_) => "REDUCE",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use eos_core::codec::{Json, PlainCodec};
-use eos_core::{App, Ctx, ErrorPolicy, Failure, Processor, Record, Topic};
+use eos_core::{App, Ctx, ErrorPolicy, Failure, KeyValueStore, Processor, Record, Topic};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -43,4 +43,12 @@ fn main() {
     short.merge_by_time(numbers).to(&texts);
     long.merge(app.source(&texts).key_by(|text| text.clone())).to(&texts);
     app.source(&orders).to(&orders);
+    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+    let by_text = app.source(&texts).key_by(|text| text.clone()).repartition(&texts);
+    by_text.with_store(&counts).process(move |ctx, text| {
+        let n = ctx.store(&counts).get(&text.key)?.unwrap_or(0);
+        ctx.store(&counts).put(&text.key, &(n + 1))
+    });
+    let longest = KeyValueStore::<String, String>::plain("longest");
+    app.source(&texts).group_by_key().reduce(&longest, |a, b| a.max(b)).to(&texts);
 }

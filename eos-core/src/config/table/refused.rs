@@ -11,7 +11,13 @@ const IDENTITY: &str = "it is derived from the app's name and the slot, so that 
 const CALLBACK: &str = "it is a callback of the C library, not a text; delete it";
 const RECORD_ERRORS: &str =
     "what happens to a record that fails is said in the program, per source; use `on_error`";
-const NO_STATE: &str = "there are no state stores yet; delete it";
+const NO_STANDBYS: &str =
+    "there are no standby copies of state: a task that moves reads its changelog; delete it";
+const NO_CACHE: &str = "no cache holds updates back: every one goes on; for the databases' memory use \
+                        `state.memory.bytes`";
+const NO_WINDOWS: &str = "there are no windowed stores yet; delete it";
+const ENGINE: &str =
+    "RocksDB is the one engine, with settings of the runtime; use `state.memory.bytes`";
 const METRICS: &str =
     "metrics come from the runtime, not from plug-ins of the client; use `Handle::metrics`";
 const TYPES: &str =
@@ -193,24 +199,24 @@ pub(super) const STREAMS: &[Property] = &[
     refused("input.buffer.max.bytes", Clients::Runtime, "use `queued.max.messages.kbytes`, which is per partition"),
     refused("poll.ms", Clients::Runtime, "a worker wakes when a record comes; delete it"),
     refused("task.timeout.ms", Clients::Runtime, "each call has a deadline of its own; use `transaction.timeout.ms`, which it is made of"),
-    refused("repartition.purge.interval.ms", Clients::Runtime, "there are no repartition topics yet; delete it"),
+    refused("repartition.purge.interval.ms", Clients::Runtime, "repartition topics are not purged yet; delete it"),
     fixed("topology.optimization", Clients::Runtime, &["none"], "the topology runs as it is written; delete it"),
     refused("upgrade.from", Clients::Runtime, "it is for upgrades of Kafka Streams; delete it"),
-    refused("application.server", Clients::Runtime, NO_STATE),
-    fixed("num.standby.replicas", Clients::Runtime, &["0"], NO_STATE),
-    refused("replication.factor", Clients::Runtime, NO_STATE),
-    refused("statestore.cache.max.bytes", Clients::Runtime, NO_STATE),
-    refused("cache.max.bytes.buffering", Clients::Runtime, NO_STATE),
-    refused("acceptable.recovery.lag", Clients::Runtime, NO_STATE),
-    refused("max.warmup.replicas", Clients::Runtime, NO_STATE),
-    refused("probing.rebalance.interval.ms", Clients::Runtime, NO_STATE),
-    refused("rocksdb.config.setter", Clients::Runtime, NO_STATE),
-    refused("default.dsl.store", Clients::Runtime, NO_STATE),
-    refused("dsl.store.suppliers.class", Clients::Runtime, NO_STATE),
-    refused("state.cleanup.delay.ms", Clients::Runtime, NO_STATE),
-    refused("windowstore.changelog.additional.retention.ms", Clients::Runtime, NO_STATE),
-    refused("window.size.ms", Clients::Runtime, NO_STATE),
-    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "there are no topics that the runtime names; delete it"),
+    refused("application.server", Clients::Runtime, "stores can't be queried from outside; delete it"),
+    fixed("num.standby.replicas", Clients::Runtime, &["0"], NO_STANDBYS),
+    refused("replication.factor", Clients::Runtime, "the topics that the app creates have the brokers' `default.replication.factor`; delete it, and set that one"),
+    refused("statestore.cache.max.bytes", Clients::Runtime, NO_CACHE),
+    refused("cache.max.bytes.buffering", Clients::Runtime, NO_CACHE),
+    refused("acceptable.recovery.lag", Clients::Runtime, NO_STANDBYS),
+    refused("max.warmup.replicas", Clients::Runtime, NO_STANDBYS),
+    refused("probing.rebalance.interval.ms", Clients::Runtime, NO_STANDBYS),
+    refused("rocksdb.config.setter", Clients::Runtime, ENGINE),
+    refused("default.dsl.store", Clients::Runtime, ENGINE),
+    refused("dsl.store.suppliers.class", Clients::Runtime, ENGINE),
+    refused("state.cleanup.delay.ms", Clients::Runtime, "state that no task uses is not cleaned up by itself yet; delete it"),
+    refused("windowstore.changelog.additional.retention.ms", Clients::Runtime, NO_WINDOWS),
+    refused("window.size.ms", Clients::Runtime, NO_WINDOWS),
+    refused("ensure.explicit.internal.resource.naming", Clients::Runtime, "whatever the app creates has a name that the program gave; delete it"),
     refused("log.summary.interval.ms", Clients::Runtime, METRICS),
     refused("built.in.metrics.version", Clients::Runtime, METRICS),
     refused("client.supplier", Clients::Runtime, PLUGIN),
