@@ -288,7 +288,7 @@ impl Properties {
         named.next().map(|(_, value)| value.as_str())
     }
 
-    fn number(&self, client: Client, names: &[&str], default: u128) -> u128 {
+    fn number(&self, client: Client, names: &[&str], default: u64) -> u64 {
         self.last(client, names)
             .and_then(|value| value.parse().ok())
             .unwrap_or(default)
@@ -320,13 +320,13 @@ fn at_most(
     ordered(ms(small), ms(large), true, reason)
 }
 
-fn ms((name, time): Amount<Duration>) -> Amount<u128> {
-    (name, time.as_millis())
+fn ms((name, time): Amount<Duration>) -> Amount<u64> {
+    (name, u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn ordered(
-    (smaller, small): Amount<u128>,
-    (larger, large): Amount<u128>,
+    (smaller, small): Amount<u64>,
+    (larger, large): Amount<u64>,
     or_equal: bool,
     reason: &'static str,
 ) -> Result<(), SettingsError> {

@@ -99,13 +99,13 @@ pub enum SettingsError {
         /// What is too large.
         smaller: &'static str,
         /// Its value.
-        small: u128,
+        small: u64,
         /// Whether the two may be equal.
         or_equal: bool,
         /// What is too small.
         larger: &'static str,
         /// Its value.
-        large: u128,
+        large: u64,
         /// Why.
         reason: &'static str,
     },

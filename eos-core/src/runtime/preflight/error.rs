@@ -78,11 +78,11 @@ pub enum PreflightError {
         /// The app's property.
         ours: &'static str,
         /// Its value in milliseconds.
-        ours_ms: u128,
+        ours_ms: u64,
         /// The brokers' property.
         theirs: &'static str,
         /// Its value in milliseconds.
-        theirs_ms: u128,
+        theirs_ms: u64,
     },
     /// Topics are missing.
     #[error("{}", crate::runtime::missing::text(topics, bootstrap))]

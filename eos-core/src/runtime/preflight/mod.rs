@@ -165,6 +165,10 @@ fn cause(source: ClientError, bootstrap: &str, origin: Origin, within: Duration)
     }
 }
 
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Whether the brokers would take the app's time-outs.
 fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightError> {
     let check = |ours,
@@ -175,9 +179,9 @@ fn allowed(limits: &BrokerLimits, settings: &Settings) -> Result<(), PreflightEr
         match theirs_value {
             Some(limit) if !fits(ours_value, limit) => Err(PreflightError::Limit {
                 ours,
-                ours_ms: ours_value.as_millis(),
+                ours_ms: in_ms(ours_value),
                 theirs,
-                theirs_ms: limit.as_millis(),
+                theirs_ms: in_ms(limit),
             }),
             _ => Ok(()),
         }
