@@ -262,7 +262,9 @@ fn a_record_that_fails_leaves_no_trace_in_the_store() {
 #[test]
 fn an_aborted_transaction_leaves_no_trace_in_the_store() {
     let mut bench = bench_on(&Disk::default());
+    bench.settle();
     bench.next_flush_aborts();
+    bench.feed(0, &["b", "a"]);
     bench.settle();
     assert!(bench.kafka.calls().contains(&"abort".to_owned()));
     bench.feed(0, &["a"]);
