@@ -9,6 +9,7 @@
 mod error;
 mod record;
 mod spec;
+mod topic_id;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub use spec::{
     BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, OffsetBounds,
     OffsetToCommit, ProducerSpec, SourceEvent, SourceSpec, Verification,
 };
+pub use topic_id::TopicId;
 
 /// What a client call answers.
 pub type Result<T, E = ClientError> = std::result::Result<T, E>;

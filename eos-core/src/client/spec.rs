@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use eos_protocol::{Guarantee, Offset, TopicName, TopicPartition, TransactionalId};
 
-use super::ClientError;
+use super::{ClientError, TopicId};
 
 /// How a source is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +80,16 @@ pub enum SourceEvent {
     },
     /// An offset that we asked for does not exist (`auto.offset.reset=error`).
     OutOfRange(TopicPartition),
+    /// A topic of which partitions were assigned was deleted and made anew under its name. What is
+    /// taken from now on would be of another log.
+    Recreated {
+        /// The topic.
+        topic: TopicName,
+        /// Which one was assigned.
+        before: TopicId,
+        /// Which one there is now.
+        now: TopicId,
+    },
     /// The consumer cannot go on.
     Failed(ClientError),
 }

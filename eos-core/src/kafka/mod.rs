@@ -20,6 +20,7 @@ mod config;
 mod facts;
 mod ffi;
 mod group;
+mod identity;
 mod log;
 mod lookups;
 mod probe;

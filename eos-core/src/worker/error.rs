@@ -1,10 +1,11 @@
 //! Why a worker stopped.
 
 use eos_protocol::{
-    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicPartition,
+    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicName,
+    TopicPartition,
 };
 
-use crate::client::ClientError;
+use crate::client::{ClientError, TopicId};
 use crate::topology::Fault;
 
 /// Why a worker stopped by itself. Whatever it had open is aborted or left to the next start,
@@ -128,6 +129,24 @@ pub enum WorkerError {
         waited_s: u64,
         /// The last answer.
         last: Option<ClientError>,
+    },
+    /// An input is not the topic any more that it was.
+    #[error(
+        "the input topic {topic} was deleted and made anew while it was read: it had the id {before}, \
+         now it has {now}. What was open is aborted, and nothing was taken of the new one. The offsets \
+         that the group committed are the old topic's: delete what Kafka has kept of them once no \
+         instance runs (kafka-consumer-groups.sh --delete-offsets --group {app} --topic {topic}), and \
+         start this app again. It reads the new one as at a first start"
+    )]
+    Recreated {
+        /// The topic.
+        topic: TopicName,
+        /// Which one was read.
+        before: TopicId,
+        /// Which one there is now.
+        now: TopicId,
+        /// The app, and its group.
+        app: String,
     },
     /// The client delivered a record twice: a defect, and reason enough to stop.
     #[error("out of order: {0}")]

@@ -280,7 +280,7 @@ unsafe fn topic_answer(topic: *const sys::rd_kafka_TopicDescription_t) -> TopicA
 ///
 /// # Safety
 /// `of` is null or live, `read` is its accessor, and `'a` ends before the object does.
-unsafe fn results<'a, R, T>(
+pub(super) unsafe fn results<'a, R, T>(
     of: *const R,
     read: unsafe extern "C" fn(*const R, *mut usize) -> *mut *const T,
 ) -> &'a [*const T] {

@@ -26,6 +26,7 @@ mod list;
 mod message;
 mod producer;
 mod queue;
+mod topic_ids;
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::time::Duration;

@@ -4,6 +4,7 @@ mod ends;
 mod facts;
 mod fencing;
 mod held_back;
+mod identity;
 mod membership;
 mod rebalance;
 mod support;
