@@ -60,3 +60,46 @@ impl Entropy {
         hasher.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::{fs, io};
+
+    /// Each way to read the time of day, in pieces: this file is looked through, too.
+    const WALL_CLOCKS: [&str; 3] = [
+        concat!("System", "Time"),
+        concat!("UNIX_", "EPOCH"),
+        concat!("Clock", "Id::Realtime"),
+    ];
+
+    /// It may be hours off, and jump. Time-outs, intervals and back-offs are measured by the
+    /// monotonic clock; times of records are their producers'.
+    #[test]
+    fn nothing_reads_the_time_of_day() {
+        let core = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut read = 0;
+        for sources in [core.join("src"), core.join("../eos-protocol/src")] {
+            each_file(&sources, &mut |path, text| {
+                read += 1;
+                for clock in WALL_CLOCKS {
+                    assert!(!text.contains(clock), "{clock} in {}", path.display());
+                }
+            })
+            .unwrap();
+        }
+        assert!(read > 100, "{read} files");
+    }
+
+    fn each_file(dir: &Path, look: &mut impl FnMut(&Path, &str)) -> io::Result<()> {
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                each_file(&path, look)?;
+            } else {
+                look(&path, &fs::read_to_string(&path)?);
+            }
+        }
+        Ok(())
+    }
+}

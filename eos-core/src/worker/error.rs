@@ -185,7 +185,7 @@ pub enum TwoOwners {
 }
 
 /// What to do about an error whose own text does not say it.
-fn advice(error: &ClientError) -> &'static str {
+pub(super) fn advice(error: &ClientError) -> &'static str {
     use eos_protocol::code;
     match error.fault.code {
         code::INVALID_TRANSACTION_TIMEOUT => {
@@ -215,6 +215,11 @@ fn advice(error: &ClientError) -> &'static str {
              what it should be"
         }
         code::UNSUPPORTED_VERSION => ". The brokers are too old: Kafka 3.6 or newer is needed",
+        code::INVALID_TIMESTAMP => {
+            ". The record's time is too far from the brokers': mend the clock of whoever wrote it, or \
+             raise message.timestamp.after.max.ms or message.timestamp.before.max.ms of the output \
+             topic"
+        }
         code::OFFSET_METADATA_TOO_LARGE => ". Raise offset.metadata.max.bytes of the brokers",
         code::LOCAL_AUTHENTICATION => {
             ". Check `security.protocol`, `sasl.mechanism` and the credentials"
