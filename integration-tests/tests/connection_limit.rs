@@ -43,7 +43,7 @@ fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
     commits_go_on(&running)?;
 
     let rejected = rejections(cluster.dir())?;
-    admin.configure_brokers(LIMIT, "1")?;
+    full(cluster, admin)?;
     let clients = format!("{}-", case.app);
     let every_one = Rule::on_any([]).of(&clients);
     let cut = proxy.add(every_one.then(Act::Cut(Cut::Before)));
@@ -82,7 +82,7 @@ fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
 fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     let bootstrap = cluster.listeners().join(",");
     let case = Case::new(&bootstrap, "limited-start")?;
-    admin.configure_brokers(LIMIT, "1")?;
+    full(cluster, admin)?;
     let begun = Instant::now();
     let deadline = Duration::from_secs(4);
     let error = copy(&case).start_deadline(deadline).start(&bootstrap).err();
@@ -110,6 +110,15 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
         let mut running = started?;
         running.handle().stop(StopMode::Leave);
         Ok(ended(&mut running)??)
+    })
+}
+
+/// From now on no connection is taken: this one of the test's is one already.
+fn full(cluster: &Cluster, admin: &mut Client) -> Result<()> {
+    admin.configure_brokers(LIMIT, "1")?;
+    let address = cluster.listeners().join(",");
+    wait_until(PATIENCE, "the limit holds", || {
+        Ok(Client::connect(&address, Duration::from_secs(1)).is_err())
     })
 }
 

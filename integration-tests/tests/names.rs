@@ -38,35 +38,25 @@ fn a_name_with_dead_addresses_or_none_for_a_while_is_enough() -> Result<()> {
     };
     let mut client = Client::connect(cluster.bootstrap(), PATIENCE)?;
     for topic in OUTPUTS.iter().chain([&INPUT]) {
-        client.create_topic(topic, 1, 1, &[])?;
+        client.create_topic(topic, 1, 1, &common::KEEP)?;
     }
-    common::each(
-        &[
-            ("the first addresses are dead", |kafka| {
-                let [a, b] = DEAD;
-                works(kafka, &[a, b, "127.0.0.1"])
-            }),
-            ("the last addresses are dead", |kafka| {
-                let [a, b] = DEAD;
-                works(kafka, &["127.0.0.1", a, b])
-            }),
-            ("it resolves after a while", resolves_later),
-            ("it never resolves", never_resolves),
-        ],
-        cluster.bootstrap(),
-    )
+    let (kafka, state) = (cluster.bootstrap(), TempDir::new()?);
+    let world = || World::new(kafka, state.path());
+    let [a, b] = DEAD;
+    works(world()?, kafka, &[a, b, "127.0.0.1"]).context("the first addresses are dead")?;
+    works(world()?, kafka, &["127.0.0.1", a, b]).context("the last addresses are dead")?;
+    resolves_later(world()?, kafka).context("it resolves after a while")?;
+    never_resolves(world()?).context("it never resolves")
 }
 
 /// One record in, one out; the app runs in a world with these hosts.
-fn works(bootstrap: &str, addresses: &[&str]) -> Result<()> {
-    let mut world = World::new(bootstrap)?;
+fn works(mut world: World, bootstrap: &str, addresses: &[&str]) -> Result<()> {
     world.knows(addresses)?;
     world.fleet.start()?;
     world.one_record(bootstrap)
 }
 
-fn resolves_later(bootstrap: &str) -> Result<()> {
-    let mut world = World::new(bootstrap)?;
+fn resolves_later(mut world: World, bootstrap: &str) -> Result<()> {
     world.fleet.start()?;
     let begun = Instant::now();
     wait_until(PATIENCE, "the name was not found for four seconds", || {
@@ -77,8 +67,7 @@ fn resolves_later(bootstrap: &str) -> Result<()> {
     world.one_record(bootstrap)
 }
 
-fn never_resolves(bootstrap: &str) -> Result<()> {
-    let mut world = World::new(bootstrap)?;
+fn never_resolves(mut world: World) -> Result<()> {
     let begun = Instant::now();
     world.fleet.start()?;
     let (code, log) = world.fleet.await_own_end(0, PATIENCE)?;
@@ -108,14 +97,14 @@ struct World {
 }
 
 impl World {
-    /// The name means nothing yet.
-    fn new(bootstrap: &str) -> Result<World> {
+    /// The name means nothing yet. With the same state, it is the same member of the group.
+    fn new(bootstrap: &str, state: &Path) -> Result<World> {
         let dir = TempDir::new()?;
         let (_, port) = bootstrap.rsplit_once(':').context("no port")?;
         // Nobody's, for ever (RFC 6761).
         let name = "broker.eos.invalid".to_owned();
         let broker = format!("{name}:{port}");
-        let (hosts, state) = (dir.path().join("hosts"), dir.path().join("state"));
+        let hosts = dir.path().join("hosts");
         fs::write(&hosts, "127.0.0.1 localhost\n")?;
         let enrich = build("eos-examples", Program::Bin("02-enrich"), &[])?;
         let program = dir.path().join("program");

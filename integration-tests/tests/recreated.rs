@@ -19,6 +19,8 @@ use xtask::wire::{Client, Isolation, Producer};
 
 const APP: &str = "enrich-v1";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
+/// Whatever the times of records.
+const KEEP: [(&str, &str); 1] = [("retention.ms", "-1")];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -29,7 +31,7 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
     let bootstrap = cluster.bootstrap();
     let mut client = Client::connect(bootstrap, PATIENCE)?;
     for topic in OUTPUTS.iter().chain([&"cities"]) {
-        client.create_topic(topic, 1, 1, &[])?;
+        client.create_topic(topic, 1, 1, &KEEP)?;
     }
     let dir = tempfile::tempdir()?;
     let mut fleet = fleet(bootstrap, dir.path())?;
@@ -43,7 +45,7 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
     // Frozen, so that the new log is longer before anybody looks at it.
     fleet.signal(0, Signal::Stop)?;
     client.delete_topic("cities")?;
-    client.create_topic("cities", 1, 1, &[])?;
+    client.create_topic("cities", 1, 1, &KEEP)?;
     send(bootstrap, 1000..1500)?;
     fleet.signal(0, Signal::Continue)?;
     let (code, log) = fleet.await_own_end(0, PATIENCE)?;
