@@ -46,6 +46,8 @@ pub(super) struct Identities {
     asked: Option<Instant>,
     /// Where the answer comes.
     question: Option<Queue>,
+    /// One is another topic now: nothing can be taken any more.
+    over: bool,
 }
 
 impl Identities {
@@ -59,10 +61,11 @@ impl Identities {
         }
     }
 
-    /// Whether what is fetched may be of another topic than it seems.
+    /// Whether what is fetched is of another topic than it seems, or may be.
     pub(super) fn hold(&self, client: &Client) -> bool {
         let owed = self.suspicious.map(|since| since.elapsed());
         match owed {
+            _ if self.over => true,
             None => !self.known.is_empty() && client.has_news(),
             Some(owed) => owed < HOLD,
         }
@@ -125,7 +128,11 @@ impl Identities {
             .iter_mut()
             .find(|(name, _)| name.as_str() == topic)?;
         let before = known.replace(now)?;
-        (before != now).then(|| SourceEvent::Recreated {
+        if before == now {
+            return None;
+        }
+        self.over = true;
+        Some(SourceEvent::Recreated {
             topic: topic.clone(),
             before,
             now,

@@ -219,12 +219,11 @@ impl Source for KafkaSource {
         };
         let Assigned { queue, tail, .. } = assigned;
         let events = &mut self.events;
-        // Nothing is taken of a topic that may be another one by now.
-        let mut max = max;
         if identities.hold(client) {
             events.extend(identities.look(client, &self.wake));
-            max = 0;
         }
+        // Nothing is taken of a topic that may be another one by now.
+        let max = if identities.hold(client) { 0 } else { max };
         queue.take(max, into, |code, text| match code {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange(from.clone()));
