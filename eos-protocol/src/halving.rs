@@ -36,7 +36,20 @@ pub struct Isolation {
     /// By partition: where the last transaction began that aborted and took of it.
     begun: BTreeMap<TopicPartition, Begun>,
     search: Option<Search>,
-    culprits: Vec<(TopicPartition, Offset)>,
+    culprits: Vec<Culprit>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Culprit {
+    place: (TopicPartition, Offset),
+    /// How often it aborted its transaction since it was found.
+    aborts: u32,
+}
+
+impl Culprit {
+    fn is_at(&self, partition: &TopicPartition, offset: Offset) -> bool {
+        self.place.1 == offset && self.place.0 == *partition
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +105,10 @@ impl Isolation {
                     .collect(),
             });
         }
-        if let Some(culprit) = culprit
-            && !self.culprits.contains(&culprit)
-        {
-            self.culprits.push(culprit);
+        let Some(place) = culprit else { return };
+        match self.culprits.iter_mut().find(|c| c.place == place) {
+            Some(known) => known.aborts += 1,
+            None => self.culprits.push(Culprit { place, aborts: 0 }),
         }
     }
 
@@ -113,7 +126,7 @@ impl Isolation {
         for t in taken {
             self.begun.remove(&t.partition);
             self.culprits
-                .retain(|(partition, offset)| *partition != t.partition || *offset >= t.next);
+                .retain(|c| c.place.0 != t.partition || c.place.1 >= t.next);
             if let Some(search) = &mut self.search {
                 search
                     .suspected
@@ -133,7 +146,7 @@ impl Isolation {
     /// The partition is another worker's now.
     pub fn revoked(&mut self, partition: &TopicPartition) {
         self.begun.remove(partition);
-        self.culprits.retain(|(p, _)| p != partition);
+        self.culprits.retain(|c| c.place.0 != *partition);
         if let Some(search) = &mut self.search {
             search.suspected.retain(|(p, _)| p != partition);
         }
@@ -151,14 +164,22 @@ impl Isolation {
     /// condemn it.
     #[must_use]
     pub fn culprit(&self) -> Option<&(TopicPartition, Offset)> {
-        self.culprits.first()
+        self.culprits.first().map(|c| &c.place)
     }
 
     /// Whether this record is a [`culprit`](Self::culprit): to be asked before it is processed.
     #[must_use]
     pub fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
-        let is = |(p, o): &(TopicPartition, Offset)| *o == offset && p == partition;
-        self.culprits.iter().any(is)
+        self.culprits.iter().any(|c| c.is_at(partition, offset))
+    }
+
+    /// Whether even what its policy puts in this record's place aborts its transaction: a dead letter
+    /// that the brokers refuse as they refused the output. Twice, for the reason above; without an
+    /// end it would be tried for ever.
+    #[must_use]
+    pub fn is_hopeless(&self, partition: &TopicPartition, offset: Offset) -> bool {
+        let mut culprits = self.culprits.iter();
+        culprits.any(|c| c.is_at(partition, offset) && c.aborts >= 2)
     }
 }
 
@@ -233,6 +254,22 @@ mod tests {
         isolation.aborted(&[took("a", 10, 11)], 1);
         isolation.committed([took("a", 10, 11)]);
         assert_eq!(isolation.culprit(), None);
+    }
+
+    #[test]
+    fn rule_9_a_culprit_that_aborts_as_a_dead_letter_too_is_hopeless() {
+        let mut isolation = after(&[1, 1]);
+        let hopeless = |isolation: &Isolation| isolation.is_hopeless(&partition("a"), offset(10));
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert!(!hopeless(&isolation), "once may be chance");
+        isolation.aborted(&[took("a", 10, 12)], 2);
+        assert!(!hopeless(&isolation), "it was not alone");
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        isolation.aborted(&[took("a", 10, 11)], 1);
+        assert!(hopeless(&isolation));
+        assert!(!isolation.is_hopeless(&partition("a"), offset(11)));
+        isolation.committed([took("a", 10, 11)]);
+        assert!(!hopeless(&isolation));
     }
 
     #[test]

@@ -82,6 +82,16 @@ pub enum SourceEvent {
     },
     /// An offset that we asked for does not exist (`auto.offset.reset=error`).
     OutOfRange(TopicPartition),
+    /// A topic of which partitions were assigned was deleted and made anew under its name. What is
+    /// taken from now on would be of another log.
+    Recreated {
+        /// The topic.
+        topic: TopicName,
+        /// Which one was assigned.
+        before: TopicUuid,
+        /// Which one there is now.
+        now: TopicUuid,
+    },
     /// The consumer cannot go on.
     Failed(ClientError),
 }

@@ -36,6 +36,8 @@ impl KafkaConfig {
     /// For queries about the cluster.
     pub(super) fn for_queries(&self, client_id: &str) -> Vec<Setting> {
         let mut all = Settings::beneath(self, client_id);
+        // Who hangs up on a question does not want to answer it, and that is worth telling.
+        all.set("log.connection.close", true);
         all.add(&self.properties.common);
         all.set("bootstrap.servers", &self.bootstrap);
         all.0

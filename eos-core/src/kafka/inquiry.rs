@@ -105,12 +105,22 @@ impl Inquiry {
     }
 }
 
+/// librdkafka goes on with a reset of the connection, or with a guess at TLS or Kafka 0.9.
+const HUNG_UP: &str = ": Disconnected";
+
 /// What a line of librdkafka's log complains of, without the thread that wrote it and what it counts.
 fn cause(line: &str) -> String {
     let line = match line.split_once("]: ") {
         Some((thread, rest)) if thread.starts_with("[thrd:") => rest,
         _ => line,
     };
+    if let Some((broker, _guess)) = line.split_once(HUNG_UP) {
+        return format!(
+            "{broker} took the connection and hung up; check that `security.protocol` is the \
+             listener's, and that the brokers take more connections (max.connections, \
+             max.connections.per.ip)"
+        );
+    }
     let end = line.find(" (after ").unwrap_or(line.len());
     line.get(..end).unwrap_or(line).to_owned()
 }
@@ -147,5 +157,16 @@ mod tests {
             "localhost:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
         );
         assert_eq!(cause("something else"), "something else");
+        let told = cause(
+            "[thrd:localhost:1/bootstrap]: localhost:1/bootstrap: Disconnected: requesting ApiVersion: \
+             might be caused by incorrect security.protocol configuration (connecting to a SSL \
+             listener?) or broker version is < 0.10 (see api.version.request) (after 1ms in state \
+             APIVERSION_QUERY)",
+        );
+        assert!(
+            told.starts_with("localhost:1/bootstrap took the connection and hung up; check")
+                && told.ends_with("(max.connections, max.connections.per.ip)"),
+            "{told}"
+        );
     }
 }

@@ -17,6 +17,9 @@ const ERROR: i32 = 3;
 const WARNING: i32 = 4;
 const DEBUG: i32 = 7;
 
+/// The facility of lines about connections that failed (`rd_kafka_broker_set_error`).
+const FAIL: &str = "FAIL";
+
 /// The log of one client.
 #[derive(Debug, Default)]
 pub(super) struct Log(Mutex<Lines>);
@@ -40,7 +43,8 @@ impl Log {
     /// Takes a line. `level` is syslog's.
     pub(super) fn write(&self, level: i32, client: &str, facility: &str, text: &str) {
         let mut lines = self.lock();
-        if level <= ERROR {
+        // librdkafka takes a broker that hangs up for no more than worth a note.
+        if level <= ERROR || facility == FAIL {
             lines.last_complaint = Some(text.to_owned());
         }
         if lines.silent {
@@ -55,7 +59,7 @@ impl Log {
         emit(level, client, facility, text);
     }
 
-    /// The last line of level "error" or worse.
+    /// The last line of level "error" or worse, or about a connection that failed.
     pub(super) fn last_complaint(&self) -> Option<String> {
         self.lock().last_complaint.clone()
     }

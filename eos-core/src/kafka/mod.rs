@@ -21,6 +21,7 @@ mod create;
 mod facts;
 mod ffi;
 mod group;
+mod identity;
 mod inquiry;
 mod log;
 mod lookups;

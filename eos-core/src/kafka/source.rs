@@ -18,6 +18,7 @@ use super::ffi::{
     Client, Event, EventKind, Failure, KafkaRecords, Kind, Member, PartitionList, Queue,
 };
 use super::group::GroupQuery;
+use super::identity::Identities;
 use super::lookups::Lookups;
 use super::probe::Probe;
 use super::queries::{BoundsQuery, CommitQuery, EndsQuery};
@@ -50,6 +51,7 @@ struct Open {
     ends: Option<EndsQuery>,
     commit: Option<CommitQuery>,
     assigned: Option<GroupQuery>,
+    identities: Identities,
     /// `group.id`.
     group: String,
     lookups: Lookups,
@@ -106,6 +108,7 @@ impl KafkaSource {
             ends: None,
             commit: None,
             assigned: None,
+            identities: Identities::default(),
             group: spec.group.clone(),
             uncommitted: Uncommitted {
                 config: config.clone(),
@@ -211,6 +214,13 @@ impl Source for KafkaSource {
         if let Some(event) = self.open.as_ref().and_then(Open::next_event) {
             self.events.push_back(event);
         }
+        // One that closes takes nothing any more.
+        if let Some(open) = &mut self.open
+            && open.closing.is_none()
+        {
+            let recreated = open.identities.look(&open.client, &self.wake);
+            self.events.extend(recreated);
+        }
         self.events.pop_front()
     }
 
@@ -229,13 +239,21 @@ impl Source for KafkaSource {
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut KafkaRecords) -> Result<()> {
         let call = CallSite::Take;
         let open = self.open.as_mut();
-        let assigned = open.and_then(|open| Some((open.partitions.get_mut(from)?, &open.client)));
-        let Some((assigned, client)) = assigned else {
+        let assigned = open.and_then(|open| {
+            let assigned = open.partitions.get_mut(from)?;
+            Some((assigned, &mut open.identities, &open.client))
+        });
+        let Some((assigned, identities, client)) = assigned else {
             let text = format!("{from} is not assigned");
             return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
         };
         let Assigned { queue, tail, .. } = assigned;
         let events = &mut self.events;
+        if identities.hold(client) {
+            events.extend(identities.look(client, &self.wake));
+        }
+        // Nothing is taken of a topic that may be another one by now.
+        let max = if identities.hold(client) { 0 } else { max };
         queue.take(max, into, |code, text| match code {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange(from.clone()));
@@ -355,6 +373,7 @@ impl Source for KafkaSource {
         let wake = Arc::clone(&self.wake);
         let open = self.open(call)?;
         let list = with_offsets(at).map_err(|e| e.at(call))?;
+        open.identities.add(at.iter().map(|(p, _)| &p.topic));
         // The queues are parted from the consumer's before the fetchers start, so that no record
         // ends up among the group's events.
         let mut queues = Vec::with_capacity(at.len());

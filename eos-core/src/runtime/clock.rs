@@ -3,10 +3,11 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use eos_protocol::{Now, Timestamp};
+use eos_protocol::Now;
 
+use super::time_of_day::time_of_day;
 use crate::worker::Env;
 
 /// The clock of this process, started now, and numbers seeded by the operating system.
@@ -16,13 +17,6 @@ pub(crate) fn real_world() -> Env {
     Env::new(move || Now(start.elapsed()), move || entropy.next())
         .with_coarse_clock(coarse(start))
         .with_wall_clock(time_of_day)
-}
-
-/// Only positions on disk are stamped with it; everything else goes by the monotonic clock.
-fn time_of_day() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let ms = since.map_or(0, |since| since.as_millis());
-    Timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 /// The same clock as of the kernel's last tick, some milliseconds ago at most: a quarter of the
@@ -67,5 +61,54 @@ impl Entropy {
         hasher.write_u64(self.counter.fetch_add(1, Ordering::Relaxed));
         hasher.write_u32(std::process::id());
         hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::{fs, io};
+
+    /// Each way to read the time of day, in pieces: this file is looked through, too.
+    const WALL_CLOCKS: [&str; 3] = [
+        concat!("System", "Time"),
+        concat!("UNIX_", "EPOCH"),
+        concat!("Clock", "Id::Realtime"),
+    ];
+
+    /// Positions on disk are stamped with it, and a difference either way makes them old.
+    const EXCEPT: &str = "time_of_day.rs";
+
+    /// It may be hours off, and jump. Time-outs, intervals and back-offs are measured by the
+    /// monotonic clock; times of records are their producers'.
+    #[test]
+    fn nothing_reads_the_time_of_day() {
+        let core = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut read = 0;
+        for sources in [core.join("src"), core.join("../eos-protocol/src")] {
+            each_file(&sources, &mut |path, text| {
+                read += 1;
+                if path.ends_with(EXCEPT) {
+                    return;
+                }
+                for clock in WALL_CLOCKS {
+                    assert!(!text.contains(clock), "{clock} in {}", path.display());
+                }
+            })
+            .unwrap();
+        }
+        assert!(read > 100, "{read} files");
+    }
+
+    fn each_file(dir: &Path, look: &mut impl FnMut(&Path, &str)) -> io::Result<()> {
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                each_file(&path, look)?;
+            } else {
+                look(&path, &fs::read_to_string(&path)?);
+            }
+        }
+        Ok(())
     }
 }

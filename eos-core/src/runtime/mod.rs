@@ -11,6 +11,7 @@ mod run;
 mod signals;
 mod slot;
 mod supervise;
+mod time_of_day;
 mod watch;
 
 pub use handle::{Handle, Running};

@@ -1,10 +1,11 @@
 //! Why a worker stopped.
 
 use eos_protocol::{
-    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicPartition,
+    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicName,
+    TopicPartition,
 };
 
-use eos_protocol::state::{RestartError, Stalled};
+use eos_protocol::state::{RestartError, Stalled, TopicUuid};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
@@ -159,6 +160,24 @@ pub enum WorkerError {
         /// The last answer.
         last: Option<ClientError>,
     },
+    /// An input is not the topic any more that it was.
+    #[error(
+        "the input topic {topic} was deleted and made anew while it was read: it had the id {before}, \
+         now it has {now}. What was open is aborted, and nothing was taken of the new one. The offsets \
+         that the group committed are the old topic's: delete what Kafka has kept of them once no \
+         instance runs (kafka-consumer-groups.sh --delete-offsets --group {app} --topic {topic}), and \
+         start this app again. It reads the new one as at a first start"
+    )]
+    Recreated {
+        /// The topic.
+        topic: TopicName,
+        /// Which one was read.
+        before: TopicUuid,
+        /// Which one there is now.
+        now: TopicUuid,
+        /// The app, and its group.
+        app: String,
+    },
     /// The client delivered a record twice: a defect, and reason enough to stop.
     #[error("out of order: {0}")]
     OutOfOrder(#[from] OutOfOrder),
@@ -196,7 +215,7 @@ pub enum TwoOwners {
 }
 
 /// What to do about an error whose own text does not say it.
-fn advice(error: &ClientError) -> &'static str {
+pub(super) fn advice(error: &ClientError) -> &'static str {
     use eos_protocol::code;
     match error.fault.code {
         code::INVALID_TRANSACTION_TIMEOUT => {
@@ -226,6 +245,11 @@ fn advice(error: &ClientError) -> &'static str {
              what it should be"
         }
         code::UNSUPPORTED_VERSION => ". The brokers are too old: Kafka 3.6 or newer is needed",
+        code::INVALID_TIMESTAMP => {
+            ". The record's time is too far from the brokers': mend the clock of whoever wrote it, or \
+             raise message.timestamp.after.max.ms or message.timestamp.before.max.ms of the output \
+             topic"
+        }
         code::OFFSET_METADATA_TOO_LARGE => ". Raise offset.metadata.max.bytes of the brokers",
         code::LOCAL_AUTHENTICATION => {
             ". Check `security.protocol`, `sasl.mechanism` and the credentials"

@@ -45,6 +45,11 @@ impl<C: Client> Worker<C> {
         record: Held,
         fault: Fault,
     ) -> Done {
+        let input = task.progress.inputs().get(record.input);
+        if input.is_some_and(|i| self.isolation.is_hopeless(&i.partition, record.offset)) {
+            // Its dead letter aborts them, too.
+            return Done::failed(error(task, record, fault, false));
+        }
         let sources = task.chains.inputs.get(record.input).into_iter().flatten();
         let strictest = sources
             .map(|source| (last_resort(&source.policy).clone(), source.dead_letter))

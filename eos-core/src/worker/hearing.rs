@@ -32,6 +32,15 @@ impl<C: Client> Worker<C> {
                         self.out_of_range.get_or_insert((partition, deadline));
                     }
                 }
+                SourceEvent::Recreated { topic, before, now } => {
+                    let app = self.spec.app.as_str().to_owned();
+                    self.give_up(WorkerError::Recreated {
+                        topic,
+                        before,
+                        now,
+                        app,
+                    });
+                }
                 SourceEvent::Failed(error) => self.consumer_failed(error),
             }
         }
@@ -52,7 +61,7 @@ impl<C: Client> Worker<C> {
     }
 
     /// Stops for good, without committing what is open: it can't be trusted to be complete, or
-    /// can't be fenced.
+    /// can't be fenced, or is of a topic that is no more.
     pub(super) fn give_up(&mut self, error: WorkerError) {
         if self.failure.is_none() {
             self.failure = Some(error);

@@ -13,7 +13,7 @@ use eos_state::TaskStore;
 
 use super::send::Unsent;
 use super::task::{Readiness, Task};
-use super::{RecordsOf, Worker, WorkerError};
+use super::{RecordsOf, Worker, WorkerError, error};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::{Ctx, Origin};
 use crate::failpoints::{self, Point};
@@ -105,7 +105,8 @@ impl<C: Client> Worker<C> {
             timestamp,
         };
         if self.isolation.is_culprit(&from.partition, offset) {
-            let fault = Fault::Aborts(self.last_error.as_ref().map(ToString::to_string));
+            let last = self.last_error.as_ref();
+            let fault = Fault::Aborts(last.map(|e| format!("{e}{}", error::advice(e))));
             return self.condemn(task, record, fault);
         }
         if let Err((source, fault)) = self.run(

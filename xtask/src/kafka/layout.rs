@@ -32,6 +32,9 @@ pub(crate) struct NodeLayout {
     pub(crate) id: u8,
     /// Where clients connect, or the proxy in front of the node.
     pub(crate) port: u16,
+    /// Whether it listens on `[::1]`, not on `127.0.0.1`.
+    #[serde(default)]
+    pub(crate) ipv6: bool,
     /// If clients are to come through a proxy.
     #[serde(default)]
     pub(crate) detour: Option<Detour>,
@@ -60,6 +63,10 @@ impl Layout {
             "{} advertised ports for {count} nodes: give one for each",
             advertised.len()
         );
+        ensure!(
+            advertised.is_empty() || !options.ipv6,
+            "proxies listen on 127.0.0.1: leave out either `advertised_ports` or `ipv6_only`"
+        );
         let mut free = ports::free(3 * count)?.into_iter();
         let mut nodes = Vec::new();
         let controllers: Vec<_> = free.by_ref().take(count).collect();
@@ -80,6 +87,7 @@ impl Layout {
             nodes.push(NodeLayout {
                 id,
                 port,
+                ipv6: options.ipv6,
                 detour,
                 controller_port,
                 dir: dir.join(format!("node-{id}")),
@@ -103,15 +111,20 @@ impl Layout {
 }
 
 impl NodeLayout {
+    /// The address of its listeners, as URLs write it.
+    pub(crate) fn host(&self) -> &'static str {
+        if self.ipv6 { "[::1]" } else { "127.0.0.1" }
+    }
+
     /// Where this node listens.
     pub(crate) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host(), self.port)
     }
 
     /// Where clients are told to connect.
     pub(crate) fn advertised(&self) -> String {
         let port = self.detour.map_or(self.port, |detour| detour.advertised);
-        format!("127.0.0.1:{port}")
+        format!("{}:{port}", self.host())
     }
 
     /// Topic data and the metadata log.
@@ -140,6 +153,7 @@ impl Layout {
         let node = |id: u8| NodeLayout {
             id,
             port: 10_000 + u16::from(id),
+            ipv6: false,
             detour: None,
             controller_port: 20_000 + u16::from(id),
             dir: PathBuf::from(format!("/example/node-{id}")),
@@ -194,6 +208,15 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 9);
+    }
+
+    #[test]
+    fn a_cluster_has_one_kind_of_address() {
+        let options = ClusterOptions::default().port(9092).ipv6_only();
+        let layout = Layout::plan(&options, Path::new("/x")).unwrap();
+        assert_eq!(layout.bootstrap(), "[::1]:9092");
+        let options = options.advertised_ports(vec![1]);
+        assert!(Layout::plan(&options, Path::new("/x")).is_err());
     }
 
     #[test]

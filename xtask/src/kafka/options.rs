@@ -11,6 +11,7 @@ pub struct ClusterOptions {
     pub(crate) nodes: u8,
     pub(crate) port: Option<u16>,
     pub(crate) advertised_ports: Vec<u16>,
+    pub(crate) ipv6: bool,
     pub(crate) properties: Vec<(String, String)>,
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) heap_mb: u32,
@@ -24,6 +25,7 @@ impl Default for ClusterOptions {
             nodes: 1,
             port: None,
             advertised_ports: Vec::new(),
+            ipv6: false,
             properties: Vec::new(),
             data_dir: None,
             heap_mb: 256,
@@ -50,6 +52,12 @@ impl ClusterOptions {
     /// listens there passes everything on (a proxy). Brokers talk to each other directly.
     pub fn advertised_ports(mut self, ports: Vec<u16>) -> Self {
         self.advertised_ports = ports;
+        self
+    }
+
+    /// Listens on `[::1]` and nowhere else, instead of `127.0.0.1`.
+    pub fn ipv6_only(mut self) -> Self {
+        self.ipv6 = true;
         self
     }
 

@@ -63,10 +63,11 @@ pub(crate) fn server(layout: &Layout, node: &NodeLayout) -> String {
     let voters: Vec<_> = layout
         .nodes
         .iter()
-        .map(|n| format!("{}@127.0.0.1:{}", n.id, n.controller_port))
+        .map(|n| format!("{}@{}:{}", n.id, n.host(), n.controller_port))
         .collect();
     let plain = "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT";
-    let own = format!("PLAINTEXT://127.0.0.1:{port}");
+    let host = node.host();
+    let own = format!("PLAINTEXT://{host}:{port}");
     let mut lines = vec![
         "process.roles=broker,controller".to_owned(),
         format!("node.id={id}"),
@@ -77,7 +78,7 @@ pub(crate) fn server(layout: &Layout, node: &NodeLayout) -> String {
     let listeners = match node.detour {
         None => [
             plain.to_owned(),
-            format!("listeners={own},CONTROLLER://127.0.0.1:{controller}"),
+            format!("listeners={own},CONTROLLER://{host}:{controller}"),
             format!("advertised.listeners={own}"),
         ],
         // Brokers reach each other at what is advertised, too: on a listener of their own that is
@@ -167,6 +168,18 @@ mod tests {
             ["PLAINTEXT://127.0.0.1:30001,BROKERS://127.0.0.1:40001"]
         );
         assert_eq!(value(&only, "inter.broker.listener.name"), ["BROKERS"]);
+    }
+
+    #[test]
+    fn nothing_listens_on_another_kind_of_address() {
+        let mut layout = Layout::example(1);
+        layout.nodes[0].ipv6 = true;
+        let only = server(&layout, &layout.nodes[0]);
+        assert_eq!(
+            value(&only, "listeners"),
+            ["PLAINTEXT://[::1]:10001,CONTROLLER://[::1]:20001"]
+        );
+        assert_eq!(value(&only, "controller.quorum.voters"), ["1@[::1]:20001"]);
     }
 
     #[test]

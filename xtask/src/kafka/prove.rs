@@ -62,6 +62,7 @@ fn set_up(
     let place = NodeLayout {
         id: service.variable("KAFKA_NODE_ID")?.parse()?,
         port: clients_port(service, ports)?,
+        ipv6: false,
         controller_port: 0,
         detour: None,
         dir: dir.join("final"),

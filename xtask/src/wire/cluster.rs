@@ -47,9 +47,18 @@ pub struct Partition {
 }
 
 impl Broker {
-    /// `host:port`.
+    /// `host:port`, or `[host]:port` for an IPv6 address.
     pub fn address(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        address(&self.host, self.port)
+    }
+}
+
+/// Brokers advertise an IPv6 address without brackets.
+pub(super) fn address(host: &str, port: impl std::fmt::Display) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

@@ -9,7 +9,7 @@ use kafka_protocol::messages::{DescribeQuorumRequest, FindCoordinatorRequest, To
 use kafka_protocol::protocol::StrBytes;
 
 use super::client::Client;
-use super::cluster::ClusterMetadata;
+use super::cluster::{ClusterMetadata, address};
 use super::failure::{Failure, check};
 
 /// Who a request goes to.
@@ -162,7 +162,7 @@ impl Client {
             .first()
             .with_context(|| format!("no coordinator named for {key}"))?;
         check(found.error_code, || format!("coordinator of {key}"))?;
-        let address = format!("{}:{}", found.host.as_str(), found.port);
+        let address = address(found.host.as_str(), found.port);
         if self.routes.brokers.get(&found.node_id.0) != Some(&address) {
             self.hang_up(found.node_id.0);
             self.routes.brokers.insert(found.node_id.0, address);

@@ -31,6 +31,8 @@ pub(in crate::kafka) struct Hooks {
     unanswered: AtomicBool,
     /// Topics and partitions that are gone.
     gone: Mutex<Vec<Failure>>,
+    /// A consumer heard something about topics.
+    news: AtomicBool,
 }
 
 /// A librdkafka instance.
@@ -73,6 +75,7 @@ impl Client {
             secrets: secrets.clone(),
             unanswered: AtomicBool::new(false),
             gone: Mutex::default(),
+            news: AtomicBool::new(false),
         });
         let mut conf = Conf::new();
         for (key, value) in settings {
@@ -105,6 +108,16 @@ impl Client {
 
     pub(in crate::kafka) fn unanswered(&self) -> bool {
         self.hooks.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Whether a consumer was answered a Metadata request since [`Self::take_news`].
+    pub(in crate::kafka) fn has_news(&self) -> bool {
+        self.hooks.news.load(Ordering::Acquire)
+    }
+
+    /// As [`Self::has_news`]; what came until now is known then.
+    pub(in crate::kafka) fn take_news(&self) -> bool {
+        self.hooks.news.swap(false, Ordering::AcqRel)
     }
 
     /// What records were taken of and is there no more; told once.
@@ -264,7 +277,7 @@ impl Conf {
             // SAFETY: as above.
             unsafe { sys::rd_kafka_conf_set_error_cb(conf, Some(on_error)) };
         }
-        if kind == Kind::Producer && !failpoints::undefended(Defence::Quarantine) {
+        if kind == Kind::Consumer || !failpoints::undefended(Defence::Quarantine) {
             // SAFETY: as above.
             let code = unsafe {
                 codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)
@@ -380,6 +393,9 @@ unsafe extern "C" fn on_new(
 /// requests that change a transaction at the broker.
 const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
 
+/// Metadata: what a client knows of topics, their ids among it, comes with its answer.
+const METADATA: i16 = 3;
+
 /// Called on broker threads, and once more on the main thread for some requests.
 unsafe extern "C" fn on_response(
     _rk: *mut sys::rd_kafka_t,
@@ -399,6 +415,12 @@ unsafe extern "C" fn on_response(
         // SAFETY: the `Hooks` of this instance, which outlive it.
         if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
             hooks.unanswered.store(true, Ordering::Relaxed);
+        }
+    }
+    if api_key == METADATA && code == codes::NO_ERROR {
+        // SAFETY: as above. Called before librdkafka looks at the answer.
+        if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+            hooks.news.store(true, Ordering::Release);
         }
     }
     codes::NO_ERROR

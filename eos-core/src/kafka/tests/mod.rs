@@ -5,6 +5,7 @@ mod ends;
 mod facts;
 mod fencing;
 mod held_back;
+mod identity;
 mod membership;
 mod preflight;
 mod rebalance;

@@ -9,6 +9,7 @@ mod metrics;
 mod policies;
 mod processors;
 mod rebalances;
+mod recreated;
 mod siblings;
 mod state;
 mod stops;

@@ -197,6 +197,30 @@ fn rule_9_without_a_policy_the_culprit_is_named() {
     );
 }
 
+/// The dead letter is as toxic as the output: to try it for ever would hold the partition up in silence.
+#[test]
+fn rule_9_a_culprit_whose_dead_letter_is_refused_too_ends_the_worker() {
+    let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a", "B", "c"]);
+    bench.kafka.broker().toxic = Some("B".into());
+    let mut end = Ok(());
+    for _ in 0..20 {
+        if end.is_ok() {
+            bench.settle_until_error(&mut end);
+        }
+    }
+    let error = end.unwrap_err().to_string();
+    assert!(
+        error.contains(
+            "record 1 of in-0 could not be processed: every transaction that it is part of"
+        ) && !error.contains("`on_error`"),
+        "{error}"
+    );
+    assert_eq!(
+        (bench.visible(), bench.committed(0)),
+        (vec!["A".to_owned()], Some(1))
+    );
+}
+
 /// A failed record of one source does not leave what another source of the same topic emitted.
 #[test]
 fn a_record_counts_for_all_its_sources_or_for_none() {
