@@ -6,7 +6,8 @@
 //! ```text
 //! KafkaClient ──────→ facts, create ──→ inquiry: a client for a few questions
 //!      ├─ KafkaSource ── committed, queries (bounds, ends, commit)     config: settings of each client
-//!      │      └───────── probe, tail, lookups: the end of each   log:    librdkafka → tracing
+//!      │      ├───────── probe, tail, lookups: the end of each   log:    librdkafka → tracing
+//!      │      └───────── identity: is it still the same topic?
 //!      └─ KafkaProducer
 //!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
 //! ```
