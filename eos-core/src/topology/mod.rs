@@ -6,6 +6,8 @@ mod describe;
 #[cfg(test)]
 mod describe_test;
 mod error;
+#[cfg(test)]
+mod golden_test;
 mod graph;
 mod guarantees;
 mod internal;
