@@ -97,7 +97,6 @@ impl Driver {
             let mut next = Next::all(&mut chains.places, source.first);
             done = done.and_then(|()| source.entry.enter(&ctx, &raw, &mut next));
         }
-        drop(ctx);
         if done.is_err() {
             store.drop_record();
             return Vec::new();
