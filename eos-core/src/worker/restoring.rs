@@ -269,8 +269,7 @@ impl<C: Client> Worker<C> {
                 match self.read_changelogs(one, begun) {
                     Ok(()) => {}
                     Err(error) => {
-                        let one = restoring.swap_remove(at);
-                        self.start_over(one, error)?;
+                        self.start_over(restoring, at, error)?;
                         return Ok(RestoreStep::Reassigned);
                     }
                 }
@@ -336,7 +335,8 @@ impl<C: Client> Worker<C> {
     /// What the group said may not be so any more, or not yet: it is asked again, from the beginning.
     fn start_over(
         &mut self,
-        one: Restoring<super::RecordsOf<C>>,
+        restoring: &mut Vec<Restoring<super::RecordsOf<C>>>,
+        at: usize,
         error: WorkerError,
     ) -> Result<(), WorkerError> {
         let passes = match &error {
@@ -349,9 +349,18 @@ impl<C: Client> Worker<C> {
             ),
             _ => false,
         };
+        if !passes {
+            return Err(error);
+        }
+        if !self.settled() {
+            // It says so again once nothing is open any more.
+            self.to_assign = true;
+            return Ok(());
+        }
+        let one = restoring.swap_remove(at);
         let tries = self.restarts.entry(one.task).or_default();
         *tries += 1;
-        if !passes || *tries >= TRIES || !self.settled() {
+        if *tries >= TRIES {
             return Err(error);
         }
         tracing::warn!(
@@ -461,10 +470,7 @@ impl<C: Client> Worker<C> {
             if let Phase::Asking(backend) = std::mem::replace(&mut one.phase, Phase::Opening) {
                 match self.decided(one, backend, &ends) {
                     Ok(phase) => one.phase = phase,
-                    Err(error) => {
-                        let one = restoring.swap_remove(n);
-                        self.start_over(one, error)?;
-                    }
+                    Err(error) => self.start_over(restoring, n, error)?,
                 }
             }
         }

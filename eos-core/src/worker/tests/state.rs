@@ -430,6 +430,31 @@ fn a_failed_store_stops_the_worker_even_if_the_closure_does_not_care() {
     assert!(bench.visible().is_empty());
 }
 
+#[test]
+fn offsets_are_asked_for_again_while_another_task_is_at_work() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    let words = ["x", "y"].map(str::to_owned).to_vec();
+    bench.kafka.broker().input.insert(tp(1), words);
+    bench.assign(&[1]);
+    bench.settle();
+    bench.restart(&disk);
+    bench.settle();
+    let kept = bench.kafka.broker().committed.remove(&tp(1)).unwrap();
+    // Its transaction is open when partition 1 comes without an offset.
+    bench.feed(0, &["a"]);
+    bench.step();
+    bench.assign(&[1]);
+    for _ in 0..12 {
+        bench.step();
+    }
+    bench.kafka.broker().committed.insert(tp(1), kept);
+    bench.settle();
+    let mut counts = bench.visible();
+    counts.sort();
+    assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
+}
+
 /// While a coordinator loads, it has no offsets for a moment.
 #[test]
 fn offsets_that_are_gone_for_a_moment_stop_nobody() {
