@@ -6,14 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use eos_protocol::state::{Family, PerFamily, StoreId};
-use eos_protocol::{Stage, StageId, TopicName, stages};
+use eos_protocol::state::{Family, StoreId};
+use eos_protocol::{Stage, TopicName, stages};
 
-use super::chains::{Chains, Source};
+use super::checked::Topology;
 use super::error::{TopologyError, check_name, check_store_name};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
-use super::node::{Entry, Node, Place};
+use super::node::{Entry, Node};
 use super::nodes::{Decode, Write};
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};
@@ -33,20 +33,20 @@ pub(crate) enum Exit {
 
 pub(super) struct SourceSpec {
     pub(super) topic: TopicName,
-    make: MakeEntry,
+    pub(super) make: MakeEntry,
     pub(super) child: Option<usize>,
     pub(super) policy: Arc<ErrorPolicy>,
     /// Whether the program said so, or it is the default.
     policy_told: bool,
     /// Set when the graph is built.
-    dead_letter: Option<usize>,
+    pub(super) dead_letter: Option<usize>,
     /// How many sources, nodes and outputs for `Ctx::emit` were declared before it.
     pub(super) number: usize,
 }
 
 pub(super) struct NodeSpec {
     pub(super) kind: Kind,
-    make: MakeNode,
+    pub(super) make: MakeNode,
     pub(super) child: Option<usize>,
     pub(super) rest: Option<usize>,
     pub(super) number: usize,
@@ -403,147 +403,5 @@ impl Graph {
                 });
             }
         }
-    }
-}
-
-/// A checked graph.
-pub(crate) struct Topology {
-    stages: Vec<Stage>,
-    graph: Graph,
-}
-
-impl Topology {
-    pub(crate) fn token(&self) -> u64 {
-        self.graph.token
-    }
-
-    pub(crate) fn stages(&self) -> &[Stage] {
-        &self.stages
-    }
-
-    /// What the group is subscribed to.
-    pub(crate) fn driving_topics(&self) -> Vec<TopicName> {
-        let topics = self.stages.iter().map(|s| s.driving_topic().clone());
-        topics.collect()
-    }
-
-    pub(crate) fn stage(&self, id: StageId) -> Option<&Stage> {
-        self.stages.get(usize::from(id.0))
-    }
-
-    /// All stores of the app.
-    pub(crate) fn stores(&self) -> &[StoreSpec] {
-        &self.graph.stores
-    }
-
-    /// Those of one stage.
-    pub(crate) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
-        self.graph.stores_of(stage).map(|(_, store)| store)
-    }
-
-    /// The topics of the app's own.
-    pub(crate) fn internals(&self) -> &[Internal] {
-        &self.graph.internals
-    }
-
-    /// Whether a topic is the app's own.
-    pub(crate) fn is_internal(&self, name: &TopicName) -> bool {
-        let mut internals = self.graph.internals.iter();
-        internals.any(|internal| {
-            let output = self.graph.outputs.get(internal.output);
-            output.is_some_and(|output| output.name == *name)
-        })
-    }
-
-    /// The outputs that are a stage's changelogs.
-    pub(crate) fn changelogs(&self, stage: StageId) -> PerFamily<Option<usize>> {
-        let mut found = PerFamily::default();
-        for internal in &self.graph.internals {
-            match internal.purpose {
-                Purpose::Changelog(of, family) if of == stage => {
-                    *found.get_mut(family) = Some(internal.output);
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-
-    /// The stages that write to an output.
-    pub(crate) fn writers(&self, output: usize) -> impl Iterator<Item = &Stage> {
-        self.stages.iter().filter(move |stage| {
-            let nodes = self.graph.behind(&stage.sources);
-            let mut nodes = nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
-            nodes.any(|node| node.kind.output() == Some(output))
-        })
-    }
-
-    /// What is written to; those of dead letters come last.
-    pub(crate) fn outputs(&self) -> &[OutputSpec] {
-        &self.graph.outputs
-    }
-
-    /// The topics of dead letters.
-    pub(crate) fn dead_letter_names(&self) -> impl Iterator<Item = &TopicName> {
-        let sources = self.graph.sources.iter();
-        sources.filter_map(|source| source.policy.dead_letter_topic())
-    }
-
-    /// The topics that chains and closures write to, not those of dead letters.
-    pub(crate) fn written_names(&self) -> impl Iterator<Item = &TopicName> {
-        let letters: BTreeSet<usize> = self
-            .graph
-            .sources
-            .iter()
-            .filter_map(|source| source.dead_letter)
-            .collect();
-        let outputs = self.graph.outputs.iter().enumerate();
-        outputs.filter_map(move |(at, output)| (!letters.contains(&at)).then_some(&output.name))
-    }
-
-    /// By the outputs.
-    pub(crate) fn output_names(&self) -> Vec<TopicName> {
-        self.graph.outputs.iter().map(|o| o.name.clone()).collect()
-    }
-
-    /// Fresh nodes for one task of a stage. A node behind several of its sources is there once.
-    pub(crate) fn instantiate(&self, stage: &Stage) -> Chains {
-        let nodes = self.graph.behind(&stage.sources);
-        let place = |node: usize| nodes.binary_search(&node).ok();
-        let places = nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
-        let places = places.map(|node| Place {
-            node: (node.make)(),
-            child: node.child.and_then(place),
-            rest: node.rest.and_then(place),
-        });
-        let mut chains = Chains {
-            inputs: Vec::new(),
-            places: places.collect(),
-        };
-        chains.inputs.resize_with(stage.topics.len(), Vec::new);
-        for source in stage
-            .sources
-            .iter()
-            .filter_map(|&at| self.graph.sources.get(at))
-        {
-            let input = stage.topics.iter().position(|t| *t == source.topic);
-            if let Some(sources) = input.and_then(|i| chains.inputs.get_mut(i)) {
-                sources.push(Source {
-                    entry: (source.make)(),
-                    first: source.child.and_then(place),
-                    policy: Arc::clone(&source.policy),
-                    dead_letter: source.dead_letter,
-                });
-            }
-        }
-        chains
-    }
-}
-
-impl fmt::Debug for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology")
-            .field("stages", &self.stages)
-            .finish_non_exhaustive()
     }
 }

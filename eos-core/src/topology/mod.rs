@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod chains;
+mod checked;
 mod describe;
 #[cfg(test)]
 mod describe_test;
@@ -23,9 +24,10 @@ mod tests;
 
 pub(crate) use aggregate::Aggregate;
 pub(crate) use chains::Chains;
+pub(crate) use checked::Topology;
 pub use describe::Description;
 pub use error::TopologyError;
-pub(crate) use graph::{Exit, Graph, OutputSpec, Topology};
+pub(crate) use graph::{Exit, Graph, OutputSpec};
 pub use guarantees::{Guarantees, Mermaid};
 pub(crate) use internal::Purpose;
 pub(crate) use kind::Kind;

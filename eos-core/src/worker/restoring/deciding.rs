@@ -1,0 +1,283 @@
+//! What a task's state is made whole from: its database is opened, its changelogs' ends are asked for,
+//! and `eos_protocol::state` decides.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::state::{
+    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, Situation, StoresHash,
+    TopicIdentity, TopicUuid, Why, decide,
+};
+use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
+use eos_state::{StoreBackend, StoreKind, TaskStore};
+
+use super::reading::{Pending, Reader};
+use super::{Committed, Phase, Restoring, no_home, store_failed};
+use crate::client::{Client, LogEnds, Source};
+use crate::worker::home::{HomeError, TaskHome};
+use crate::worker::{RecordsOf, Worker, WorkerError};
+
+/// How often a database is tried that another worker still has open.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+/// How often a long restore says what it waits for.
+const TELL: Duration = Duration::from_secs(10);
+/// Kafka's default of `delete.retention.ms`.
+const DELETE_RETENTION: Duration = Duration::from_secs(24 * 3600);
+
+impl<C: Client> Worker<C> {
+    /// The task's stage has stores: its state comes first.
+    pub(in crate::worker) fn begin_to_restore(
+        &mut self,
+        task: TaskId,
+        stage: &Stage,
+        at: Vec<(TopicPartition, Offset)>,
+        committed: Committed,
+    ) {
+        let outputs = self.topology.changelogs(stage.id);
+        let logs = outputs.map(|output| {
+            let output = output?;
+            let topic = self.topology.outputs().get(output)?.name.clone();
+            Some((output, TopicPartition::new(topic, task.partition)))
+        });
+        let stores: Vec<_> = self.topology.stores_of(stage).collect();
+        let home = TaskHome {
+            task,
+            windowed: logs.windowed.is_some(),
+        };
+        let known = |topic: &eos_protocol::TopicName, partitions: u32| TopicIdentity {
+            name: topic.clone(),
+            id: self
+                .spec
+                .state
+                .topic_ids
+                .get(topic)
+                .copied()
+                .unwrap_or(TopicUuid(0)),
+            partitions,
+        };
+        let inputs = stage.topics.iter().map(|topic| {
+            let count = self.spec.input_partitions.get(topic).copied();
+            known(topic, count.unwrap_or_default())
+        });
+        let changelogs = logs.iter().filter_map(|(_, log)| {
+            let (output, partition) = log.as_ref()?;
+            let count = self.spec.output_partitions.get(*output).copied();
+            Some(known(&partition.topic, count.unwrap_or_default()))
+        });
+        let identity = Identity {
+            cluster: self.spec.state.cluster.clone(),
+            app: self.spec.app.clone(),
+            task,
+            topics: inputs.chain(changelogs).collect(),
+            stores: StoresHash::of(stores.iter().map(|store| &*store.name)),
+        };
+        self.restoring.push(Restoring {
+            task,
+            at,
+            committed,
+            home,
+            identity,
+            stores: stores.iter().map(|s| (s.id, StoreKind::Point)).collect(),
+            logs,
+            width: self
+                .spec
+                .input_partitions
+                .get(stage.driving_topic())
+                .copied()
+                .unwrap_or_default(),
+            phase: Phase::Opening,
+            since: self.env.now(),
+            told: self.env.now(),
+            read: Vec::new(),
+        });
+    }
+
+    pub(super) fn open_database(
+        &mut self,
+        one: &mut Restoring<RecordsOf<C>>,
+    ) -> Result<(), WorkerError> {
+        if !matches!(one.phase, Phase::Opening) {
+            return Ok(());
+        }
+        let opened = self.spec.state.home.open(&one.home);
+        match opened.map_err(|source| no_home(one.task, source))? {
+            Some(backend) => one.phase = Phase::Asking(backend),
+            None => {
+                self.nap_at_most(Some(TRY_AGAIN));
+                let waited =
+                    self.waits(one, "another worker of this process to close its database");
+                if waited >= self.spec.state.patience {
+                    let waited_s = waited.as_secs();
+                    return Err(no_home(one.task, HomeError::InUse { waited_s }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says once in a while what a task waits for. Answers how long it has.
+    fn waits(&self, one: &mut Restoring<RecordsOf<C>>, what: &str) -> Duration {
+        let now = self.env.now();
+        let waited = now.since(one.since);
+        if now.since(one.told) >= TELL {
+            one.told = now;
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, task = %one.task,
+                waited_s = waited.as_secs(), "a task waits for {what}"
+            );
+        }
+        waited
+    }
+
+    /// After the committed offsets are stable, and for all tasks at once: where their changelogs end.
+    pub(super) fn ask_for_ends(
+        &mut self,
+        restoring: &mut Vec<Restoring<RecordsOf<C>>>,
+    ) -> Result<(), WorkerError> {
+        let asking: Vec<usize> = (0..restoring.len())
+            .filter(|&n| restoring.get(n).is_some_and(Restoring::is_asking))
+            .collect();
+        if asking.is_empty() {
+            return Ok(());
+        }
+        // One partition without a leader costs the whole question its answer: after that, each task has
+        // a question of its own.
+        let asked: Vec<usize> = match self.ask_singly {
+            Some(turn) => asking
+                .get(turn % asking.len())
+                .copied()
+                .into_iter()
+                .collect(),
+            None => asking,
+        };
+        let logs = asked.iter().filter_map(|&n| restoring.get(n));
+        let mut logs: Vec<TopicPartition> = logs.flat_map(Restoring::partitions).collect();
+        logs.sort();
+        let ends = match self.source.ends(&logs, Duration::ZERO) {
+            Poll::Pending => return Ok(()),
+            Poll::Ready(Ok(ends)) => {
+                self.ask_singly = None;
+                ends
+            }
+            Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => {
+                self.ask_singly = Some(self.ask_singly.map_or(0, |turn| turn.wrapping_add(1)));
+                for n in asked {
+                    if let Some(one) = restoring.get_mut(n)
+                        && self.waits(one, "a broker that says where its changelog ends")
+                            >= self.spec.state.patience
+                    {
+                        return Err(WorkerError::Client(error));
+                    }
+                }
+                self.last_error = Some(error);
+                return Ok(());
+            }
+            Poll::Ready(Err(error)) => return Err(WorkerError::Client(error)),
+        };
+        for n in asked.into_iter().rev() {
+            let Some(one) = restoring.get_mut(n) else {
+                continue;
+            };
+            if let Phase::Asking(backend) = std::mem::replace(&mut one.phase, Phase::Opening) {
+                match self.decided(one, backend, &ends) {
+                    Ok(phase) => one.phase = phase,
+                    Err(error) => self.start_over(restoring, n, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn decided(
+        &mut self,
+        one: &Restoring<RecordsOf<C>>,
+        backend: Box<dyn StoreBackend>,
+        ends: &[LogEnds],
+    ) -> Result<Phase<RecordsOf<C>>, WorkerError> {
+        let bounds = PerFamily::from_fn(|family| {
+            let (_, partition) = one.logs.get(family).as_ref()?;
+            let found = ends.iter().find(|log| log.partition == *partition)?;
+            let retention = self.spec.state.delete_retention.get(&partition.topic);
+            Some(Bounds {
+                topic: partition.topic.clone(),
+                start: found.first,
+                end: found.end,
+                delete_retention: retention.copied().unwrap_or(DELETE_RETENTION),
+            })
+        });
+        let situation = Situation {
+            group: self.spec.app.as_str(),
+            identity: &one.identity,
+            width: one.width,
+            local: backend.position().map_or(Local::Nothing, Local::Position),
+            offsets: match &one.committed {
+                Committed::Named(name) => Offsets::Named { name, at: &one.at },
+                Committed::Unnamed {
+                    partition,
+                    metadata,
+                } => Offsets::Unnamed {
+                    partition,
+                    metadata,
+                },
+                Committed::Missing(partition) => Offsets::Missing { partition },
+            },
+            changelogs: bounds,
+            now: self.env.wall_clock(),
+        };
+        let restart = decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?;
+        let (discard, reading) = match restart {
+            Restart::Exact => (None, None),
+            Restart::Replay(reading) => (None, Some(reading)),
+            Restart::Rebuild { why, reading } => (Some(why), Some(reading)),
+            Restart::First { discard } => (discard, None),
+            Restart::FirstIfEmpty { discard, reading } => (discard, Some(reading)),
+        };
+        let backend = match discard {
+            Some(why) => self.start_afresh(one, backend, &why)?,
+            None => Some(backend),
+        };
+        let Some(backend) = backend else {
+            return Ok(Phase::Opening);
+        };
+        let now = self.env.now();
+        let store = TaskStore::new(backend, one.stores.iter().copied())
+            .map_err(|source| store_failed(one.task, source))?;
+        let Some(reading) = reading else {
+            return Ok(Phase::Whole(Box::new(store)));
+        };
+        let restore = Restore::new(reading, self.spec.state.patience, now);
+        let from: Vec<_> = restore.wanted().collect();
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, task = %one.task, ?from, "restoring state"
+        );
+        Ok(Phase::Decided(Box::new(Reader {
+            store,
+            restore,
+            pending: Pending::default(),
+            records: Default::default(),
+            began: now,
+        })))
+    }
+
+    /// Throws a database away.
+    fn start_afresh(
+        &mut self,
+        one: &Restoring<RecordsOf<C>>,
+        backend: Box<dyn StoreBackend>,
+        why: &Why,
+    ) -> Result<Option<Box<dyn StoreBackend>>, WorkerError> {
+        if why.is_loud() {
+            tracing::warn!(
+                app = %self.spec.app, worker = %self.spec.id, task = %one.task, %why,
+                "local state is thrown away and made anew from the changelog"
+            );
+        }
+        if backend.position().is_none() {
+            return Ok(Some(backend));
+        }
+        drop(backend);
+        let home = &self.spec.state.home;
+        let opened = home.discard(&one.home).and_then(|()| home.open(&one.home));
+        opened.map_err(|source| no_home(one.task, source))
+    }
+}

@@ -1,0 +1,205 @@
+//! Changelogs into databases.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::state::{ChangelogOffsets, Family, Position, Restore, Restored, StoreId};
+use eos_protocol::{Now, TaskId, TopicPartition};
+use eos_state::changelog::{Changelog, Entry};
+use eos_state::{Batch, StoreError, TaskStore};
+
+use super::{Phase, Restoring, STRETCH, store_failed};
+use crate::client::{Client, Message, Records, Source};
+use crate::worker::state::TaskState;
+use crate::worker::task::Readiness;
+use crate::worker::{RecordsOf, Worker, WorkerError};
+
+/// How many records of a changelog are taken at a time.
+const BATCH: usize = 4096;
+/// How large the batches are that go into the database.
+const WRITE: usize = 1 << 20;
+/// How often a long restore says how far it is.
+const TELL: Duration = Duration::from_secs(10);
+
+/// Reads changelogs into a database.
+pub(super) struct Reader<R> {
+    pub(super) store: TaskStore,
+    pub(super) restore: Restore,
+    pub(super) pending: Pending,
+    pub(super) records: R,
+    pub(super) began: Now,
+}
+
+/// Records that are read and not written yet.
+#[derive(Default)]
+pub(super) struct Pending {
+    bytes: Vec<u8>,
+    /// Store, end of the key in the bytes, and end of the value if there is one.
+    writes: Vec<(StoreId, usize, Option<usize>)>,
+}
+
+impl Pending {
+    fn push(&mut self, store: StoreId, key: &[u8], value: Option<&[u8]>) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        let value_end = value.map(|value| {
+            self.bytes.extend_from_slice(value);
+            self.bytes.len()
+        });
+        self.writes.push((store, key_end, value_end));
+    }
+
+    fn write(&mut self, store: &mut TaskStore, position: &Position) -> Result<(), StoreError> {
+        let mut batch = Batch::with_capacity(self.writes.len());
+        let mut from = 0;
+        for &(id, key_end, value_end) in &self.writes {
+            let key = self.bytes.get(from..key_end).unwrap_or_default();
+            let value = value_end.and_then(|end| self.bytes.get(key_end..end));
+            batch.write(id, key, value);
+            from = value_end.unwrap_or(key_end);
+        }
+        batch.sort();
+        let loaded = store.load(&batch, position);
+        self.bytes.clear();
+        self.writes.clear();
+        loaded
+    }
+}
+
+impl<C: Client> Worker<C> {
+    /// Reads for a while.
+    pub(super) fn read_changelogs(
+        &mut self,
+        one: &mut Restoring<RecordsOf<C>>,
+        begun: Now,
+    ) -> Result<(), WorkerError> {
+        let task = one.task;
+        let Phase::Reading(reader) = &mut one.phase else {
+            return Ok(());
+        };
+        for family in Family::ALL {
+            if let Some((_, partition)) = one.logs.get(family) {
+                let ids = one.stores.iter().map(|(id, _)| *id);
+                let ids = ids.filter(|id| id.family() == family).collect();
+                let log = Changelog::new(partition.clone(), family, ids);
+                self.read_changelog(task, reader, family, partition, &log, begun)?;
+            }
+        }
+        let now = self.env.now();
+        let whole = match reader.restore.finish(now) {
+            Poll::Pending => None,
+            Poll::Ready(Err(error)) => return Err(WorkerError::Restart(Box::new(error))),
+            Poll::Ready(Ok(restored)) => Some(restored),
+        };
+        match whole {
+            Some(Restored::At(position)) => {
+                let written = reader.pending.write(&mut reader.store, &position);
+                written.map_err(|source| store_failed(task, source))?;
+            }
+            Some(Restored::First) => {}
+            None => {
+                if let Some(stalled) = reader.restore.stalled(now) {
+                    return Err(WorkerError::Stalled(Box::new(stalled)));
+                }
+                if now.since(one.told) >= TELL {
+                    one.told = now;
+                    let progress = reader.restore.progress(now);
+                    tracing::info!(
+                        app = %self.spec.app, worker = %self.spec.id, %task,
+                        records = progress.records, bytes = progress.bytes,
+                        remaining = progress.remaining,
+                        eta_s = progress.eta.map(|eta| eta.as_secs()), "restoring state"
+                    );
+                }
+                return Ok(());
+            }
+        }
+        let records = reader.restore.progress(now).records;
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, %task, records,
+            took_ms = now.since(reader.began).as_millis(), "state is read"
+        );
+        let read: Vec<_> = one.partitions().collect();
+        if let Phase::Reading(reader) = std::mem::replace(&mut one.phase, Phase::Opening) {
+            one.phase = Phase::Whole(Box::new(reader.store));
+            one.read = read;
+        }
+        Ok(())
+    }
+
+    fn read_changelog(
+        &mut self,
+        task: TaskId,
+        reader: &mut Reader<RecordsOf<C>>,
+        family: Family,
+        partition: &TopicPartition,
+        log: &Changelog,
+        begun: Now,
+    ) -> Result<(), WorkerError> {
+        let restart = |e| WorkerError::Restart(Box::new(e));
+        while reader.restore.wanted().any(|(wanted, _)| wanted == family) {
+            let taken = self.source.take(partition, BATCH, &mut reader.records);
+            taken.map_err(WorkerError::Client)?;
+            let now = self.env.now();
+            if reader.records.first().is_none() {
+                if let Some(stable) = self.source.drained(partition) {
+                    reader.restore.ended(family, stable, now);
+                }
+                return Ok(());
+            }
+            while let Some(record) = reader.records.first() {
+                let (key, value) = (record.key(), record.value());
+                let entry = log.read(record.offset(), key, value);
+                let entry = entry.map_err(|e| WorkerError::Changelog(Box::new(e)))?;
+                let commit = match entry {
+                    Entry::Commit(commit) => Some(commit),
+                    _ => None,
+                };
+                let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+                let wanted = reader
+                    .restore
+                    .took(family, record.offset(), bytes, commit, now)
+                    .map_err(restart)?;
+                match entry {
+                    Entry::Put { store, key, value } if wanted => {
+                        reader.pending.push(store, key, Some(value));
+                    }
+                    Entry::Delete { store, key } if wanted => reader.pending.push(store, key, None),
+                    _ => {}
+                }
+                reader.records.drop_first();
+                self.restored_records += u64::from(wanted);
+            }
+            if reader.pending.bytes.len() >= WRITE {
+                let position = reader.restore.checkpoint();
+                let written = reader.pending.write(&mut reader.store, &position);
+                written.map_err(|source| store_failed(task, source))?;
+            }
+            if now.since(begun) >= STRETCH {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The state is whole: the task may take records.
+    pub(super) fn restored(&mut self, one: Restoring<RecordsOf<C>>, store: TaskStore) {
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, task = %one.task,
+            exact = one.read.is_empty(), "state is whole"
+        );
+        self.restarts.remove(&one.task);
+        let stored = store.position().map(|position| position.changelogs);
+        let Some(task) = self.tasks.get_mut(&one.task) else {
+            return;
+        };
+        let outputs = one.logs.map(|log| log.map(|(output, _)| output));
+        let offsets = ChangelogOffsets::opened(stored.unwrap_or_default());
+        task.state = Some(TaskState::new(store, one.identity, outputs, offsets));
+        task.readiness = if task.claimed {
+            Readiness::Ready
+        } else {
+            Readiness::Unclaimed
+        };
+    }
+}
