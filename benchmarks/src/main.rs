@@ -38,6 +38,10 @@ use options::{Options, What};
 use side::{Side, Task};
 use work::Work;
 
+/// Of every side but Kafka Streams', and in the place of the C library's, too: `docs/benchmarks.md`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// One side, in a process of its own.
 #[derive(Debug, Parser)]
 struct Worker {

@@ -18,8 +18,9 @@ pub struct Json;
 impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
     fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
         match bytes {
-            Some(bytes) => serde_json::from_slice(bytes)
-                .map_err(|e| CodecError::invalid("JSON of this type", Told(e))),
+            Some(bytes) => {
+                parse(bytes).map_err(|e| CodecError::invalid("JSON of this type", Told(e)))
+            }
             None => null::read().ok_or(CodecError::Null { expected: "JSON" }),
         }
     }
@@ -34,6 +35,15 @@ impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
             return Ok(Encoded::Null);
         }
         Ok(Encoded::Bytes)
+    }
+}
+
+/// To look once whether all of it is UTF-8 costs less than to look at each string, and most records
+/// are. The others are `from_slice`'s: it takes what is not UTF-8 where nobody reads it.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(bytes),
     }
 }
 
@@ -78,6 +88,18 @@ mod tests {
                 .to_string()
                 .contains("null where JSON")
         );
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf_8_fail_only_where_they_are_read() {
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Read {
+            n: u32,
+        }
+        let bytes = b"{\"ignored\": \"\xff\", \"n\": 7}";
+        assert_eq!(Codec::<Read>::decode(&Json, Some(bytes)).unwrap().n, 7);
+        let error = Codec::<String>::decode(&Json, Some(b"\"\xff\"")).unwrap_err();
+        assert!(error.to_string().contains("unicode"), "{error}");
     }
 
     #[test]
