@@ -70,8 +70,10 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// If the engine cannot read it: the store is poisoned, and the scan at its end.
-    // Not `Iterator::next`: what it lends is valid until the next call only.
-    #[allow(clippy::should_implement_trait)]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "what it lends is valid until the next call only"
+    )]
     pub fn next(&mut self) -> Result<Option<KeyValue<'_>>, StoreError> {
         let top = loop {
             if let Some(error) = self.poison.get() {

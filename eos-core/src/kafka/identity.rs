@@ -1,7 +1,7 @@
 //! Notices that a topic was deleted and made anew under its name.
 //!
-//! librdkafka 2.12.1 goes on with the new one at the offset that it had in the old one (a FIXME in
-//! `rd_kafka_topic_metadata_update`). If the new log is longer by then, nothing complains: its first
+//! librdkafka 2.12.1 goes on with the new one at the offset that it had in the old one (its
+//! `rd_kafka_topic_metadata_update` says that this is to be mended). If the new log is longer by then, nothing complains: its first
 //! records are skipped. Only the topic's id tells (KIP-516).
 //!
 //! Fetch requests name topics by id (Kafka 3.1), so a record of the new topic comes only after a

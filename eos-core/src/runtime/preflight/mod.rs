@@ -18,7 +18,6 @@ pub use error::PreflightError;
 
 /// What the workers have to know of the cluster and its topics.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the last three are for whoever opens state")]
 pub(crate) struct Partitions {
     /// How many partitions each has.
     pub(crate) inputs: BTreeMap<TopicName, u32>,
