@@ -36,9 +36,10 @@ async fn main() -> eos_core::Result<()> {
     app.run(&bootstrap_servers()).await
 }
 
-/// In lower case, without what is around them.
+/// In lower case, without what is around them; apostrophes count only within.
 fn words_of(line: &str) -> Vec<String> {
     let words = line.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let words = words.map(|word| word.trim_matches('\''));
     let words = words.filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
@@ -50,7 +51,7 @@ mod tests {
     #[test]
     fn words_are_found_whatever_stands_around_them() {
         assert_eq!(
-            words_of("\"It's late,\" she said — late!"),
+            words_of("\"It's late,\" she 'said' — late!"),
             ["it's", "late", "she", "said", "late"]
         );
         assert_eq!(words_of(" ... "), Vec::<String>::new());

@@ -82,7 +82,11 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
     let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let app = build("eos-examples", Program::Bin("06-word-count"), &[])?;
+    let app = build(
+        "eos-examples",
+        Program::Bin("06-word-count"),
+        &["--features=rocksdb"],
+    )?;
     let mut fleet = Fleet::new(&app, environment.into(), &dir.path().join("logs"))?;
     for _ in 0..PROCESSES {
         fleet.start()?;
@@ -233,9 +237,12 @@ fn judge(client: &mut Client, state: &std::path::Path, size: &Size) -> Result<()
 /// What a program of its own reads from the databases. A task that moved has left an older copy behind,
 /// and counts only grow: the largest is the latest.
 fn stored(state: &std::path::Path) -> Result<BTreeMap<String, u64>> {
-    let output = Command::new(env!("CARGO_BIN_EXE_stored"))
-        .arg(state)
-        .output()?;
+    let program = build(
+        "integration-tests",
+        Program::Bin("stored"),
+        &["--features=stored"],
+    )?;
+    let output = Command::new(program).arg(state).output()?;
     ensure!(
         output.status.success(),
         "{}",

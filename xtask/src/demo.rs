@@ -2,19 +2,21 @@
 //! audit of what is left.
 //!
 //! ```text
-//! build ──► Kafka ──► topics ──► fleet (3 × 02-enrich) ◄── generator ──► audit ──► report
+//! build ──► Kafka ──► topics ──► fleet (3 × 06-word-count) ◄── feed ──► audit ──► report
 //!                       watch ────────┤ how much is committed, read from the log
 //!                       script ───────┘ whom to kill when
 //! ```
 //!
-//! Everything that is counted is counted in Kafka's log or by the judge, which shares no code with
-//! the framework. Whatever way the demo ends, nothing that it started is left: each part is a value
+//! Everything that is counted is counted in Kafka's log, by code that it does not share with the
+//! framework. Whatever way the demo ends, nothing that it started is left: each part is a value
 //! that stops and removes its own when dropped, and Ctrl-C is an error like others.
 
 mod aborts;
 mod audit;
+mod book;
 mod build;
 mod child;
+mod feed;
 mod fleet;
 mod kills;
 mod plan;
@@ -36,6 +38,7 @@ use clap::Args;
 
 use crate::kafka::{self, Provided};
 use crate::setup::{self, Need};
+use book::Book;
 use plan::Plan;
 use show::Show;
 use stage::Stage;
@@ -48,12 +51,16 @@ const INTERRUPTED: u8 = 130;
 /// What the user may choose.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// How many records go in
-    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(1..))]
-    records: u64,
-    /// Records per second
-    #[arg(long, default_value_t = 22_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// How many lines go in
+    #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(1..))]
+    lines: u64,
+    /// Lines per second
+    #[arg(long, default_value_t = 2_200, value_parser = clap::value_parser!(u64).range(1..))]
     rate: u64,
+    /// Keeps the counts in RocksDB, so that a killed process finds them on its disk. Without it they are
+    /// in memory and read from the changelog topic again
+    #[arg(long)]
+    rocksdb: bool,
     /// Decides who is killed when; a new one each time if not given
     #[arg(long)]
     seed: Option<u64>,
@@ -80,21 +87,23 @@ fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
     if kafka::external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
-    let programs = build::programs(stop)?;
+    let program = build::pipeline(options.rocksdb, stop)?;
     let begun = Instant::now();
-    let show = Show::on_stdout(options.records);
+    let words = Book::open().words(options.lines);
+    let show = Show::on_stdout(words);
     let (kafka, took) = timed(|| kafka::provide(1))?;
     stop.check()?;
     let topics = Topics::create(&kafka, stop)?;
     let plan = Plan {
-        records: options.records,
+        lines: options.lines,
+        words,
         rate: options.rate,
         seed: options.seed.unwrap_or_else(script::fresh_seed),
         own_kafka: matches!(kafka, Provided::Started(_)),
     };
     show.line(&opening(&kafka, took));
     show.line(&plan.to_string());
-    let told = Stage::set(&plan, &programs, kafka.bootstrap(), stop, &show)
+    let told = Stage::set(&plan, &program, kafka.bootstrap(), stop, &show)
         .and_then(Stage::play)
         .map_err(|error| with_broker_log(&error, &kafka))?;
     drop((topics, kafka));

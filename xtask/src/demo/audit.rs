@@ -1,28 +1,26 @@
-//! The judge's answer.
+//! What came of it: every line in Kafka's log counted once more, by one loop that shares no code with the
+//! framework.
 
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
-use serde_json::Value;
+use anyhow::Result;
 
-use super::child::Guard;
-use super::stop::Stop;
-use super::topics::{APP, INPUT, OUTPUTS};
+use super::book::words;
+use super::topics::{INPUT, OUTPUTS};
+use crate::wire::{Client, Isolation};
 
-/// The judge reads every topic twice.
-const LIMIT: Duration = Duration::from_secs(300);
+/// How many examples of one kind are kept.
+const EXAMPLES: usize = 5;
 
-/// It waits for open transactions less long than those take to time out.
-const PATIENCE_SECONDS: &str = "10";
-
-/// What the judge found in the log.
+/// What was found in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Audit {
-    /// Records in the input.
+    /// Lines in the input.
     pub(crate) input: u64,
+    /// Words in them, and different ones.
+    pub(crate) words: u64,
+    pub(crate) different: u64,
     /// The outputs and how many committed records each has.
     pub(crate) outputs: Vec<(String, u64)>,
     /// Each kind of violation and how often it was found.
@@ -32,33 +30,32 @@ pub(crate) struct Audit {
 /// A kind of violation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
-    pub(crate) kind: String,
+    pub(crate) kind: &'static str,
     pub(crate) count: u64,
-    /// The first ones, as the judge wrote them.
+    /// The first ones.
     pub(crate) examples: Vec<String>,
 }
 
 impl Audit {
-    /// Has the judge look at what a finished run left, in a process of its own.
-    pub(crate) fn of(judge: &Path, bootstrap: &str, dir: &Path, stop: &Stop) -> Result<Audit> {
-        let mut command = Command::new(judge);
-        command.args(["--json", "--bootstrap", bootstrap, "--input", INPUT]);
-        for output in OUTPUTS {
-            command.args(["--output", output]);
+    /// Reads the input and the output from their beginnings.
+    pub(crate) fn of(client: &mut Client) -> Result<Audit> {
+        let mut count = Count::default();
+        client.read_all(INPUT, Isolation::ReadCommitted, |_, record| {
+            count.line(&String::from_utf8_lossy(
+                record.value.as_deref().unwrap_or_default(),
+            ));
+        })?;
+        let mut outputs = Vec::new();
+        for topic in OUTPUTS {
+            let mut committed = 0;
+            client.read_all(topic, Isolation::ReadCommitted, |partition, record| {
+                committed += 1;
+                let place = format!("{topic}-{partition}@{}", record.offset);
+                count.update(record.key.as_deref(), record.value.as_deref(), &place);
+            })?;
+            outputs.push((topic.to_owned(), committed));
         }
-        command.args(["--group", APP, "--wait", PATIENCE_SECONDS]);
-        command.args(["--transactional-prefix", &format!("{APP}-")]);
-        let mut process = Guard::spawn("the judge", command, &dir.join("judge.log"))?;
-        let status = stop.wait_for(LIMIT, "the judge has read all topics", || process.ended())?;
-        // 0 and 1 are verdicts.
-        if !matches!(status.code(), Some(0 | 1)) {
-            bail!(process.obituary(&format!("could not judge ({status})")));
-        }
-        let audit = parse(&process.log()).with_context(|| process.obituary("made no sense"))?;
-        if audit.is_clean() != status.success() {
-            bail!(process.obituary(&format!("contradicts itself ({status})")));
-        }
-        Ok(audit)
+        Ok(count.audit(outputs))
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -71,75 +68,143 @@ impl Audit {
     }
 }
 
-#[derive(Deserialize)]
-struct Report {
-    input: Input,
-    outputs: Vec<Output>,
-    violations: serde_json::Map<String, Value>,
+/// A word: how often it is in the input, and its last count in the output.
+#[derive(Debug, Default)]
+struct Word {
+    expected: u64,
+    said: u64,
 }
 
-#[derive(Deserialize)]
-struct Input {
-    records: u64,
+#[derive(Debug, Default)]
+struct Count {
+    lines: u64,
+    words: BTreeMap<String, Word>,
+    doubled: Found,
+    skipped: Found,
+    unreadable: Found,
 }
 
-#[derive(Deserialize)]
-struct Output {
-    topic: String,
-    committed: u64,
+#[derive(Debug, Default)]
+struct Found {
+    count: u64,
+    examples: Vec<String>,
 }
 
-/// Reads the judge's line of JSON.
-fn parse(said: &str) -> Result<Audit> {
-    let line = said.lines().find(|line| line.starts_with('{'));
-    let report: Report = serde_json::from_str(line.context("no JSON")?)?;
-    let outputs = report.outputs.into_iter();
-    let findings = report.violations.into_iter();
-    Ok(Audit {
-        input: report.input.records,
-        outputs: outputs.map(|o| (o.topic, o.committed)).collect(),
-        findings: findings
-            .map(|(kind, found)| finding(kind, &found))
-            .collect::<Result<_>>()?,
-    })
+impl Found {
+    fn add(&mut self, count: u64, example: impl FnOnce() -> String) {
+        self.count += count;
+        if self.examples.len() < EXAMPLES {
+            self.examples.push(example());
+        }
+    }
+
+    fn finding(self, kind: &'static str) -> Finding {
+        Finding {
+            kind,
+            count: self.count,
+            examples: self.examples,
+        }
+    }
 }
 
-fn finding(kind: String, found: &Value) -> Result<Finding> {
-    let examples = found["examples"].as_array().into_iter().flatten();
-    Ok(Finding {
-        count: found["count"]
-            .as_u64()
-            .with_context(|| format!("{kind}: no count"))?,
-        examples: examples.map(Value::to_string).collect(),
-        kind,
-    })
+impl Count {
+    fn line(&mut self, line: &str) {
+        self.lines += 1;
+        for word in words(line) {
+            self.words.entry(word.to_lowercase()).or_default().expected += 1;
+        }
+    }
+
+    /// Each update of a word says one more than the one before it.
+    fn update(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, place: &str) {
+        let word = key.map(|key| String::from_utf8_lossy(key).into_owned());
+        let said = value.and_then(|value| Some(u64::from_be_bytes(value.try_into().ok()?)));
+        let (Some(word), Some(said)) = (word, said) else {
+            let example = || format!("{place}: {key:?} {value:?}");
+            return self.unreadable.add(1, example);
+        };
+        let known = match self.words.entry(word) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let example = format!("{place}: {:?} is not in the input", unknown.key());
+                return self.unreadable.add(1, || example);
+            }
+        };
+        let next = known.said + 1;
+        if said < next {
+            let example = || format!("{place}: count {said} comes again");
+            self.doubled.add(1, example);
+        } else if said > next {
+            let example = || format!("{place}: {said} comes after {}", known.said);
+            self.skipped.add(1, example);
+        }
+        known.said = known.said.max(said);
+    }
+
+    fn audit(mut self, outputs: Vec<(String, u64)>) -> Audit {
+        let mut lost = Found::default();
+        for (word, Word { expected, said }) in &self.words {
+            let example = || format!("{word:?} is there {expected} times, and counted {said}");
+            if said < expected {
+                lost.add(expected - said, example);
+            } else if said > expected {
+                self.doubled.add(said - expected, example);
+            }
+        }
+        Audit {
+            input: self.lines,
+            words: self.words.values().map(|word| word.expected).sum(),
+            different: self.words.len() as u64,
+            outputs,
+            findings: vec![
+                lost.finding("lost"),
+                self.doubled.finding("doubled"),
+                self.skipped.finding("skipped"),
+                self.unreadable.finding("unreadable"),
+            ],
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_judges_line_is_read() {
-        let audit = parse(concat!(
-            "a warning\n",
-            r#"{"clean":false,"input":{"topic":"cities","records":3},"#,
-            r#""outputs":[{"topic":"a","committed":4,"uncommitted":9}],"violations":{"#,
-            r#""lost":{"count":0,"examples":[]},"doubled":{"count":1,"examples":[{"seq":2}]}}}"#,
-        ))
-        .unwrap();
-        assert_eq!((audit.input, audit.is_clean()), (3, false));
-        assert_eq!(audit.outputs, [("a".to_owned(), 4)]);
-        assert_eq!((audit.count("lost"), audit.count("doubled")), (0, 1));
-        assert_eq!(audit.findings.len(), 2);
-        let doubled = audit.findings.iter().find(|f| f.kind == "doubled").unwrap();
-        assert_eq!(doubled.examples, [r#"{"seq":2}"#]);
+    /// What is found in these updates of `a` and `b`, after the line `a b a`.
+    fn found(updates: &[(&str, u64)]) -> Vec<(&'static str, u64)> {
+        let mut count = Count::default();
+        count.line("A b, a!");
+        for (word, said) in updates {
+            count.update(Some(word.as_bytes()), Some(&said.to_be_bytes()), "x");
+        }
+        let audit = count.audit(Vec::new());
+        assert_eq!((audit.input, audit.words, audit.different), (1, 3, 2));
+        assert_eq!(
+            audit.is_clean(),
+            audit.findings.iter().all(|f| f.count == 0)
+        );
+        let bad = audit.findings.iter().filter(|f| f.count > 0);
+        bad.map(|f| (f.kind, f.count)).collect()
     }
 
     #[test]
-    fn a_count_that_is_missing_is_not_taken_for_zero() {
-        let said = r#"{"input":{"records":3},"outputs":[],"violations":{"lost":{}}}"#;
-        assert!(parse(said).is_err());
-        assert!(parse("").is_err());
+    fn every_way_to_count_wrong_is_seen() {
+        assert_eq!(found(&[("a", 1), ("b", 1), ("a", 2)]), []);
+        assert_eq!(found(&[("a", 1), ("b", 1)]), [("lost", 1)]);
+        let again = [("a", 1), ("a", 1), ("a", 2), ("b", 1)];
+        assert_eq!(found(&again), [("doubled", 1)]);
+        let beyond = [("a", 1), ("a", 2), ("a", 3), ("b", 1)];
+        assert_eq!(found(&beyond), [("doubled", 1)]);
+        assert_eq!(found(&[("a", 2), ("b", 1)]), [("skipped", 1)]);
+        let invented = [("a", 1), ("a", 2), ("b", 1), ("c", 1)];
+        assert_eq!(found(&invented), [("unreadable", 1)]);
+    }
+
+    #[test]
+    fn what_is_no_count_is_found() {
+        let mut count = Count::default();
+        count.update(None, Some(b"12345678"), "x");
+        count.update(Some(b"a"), Some(b"1"), "x");
+        assert_eq!(count.audit(Vec::new()).count("unreadable"), 2);
     }
 }

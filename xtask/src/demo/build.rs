@@ -1,4 +1,4 @@
-//! The programs that take part, built by cargo.
+//! The pipeline, built by cargo.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -12,36 +12,30 @@ use anyhow::{Context, Result, bail};
 use super::stop::Stop;
 use crate::paths;
 
+/// The pipeline's program.
+const APP: &str = "06-word-count";
+
 /// Nothing is said of a build that is done sooner.
 const SILENT: Duration = Duration::from_secs(3);
 
 /// The first build compiles librdkafka.
 const LIMIT: Duration = Duration::from_secs(3_600);
 
-/// Where the programs are.
-#[derive(Debug, Clone)]
-pub(crate) struct Programs {
-    /// The pipeline.
-    pub(crate) app: PathBuf,
-    /// Produces its input.
-    pub(crate) generator: PathBuf,
-    /// Finds out what became of it.
-    pub(crate) judge: PathBuf,
-}
-
-/// Builds them all at once. What cargo prints is shown if it takes its time or fails.
-pub(crate) fn programs(stop: &Stop) -> Result<Programs> {
+/// Builds the pipeline. What cargo prints is shown if it takes its time or fails.
+pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
+    let (compiled, takes) = match rocksdb {
+        true => ("librdkafka and RocksDB", "ten minutes and more"),
+        false => ("librdkafka", "a few minutes"),
+    };
     eprintln!(
-        "Building the pipeline, its generator and its judge; the first time this compiles librdkafka \
-         and takes a few minutes ..."
+        "Building the pipeline; the first time this compiles {compiled} and takes {takes} ..."
     );
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .current_dir(paths::workspace_root())
         .args(["build", "--message-format=json-render-diagnostics"])
-        .args(["-p", "eos-examples", "--bin", "02-enrich"])
-        .args(["-p", "integration-tests", "--bin", "generator"])
-        .args(["--bin", "judge"])
+        .args(["-p", "eos-examples", "--bin", APP])
+        .args(rocksdb.then_some("--features=rocksdb"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -55,14 +49,7 @@ pub(crate) fn programs(stop: &Stop) -> Result<Programs> {
         let _ = child.wait();
     }
     let messages = outcome?;
-    let find = |name: &str| {
-        executable(&messages, name).with_context(|| format!("cargo built no program {name}"))
-    };
-    Ok(Programs {
-        app: find("02-enrich")?,
-        generator: find("generator")?,
-        judge: find("judge")?,
-    })
+    executable(&messages, APP).with_context(|| format!("cargo built no program {APP}"))
 }
 
 /// Waits for cargo's end; answers the messages on its standard output.
@@ -73,14 +60,14 @@ fn follow(child: &mut Child, stop: &Stop) -> Result<Vec<String>> {
         held_back: Vec::new(),
         begun: Instant::now(),
     };
-    let status = stop.wait_for(LIMIT, "cargo has built the programs", || {
+    let status = stop.wait_for(LIMIT, "cargo has built the pipeline", || {
         progress.show();
         Ok(child.try_wait()?)
     })?;
     progress.held_back.extend(progress.lines.iter());
     if !status.success() {
         let said = progress.held_back.join("\n");
-        bail!("the programs of the demo do not build:\n{said}");
+        bail!("the pipeline does not build:\n{said}");
     }
     Ok(messages.iter().collect())
 }

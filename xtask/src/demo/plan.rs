@@ -16,9 +16,11 @@ const QUIET_END: Duration = Duration::from_millis(1_500);
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
-    /// Records to send.
-    pub(crate) records: u64,
-    /// Records per second.
+    /// Lines to send.
+    pub(crate) lines: u64,
+    /// Words in them.
+    pub(crate) words: u64,
+    /// Lines per second.
     pub(crate) rate: u64,
     /// Decides who is killed when.
     pub(crate) seed: u64,
@@ -29,16 +31,18 @@ pub(crate) struct Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan {
-            records,
+            lines,
+            words,
             rate,
             seed,
             ..
         } = self;
         writeln!(
             f,
-            "{} city records at {} a second ─► {INPUT} ─► {PROCESSES} processes of 02-enrich, \
-             {WORKERS} workers each ─► {}",
-            grouped(*records),
+            "{} lines of Alice in Wonderland ({} words), {} a second ─► {INPUT} ─► {PROCESSES} processes \
+             of 06-word-count, {WORKERS} workers each ─► {}",
+            grouped(*lines),
+            grouped(*words),
             grouped(*rate),
             OUTPUTS.join(" + ")
         )?;
@@ -52,13 +56,13 @@ impl fmt::Display for Plan {
 impl Plan {
     /// How long the input takes.
     pub(crate) fn span(&self) -> Duration {
-        Duration::from_secs_f64(self.records as f64 / self.rate as f64)
+        Duration::from_secs_f64(self.lines as f64 / self.rate as f64)
     }
 
-    /// Nobody is killed once so many records are in.
+    /// Nobody is killed once so many lines are in.
     pub(crate) fn last_kill(&self) -> u64 {
         let quiet = self.rate as f64 * QUIET_END.as_secs_f64();
-        self.records.saturating_sub(quiet as u64)
+        self.lines.saturating_sub(quiet as u64)
     }
 
     /// Fewer kills prove little. A kill waits for the recovery from the one before, so a slow
@@ -72,9 +76,10 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan(records: u64) -> Plan {
+    fn plan(lines: u64) -> Plan {
         Plan {
-            records,
+            lines,
+            words: 9 * lines,
             rate: 20_000,
             seed: 7,
             own_kafka: true,
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn the_plan_says_what_flows_where_and_how_to_repeat_it() {
         let text = plan(400_000).to_string();
-        for part in ["400,000", "cities-enriched + cities-audit", "--seed 7"] {
+        for part in ["400,000 lines", "─► word-counts", "--seed 7"] {
             assert!(text.contains(part), "{text}");
         }
     }

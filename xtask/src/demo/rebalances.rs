@@ -1,4 +1,4 @@
-//! What the processes logged about partitions that came and went.
+//! What the processes logged about partitions that came and went, and of state.
 
 /// Counted in log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -7,6 +7,10 @@ pub(crate) struct Rebalances {
     pub(crate) assigned: u64,
     /// Workers that had partitions taken away.
     pub(crate) revoked: u64,
+    /// Tasks whose state was made whole.
+    pub(crate) whole: u64,
+    /// Those of them that found it whole on their disk.
+    pub(crate) exact: u64,
 }
 
 impl Rebalances {
@@ -15,6 +19,9 @@ impl Rebalances {
         for line in log.lines().filter(|line| !line.contains("partitions=[]")) {
             self.assigned += u64::from(line.contains("partitions assigned"));
             self.revoked += u64::from(line.contains("partitions revoked"));
+            let whole = line.contains("state is whole");
+            self.whole += u64::from(whole);
+            self.exact += u64::from(whole && line.contains("exact=true"));
         }
     }
 }
@@ -30,12 +37,16 @@ mod tests {
             "INFO eos_core: partitions assigned app=a worker=0 partitions=[cities-0, cities-1]\n\
              INFO eos_core: partitions revoked app=a worker=0 partitions=[cities-1] lost=false\n\
              INFO eos_core: partitions assigned app=a worker=0 partitions=[]\n\
+             INFO eos_core: state is whole app=a worker=0 task=1_0 exact=false\n\
+             INFO eos_core: state is whole app=a worker=0 task=1_1 exact=true\n\
              INFO eos_core: task starts\n",
         );
         seen.add_log("INFO eos_core: partitions assigned app=a worker=1 partitions=[cities-2]\n");
         let expected = Rebalances {
             assigned: 2,
             revoked: 1,
+            whole: 2,
+            exact: 1,
         };
         assert_eq!(seen, expected);
     }

@@ -11,12 +11,12 @@ use super::text::{Paint, counted, grouped};
 /// Between two plain lines of progress.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// How many records the bar stands for, and what has happened to them.
+/// What has happened so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Records in the input.
+    /// Lines in the input.
     pub(crate) input: u64,
-    /// Records that have come through, committed.
+    /// Words that are counted and committed.
     pub(crate) out: u64,
     /// Kills so far.
     pub(crate) kills: u64,
@@ -38,7 +38,7 @@ pub(crate) enum Show {
 
 impl Show {
     /// A bar if standard output is a terminal that may be drawn on.
-    pub(crate) fn on_stdout(records: u64) -> Show {
+    pub(crate) fn on_stdout(words: u64) -> Show {
         let var = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = var("TERM").is_none_or(|term| term == "dumb");
         if !std::io::stdout().is_terminal() || var("NO_COLOR").is_some() || dumb {
@@ -47,7 +47,7 @@ impl Show {
                 last: Cell::new(None),
             };
         }
-        let bar = ProgressBar::with_draw_target(Some(records), ProgressDrawTarget::stdout());
+        let bar = ProgressBar::with_draw_target(Some(words), ProgressDrawTarget::stdout());
         let style = ProgressStyle::with_template("{spinner} {wide_bar:.green/black.bright} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Show::Bar(bar)
@@ -82,7 +82,7 @@ impl Show {
             Show::Bar(bar) => {
                 bar.set_position(state.out);
                 bar.set_message(format!(
-                    "in {} · out {} · 💀 {}",
+                    "{} lines in · {} words counted · 💀 {}",
                     grouped(state.input),
                     grouped(state.out),
                     state.kills
@@ -123,7 +123,7 @@ impl Drop for Show {
 /// A line of progress for a log file.
 fn plain(since: Duration, state: State) -> String {
     format!(
-        "{:>5.1} s {:>9} records in {:>9} out, committed {:>10}",
+        "{:>5.1} s {:>9} lines in {:>9} words counted, committed {:>10}",
         since.as_secs_f64(),
         grouped(state.input),
         grouped(state.out),
@@ -145,7 +145,7 @@ mod tests {
         let line = plain(Duration::from_millis(4_020), state);
         assert_eq!(
             line,
-            "  4.0 s    88,000 records in    79,512 out, committed    4 kills"
+            "  4.0 s    88,000 lines in    79,512 words counted, committed    4 kills"
         );
     }
 }

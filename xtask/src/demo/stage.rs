@@ -1,15 +1,14 @@
 //! The run itself: records flow, processes die, everything comes through.
 
 use std::fs;
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use super::audit::Audit;
-use super::build::Programs;
-use super::child::Guard;
+use super::feed::Feed;
 use super::fleet::{Fleet, PROCESSES, Recipe};
 use super::kills::{Kill, Kills};
 use super::plan::{Plan, WORKERS};
@@ -25,33 +24,31 @@ use crate::wire::{Client, Isolation};
 /// How long the pipeline may stand still: longer than any time-out that a kill can lead to.
 const STALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the generator may take to send what it should have sent already.
+/// How long it may take to send what should have been sent already.
 const LATE: Duration = Duration::from_secs(60);
 
 /// Everything that runs.
 #[derive(Debug)]
 pub(crate) struct Stage<'a> {
     plan: &'a Plan,
-    programs: &'a Programs,
-    bootstrap: &'a str,
     stop: &'a Stop,
     show: &'a Show,
     client: Client,
     watch: Watch,
     fleet: Fleet,
-    generator: Guard,
+    feed: Feed,
     script: Script,
     kills: Kills,
     /// Declared last: removed when nothing writes to it any more.
-    dir: TempDir,
+    _dir: TempDir,
 }
 
 impl<'a> Stage<'a> {
     /// Starts the processes and, once they have found each other, the records.
     pub(crate) fn set(
         plan: &'a Plan,
-        programs: &'a Programs,
-        bootstrap: &'a str,
+        program: &Path,
+        bootstrap: &str,
         stop: &'a Stop,
         show: &'a Show,
     ) -> Result<Self> {
@@ -68,7 +65,7 @@ impl<'a> Stage<'a> {
             ("WORKERS", WORKERS.to_string()),
         ];
         let recipe = Recipe {
-            program: programs.app.clone(),
+            program: program.to_owned(),
             environment: environment
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
@@ -77,23 +74,17 @@ impl<'a> Stage<'a> {
         let mut client = Client::connect(bootstrap, TIMEOUT)?;
         let mut fleet = Fleet::start(recipe)?;
         assemble(&mut client, &mut fleet, stop)?;
-        let mut command = Command::new(&programs.generator);
-        command.args(["--bootstrap", bootstrap, "--topic", INPUT]);
-        command.args(["--records", &plan.records.to_string()]);
-        command.args(["--rate", &plan.rate.to_string()]);
         Ok(Stage {
             client,
             watch: Watch::start(bootstrap)?,
             fleet,
-            generator: Guard::spawn("the generator", command, &logs.join("generator.log"))?,
+            feed: Feed::start(plan, bootstrap)?,
             script: Script::new(plan.seed, PROCESSES),
             kills: Kills::default(),
             plan,
-            programs,
-            bootstrap,
             stop,
             show,
-            dir,
+            _dir: dir,
         })
     }
 
@@ -101,7 +92,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn play(mut self) -> Result<Told> {
         self.first_records()?;
         self.hurt()?;
-        self.generator_ends(self.plan.span() + LATE)?;
+        self.feed_ends(self.plan.span() + LATE)?;
         self.catch_up()?;
         let signal = match self.plan.own_kafka {
             true => Signal::Term,
@@ -111,12 +102,7 @@ impl<'a> Stage<'a> {
         let processes = self.fleet.started();
         let rebalances = self.fleet.stop(signal, self.stop)?;
         let discarded = self.watch.finish()?;
-        let audit = Audit::of(
-            &self.programs.judge,
-            self.bootstrap,
-            self.dir.path(),
-            self.stop,
-        )?;
+        let audit = Audit::of(&mut self.client)?;
         Ok(Told {
             fewest_kills: self.plan.fewest_kills(),
             kills: self.kills.into_inner(),
@@ -183,21 +169,20 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn generator_ends(&mut self, limit: Duration) -> Result<()> {
+    fn feed_ends(&mut self, limit: Duration) -> Result<()> {
         let stop = self.stop;
-        stop.wait_for(limit, "the generator has sent its records", || {
+        stop.wait_for(limit, "all lines are sent", || {
             self.look()?;
-            self.generator.ended()
-        })?;
-        self.generator.succeed(Duration::ZERO)
+            self.feed.ended()
+        })
     }
 
     /// Waits until the group has committed the end of the input, and readers see it.
     fn catch_up(&mut self) -> Result<()> {
         let ends = self.client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
-        let (stop, records) = (self.stop, self.plan.records);
+        let (stop, words) = (self.stop, self.plan.words);
         let last = stop.wait_for(STALL_LIMIT, "all of the input is committed", || {
-            let Some(sample) = self.look()?.filter(|sample| sample.out() >= records) else {
+            let Some(sample) = self.look()?.filter(|sample| sample.out() >= words) else {
                 return Ok(None);
             };
             let committed = self.client.committed(APP, INPUT)?;

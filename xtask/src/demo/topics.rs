@@ -8,10 +8,16 @@ use super::stop::Stop;
 use crate::kafka::{BOOTSTRAP_VAR, Provided};
 use crate::wire::{Client, Isolation};
 
-/// What `02-enrich` reads, writes and is called.
-pub(crate) const INPUT: &str = "cities";
-pub(crate) const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
-pub(crate) const APP: &str = "enrich-v1";
+/// What `06-word-count` reads, writes and is called.
+pub(crate) const INPUT: &str = "lines";
+pub(crate) const OUTPUTS: [&str; 1] = ["word-counts"];
+pub(crate) const APP: &str = "word-count-v1";
+
+/// The topics that it creates for itself.
+const OWN: [&str; 2] = [
+    "word-count-v1-words-repartition",
+    "word-count-v1-words-repartition-changelog",
+];
 
 /// Partitions of each topic.
 pub(crate) const PARTITIONS: i32 = 6;
@@ -49,6 +55,9 @@ impl Topics {
             // Noted before: a creation that fails half way is to be undone as well.
             if shared && !known.topics.contains_key(name) {
                 topics.created.push(name);
+            }
+            if OWN.contains(&name) {
+                continue;
             }
             topics
                 .client
@@ -102,5 +111,5 @@ impl Drop for Topics {
 }
 
 fn all() -> impl Iterator<Item = &'static str> {
-    [INPUT].into_iter().chain(OUTPUTS)
+    [INPUT].into_iter().chain(OUTPUTS).chain(OWN)
 }

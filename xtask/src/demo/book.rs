@@ -1,0 +1,67 @@
+//! The input: a book, line by line, from its beginning again when it is through.
+
+/// Lewis Carroll's, of 1865: in the public domain.
+const BOOK: &str = include_str!("../../../examples/06-word-count/alice.txt");
+
+/// Its lines that say something, each with the number of its words.
+#[derive(Debug)]
+pub(crate) struct Book(Vec<(&'static str, u64)>);
+
+impl Book {
+    pub(crate) fn open() -> Book {
+        let lines = BOOK.lines().map(|line| (line, words(line).count() as u64));
+        Book(lines.filter(|(_, words)| *words > 0).collect())
+    }
+
+    /// Line number `n`, from 0.
+    pub(crate) fn line(&self, n: u64) -> &'static str {
+        let at = n % self.0.len().max(1) as u64;
+        self.0.get(at as usize).map_or("", |(line, _)| line)
+    }
+
+    /// How many words the first `lines` have.
+    pub(crate) fn words(&self, lines: u64) -> u64 {
+        let (length, count) = (self.0.len().max(1) as u64, |(_, words): &(_, u64)| *words);
+        let whole: u64 = self.0.iter().map(count).sum();
+        let rest: u64 = self
+            .0
+            .iter()
+            .take((lines % length) as usize)
+            .map(count)
+            .sum();
+        lines / length * whole + rest
+    }
+}
+
+/// The words of a line, as they stand there: letters, digits, and apostrophes within.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
+    let pieces = line.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let words = pieces.map(|piece| piece.trim_matches('\''));
+    words.filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_book_begins_again_when_it_is_through() {
+        let book = Book::open();
+        let length = book.0.len() as u64;
+        assert!(book.line(0).contains("WONDERLAND"));
+        assert_eq!(book.line(length + 3), book.line(3));
+        let counted = |lines: u64| -> u64 {
+            let lines = (0..lines).map(|n| words(book.line(n)).count() as u64);
+            lines.sum()
+        };
+        for lines in [0, 1, 17, length, 2 * length + 5] {
+            assert_eq!(book.words(lines), counted(lines), "{lines}");
+        }
+    }
+
+    #[test]
+    fn words_are_what_stands_between_marks() {
+        let found: Vec<_> = words("  `Oh dear!  It's late--late,' ").collect();
+        assert_eq!(found, ["Oh", "dear", "It's", "late", "late"]);
+    }
+}
