@@ -1,13 +1,15 @@
 //! What keeps something per key: groups, and the tables that come of them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::error_policy::ErrorPolicy;
 use crate::keys::Partitioned;
 use crate::store::{KeyValueStore, Stamped};
 use crate::stream::Stream;
 use crate::topic::Topic;
-use crate::topology::{Aggregate, Kind};
+use crate::topology::{Aggregate, AggregateOrDelete, Kind};
 
 /// The records of a stream by their keys. Made by [`Stream::group_by_key`].
 #[must_use = "groups do nothing until they are counted, reduced or aggregated"]
@@ -57,6 +59,36 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
+    /// As [`reduce`](Self::reduce), with results that may end: where `f` answers `None`, the key is
+    /// deleted, its update is a tombstone, and the next value is a first one again.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// // What is left of each product; what is sold out is forgotten.
+    /// let bookings = Topic::<String, i64>::plain("bookings");
+    /// app.source(&bookings)
+    ///     .group_by_key()
+    ///     .reduce_or_delete(&KeyValueStore::plain("stock"), |left, booked| {
+    ///         Some(left + booked).filter(|left| *left > 0)
+    ///     })
+    ///     .to(&Topic::<String, Option<i64>>::plain("stock-updates"));
+    /// ```
+    ///
+    /// A reducer of Kafka Streams that returns null does the same, its first value included: that is
+    /// kept as it is, and `f` is not asked.
+    pub fn reduce_or_delete(
+        self,
+        store: &KeyValueStore<K, V>,
+        f: impl Fn(V, V) -> Option<V> + Send + Sync + 'static,
+    ) -> Table<K, V, Option<V>> {
+        let kind = Kind::ReduceOrDelete;
+        self.kept_or_deleted(kind, store, move |_, value, result| match result {
+            Some(result) => f(result, value),
+            None => Some(value),
+        })
+    }
+
     /// Makes a result of another type of all values of a key: `init` begins it, `f` adds a value.
     ///
     /// ```
@@ -83,6 +115,58 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
+    /// As [`aggregate`](Self::aggregate), with results that may end: where `f` answers `None`, the key is
+    /// deleted, its update is a tombstone, and `init` begins again with the next value.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// // What is in each basket, until it is bought.
+    /// let events = Topic::<String, String>::plain("basket-events");
+    /// app.source(&events)
+    ///     .group_by_key()
+    ///     .aggregate_or_delete(
+    ///         &KeyValueStore::<String, Vec<String>>::json("baskets"),
+    ///         Vec::new,
+    ///         |_customer, item, mut basket| {
+    ///             if item == "checkout" {
+    ///                 return None;
+    ///             }
+    ///             basket.push(item);
+    ///             Some(basket)
+    ///         },
+    ///     )
+    ///     .to(&Topic::json("open-baskets"));
+    /// ```
+    ///
+    /// The deletion of a key that is not there is an update, too. An aggregator of Kafka Streams that
+    /// returns null does the same.
+    pub fn aggregate_or_delete<A: 'static>(
+        self,
+        store: &KeyValueStore<K, A>,
+        init: impl Fn() -> A + Send + Sync + 'static,
+        f: impl Fn(&K, V, A) -> Option<A> + Send + Sync + 'static,
+    ) -> Table<K, A, Option<A>> {
+        let kind = Kind::AggregateOrDelete;
+        self.kept_or_deleted(kind, store, move |key, value, result| {
+            f(key, value, result.unwrap_or_else(&init))
+        })
+    }
+
+    fn kept_or_deleted<A: 'static>(
+        self,
+        kind: fn(usize) -> Kind,
+        store: &KeyValueStore<K, A>,
+        f: impl Fn(&K, V, Option<A>) -> Option<A> + Send + Sync + 'static,
+    ) -> Table<K, A, Option<A>> {
+        let f = Arc::new(f);
+        let store = self.stream.own_store(&store.stamped());
+        let stream = self.stream.then(kind(store), move || {
+            Box::new(AggregateOrDelete::<K, V, A, _>::new(store, Arc::clone(&f)))
+        });
+        Table::new(stream, store)
+    }
+
     fn kept<A: 'static>(
         self,
         kind: fn(usize) -> Kind,
@@ -94,7 +178,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         let stream = self.stream.then(kind(store), move || {
             Box::new(Aggregate::<K, V, A, _>::new(store, Arc::clone(&f)))
         });
-        Table { stream }
+        Table::new(stream, store)
     }
 }
 
@@ -104,28 +188,55 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
     }
 }
 
-/// The latest result of each key.
+/// The latest row of each key: a result of what is kept per key, or the last value of a topic
+/// ([`App::table`](crate::App::table)).
 ///
-/// Every update goes on at once, with the highest time of the records behind it: a reader sees each
-/// result in turn, of each key in order.
-#[must_use = "a table is kept, but nobody hears of it until it ends in `to` or `to_stream`"]
-pub struct Table<K, V> {
-    stream: Stream<K, V>,
+/// Streams join with it ([`Stream::join`]), and its updates go on. Every one does so at once: a reader
+/// sees each row in turn, of each key in order. A result has the highest time of the records behind it, a
+/// row of a topic the time of its record.
+///
+/// `U` is what an update is: the new row, or `Option` of it where rows can be deleted. `None` is
+/// Kafka's tombstone.
+#[must_use = "a table is kept, but nobody hears of it until a stream joins with it, or it ends in `to` \
+              or `to_stream`"]
+pub struct Table<K, V, U = V> {
+    pub(crate) stream: Stream<K, U>,
+    /// Where its rows are kept.
+    pub(crate) store: usize,
+    types: PhantomData<fn() -> V>,
 }
 
-impl<K: 'static, V: 'static> Table<K, V> {
+impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
+    pub(crate) fn new(stream: Stream<K, U>, store: usize) -> Self {
+        Self {
+            stream,
+            store,
+            types: PhantomData,
+        }
+    }
+
     /// Writes each update to a topic.
-    pub fn to(self, topic: &Topic<K, V>) {
+    pub fn to(self, topic: &Topic<K, U>) {
         self.stream.to(topic);
     }
 
     /// The updates, as a stream.
-    pub fn to_stream(self) -> Stream<K, V, Partitioned> {
+    pub fn to_stream(self) -> Stream<K, U, Partitioned> {
         self.stream
+    }
+
+    /// What becomes of records that can't be processed: [`Stream::on_error`], for the sources that the
+    /// rows come from. A value that a table's topic holds and that can't be decoded is such a record:
+    /// skipped, it leaves the row as it was.
+    pub fn on_error(self, policy: impl Into<ErrorPolicy>) -> Self {
+        Self {
+            stream: self.stream.on_error(policy),
+            ..self
+        }
     }
 }
 
-impl<K, V> fmt::Debug for Table<K, V> {
+impl<K, V, U> fmt::Debug for Table<K, V, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Table").field(&self.stream).finish()
     }
@@ -133,7 +244,7 @@ impl<K, V> fmt::Debug for Table<K, V> {
 
 impl<K: 'static, V: 'static> KeyValueStore<K, V> {
     /// The same store, of values with their times.
-    fn stamped(&self) -> KeyValueStore<K, Stamped<V>> {
+    pub(crate) fn stamped(&self) -> KeyValueStore<K, Stamped<V>> {
         KeyValueStore {
             name: Arc::clone(&self.name),
             key: Arc::clone(&self.key),

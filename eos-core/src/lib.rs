@@ -82,6 +82,7 @@ mod record;
 mod runtime;
 mod store;
 mod stream;
+mod table;
 mod topic;
 #[cfg_attr(
     not(feature = "kafka"),

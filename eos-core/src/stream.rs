@@ -98,6 +98,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             } else {
                 graph.wrong(TopologyError::OtherApp {
                     method: "with_store",
+                    what: "store",
                 });
             }
         }
@@ -118,6 +119,29 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             sources: self.sources,
             types: PhantomData,
         })
+    }
+
+    /// The records by a new key, made of the value: [`key_by`](Self::key_by), then
+    /// [`repartition`](Self::repartition) through a topic of the app's own, then
+    /// [`group_by_key`](Self::group_by_key).
+    ///
+    /// `topic` gives the new key's codecs and a name: the topic is called `<app>-<name>-repartition`.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let orders = Topic::<String, String>::plain("orders");
+    /// app.source(&orders)
+    ///     .group_by(|product| product.clone(), &Topic::plain("orders-by-product"))
+    ///     .count(&KeyValueStore::<String, u64>::plain("ordered"))
+    ///     .to(&Topic::plain("most-ordered"));
+    /// ```
+    pub fn group_by<L: 'static>(
+        self,
+        f: impl Fn(&V) -> L + Send + Sync + 'static,
+        topic: &Topic<L, V>,
+    ) -> Grouped<L, V> {
+        self.key_by(f).repartition(topic).group_by_key()
     }
 
     /// Sends the records through a topic of the app's own, so that all records of a key come
@@ -354,9 +378,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
                 }
             }
         } else {
-            // Whichever of the two is run says so.
-            self.graph().wrong(TopologyError::OtherApp { method });
-            other.graph().wrong(TopologyError::OtherApp { method });
+            self.of_other_app(&other, method, "stream");
         }
         Stream {
             graph: self.graph,
@@ -411,6 +433,32 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
                 topic: topic.clone(),
             })
         });
+    }
+
+    /// Lets the next node use the store of a table, or says that it is another app's.
+    pub(crate) fn meets<L, W>(&self, table: &Stream<L, W>, store: usize, method: &'static str)
+    where
+        L: 'static,
+        W: 'static,
+    {
+        if Arc::ptr_eq(&self.graph, &table.graph) {
+            self.graph().use_store(store, &self.sources);
+        } else {
+            self.of_other_app(table, method, "table");
+        }
+    }
+
+    /// Whichever of the two apps is run says so.
+    fn of_other_app<L: 'static, W: 'static, Q>(
+        &self,
+        other: &Stream<L, W, Q>,
+        method: &'static str,
+        what: &'static str,
+    ) {
+        self.graph().wrong(TopologyError::OtherApp { method, what });
+        other
+            .graph()
+            .wrong(TopologyError::OtherApp { method, what });
     }
 
     pub(crate) fn then<K2, V2, P2>(

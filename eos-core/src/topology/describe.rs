@@ -168,7 +168,12 @@ fn sink(topic: TopicName) -> Role {
 }
 
 fn node_name(node: &NodeSpec) -> String {
-    numbered(node.kind.streams_name(), node.number)
+    // Otherwise it would be called as its source is.
+    let of = match node.kind {
+        Kind::Table(_) => "KTABLE",
+        _ => "KSTREAM",
+    };
+    format!("{of}-{}-{:010}", node.kind.streams_name(), node.number)
 }
 
 /// As Kafka Streams numbers what has no name.

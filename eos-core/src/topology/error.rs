@@ -100,14 +100,16 @@ pub enum TopologyError {
         /// The name.
         name: String,
     },
-    /// Streams of two apps can't meet.
+    /// What belongs to two apps can't meet.
     #[error(
-        "`{method}` was given a stream of another app: make both with `app.source(..)` of the same \
-         one, or let the apps meet in a topic"
+        "`{method}` was given a {what} of another app: make both with one `App`, or let the apps meet \
+         in a topic"
     )]
     OtherApp {
         /// The method.
         method: &'static str,
+        /// What it was given.
+        what: &'static str,
     },
 }
 

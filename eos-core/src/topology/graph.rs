@@ -315,7 +315,7 @@ impl Graph {
                 return Err(dangling("source"));
             }
             for node in self.behind(&[at]).iter().filter_map(|&n| self.nodes.get(n)) {
-                if node.kind.exits() > 0 && node.child.is_none()
+                if node.kind.exits() > 0 && node.child.is_none() && !self.is_a_table(node.kind)
                     || node.kind.exits() > 1 && node.rest.is_none()
                 {
                     return Err(dangling(node.kind.method()));
@@ -330,6 +330,20 @@ impl Graph {
                 })?;
         }
         Ok(())
+    }
+
+    /// Whether it keeps rows that need no way out: a topic's, or those that a join asks for.
+    fn is_a_table(&self, kind: Kind) -> bool {
+        let joined = |store| {
+            self.nodes
+                .iter()
+                .any(|node| node.kind.joins() == Some(store))
+        };
+        match kind {
+            Kind::Table(_) => true,
+            Kind::Join(_) | Kind::LeftJoin(_) => false,
+            _ => kind.own_store().is_some_and(joined),
+        }
     }
 
     /// Checks the graph and cuts it into stages.

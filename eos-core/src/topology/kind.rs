@@ -19,7 +19,17 @@ pub(crate) enum Kind {
     /// The store that the results are kept in.
     Reduce(usize),
     /// The store that the results are kept in.
+    ReduceOrDelete(usize),
+    /// The store that the results are kept in.
     Aggregate(usize),
+    /// The store that the results are kept in.
+    AggregateOrDelete(usize),
+    /// The store that the rows of a topic are kept in.
+    Table(usize),
+    /// The store of the table that is asked for a row.
+    Join(usize),
+    /// The store of the table that is asked for a row.
+    LeftJoin(usize),
     /// The output that leads to the tasks that go on.
     Repartition(usize),
     /// The output that it writes to.
@@ -43,7 +53,12 @@ impl Kind {
             Self::Process => "process",
             Self::Count(_) => "count",
             Self::Reduce(_) => "reduce",
+            Self::ReduceOrDelete(_) => "reduce_or_delete",
             Self::Aggregate(_) => "aggregate",
+            Self::AggregateOrDelete(_) => "aggregate_or_delete",
+            Self::Table(_) => "table",
+            Self::Join(_) => "join",
+            Self::LeftJoin(_) => "left_join",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
         }
@@ -57,10 +72,23 @@ impl Kind {
         }
     }
 
-    /// The store that is its own: no closure has a handle to it.
+    /// The store that it keeps or asks, and no closure has a handle to.
     pub(crate) fn own_store(self) -> Option<usize> {
         match self {
-            Self::Count(store) | Self::Reduce(store) | Self::Aggregate(store) => Some(store),
+            Self::Count(store)
+            | Self::Reduce(store)
+            | Self::ReduceOrDelete(store)
+            | Self::Aggregate(store)
+            | Self::AggregateOrDelete(store)
+            | Self::Table(store) => Some(store),
+            _ => self.joins(),
+        }
+    }
+
+    /// The store of the table that it joins with.
+    pub(crate) fn joins(self) -> Option<usize> {
+        match self {
+            Self::Join(store) | Self::LeftJoin(store) => Some(store),
             _ => None,
         }
     }
@@ -77,6 +105,9 @@ impl Kind {
     /// What Kafka Streams calls it where it has the same; its way of naming where it has not.
     pub(crate) fn streams_name(self) -> &'static str {
         match self {
+            Self::Table(_) => "SOURCE",
+            Self::Join(_) => "JOIN",
+            Self::LeftJoin(_) => "LEFTJOIN",
             Self::Map | Self::TryMap => "MAPVALUES",
             Self::FilterMap => "FILTERMAPVALUES",
             Self::Filter => "FILTER",
@@ -86,8 +117,8 @@ impl Kind {
             Self::Branch => "BRANCH",
             Self::Tee => "TEE",
             Self::Process => "PROCESSOR",
-            Self::Count(_) | Self::Aggregate(_) => "AGGREGATE",
-            Self::Reduce(_) => "REDUCE",
+            Self::Count(_) | Self::Aggregate(_) | Self::AggregateOrDelete(_) => "AGGREGATE",
+            Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

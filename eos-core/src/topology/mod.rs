@@ -3,15 +3,20 @@
 mod aggregate;
 mod chains;
 mod checked;
+mod deleting;
 mod describe;
 #[cfg(test)]
 mod describe_test;
 mod error;
 #[cfg(test)]
+mod golden_tables_test;
+#[cfg(test)]
 mod golden_test;
 mod graph;
 mod guarantees;
 mod internal;
+mod join;
+mod keep;
 mod kind;
 mod node;
 mod nodes;
@@ -20,16 +25,21 @@ mod process;
 mod process_test;
 mod scratch;
 #[cfg(test)]
+mod table_test;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use aggregate::Aggregate;
 pub(crate) use chains::Chains;
 pub(crate) use checked::Topology;
+pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::TopologyError;
 pub(crate) use graph::{Exit, Graph, OutputSpec};
 pub use guarantees::{Guarantees, Mermaid};
 pub(crate) use internal::Purpose;
+pub(crate) use join::Join;
+pub(crate) use keep::Keep;
 pub(crate) use kind::Kind;
 pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
 pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};

@@ -13,6 +13,7 @@ mod recreated;
 mod siblings;
 mod state;
 mod stops;
+mod tables;
 mod transactions;
 
 use std::collections::BTreeMap;

@@ -13,7 +13,7 @@ type Databases = Arc<Mutex<BTreeMap<TaskHome, MemoryBackend>>>;
 
 /// A disk: databases outlive workers.
 #[derive(Debug, Clone, Default)]
-struct Disk {
+pub(super) struct Disk {
     databases: Databases,
     /// Every write to a database fails from now on.
     full: Arc<Mutex<bool>>,
@@ -125,7 +125,7 @@ fn counting(app: &mut App) {
         });
 }
 
-fn stateful(disk: &Disk, id: u16) -> WorkerSpec {
+pub(super) fn stateful(disk: &Disk, id: u16) -> WorkerSpec {
     WorkerSpec {
         output_partitions: vec![1, 2],
         output_limits: vec![None, None],
@@ -213,7 +213,7 @@ impl Disk {
         }
     }
 
-    fn wipe(&self) {
+    pub(super) fn wipe(&self) {
         self.databases.lock().unwrap().clear();
     }
 

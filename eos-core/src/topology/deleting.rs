@@ -1,0 +1,80 @@
+//! The node that keeps something per key, until it is deleted.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::node::{Fault, Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::Stamped;
+
+/// As [`Aggregate`](super::Aggregate), with results that may end: no result deletes the key, and goes on
+/// as an update like any other, with the highest time so far. That time is forgotten with it.
+pub(crate) struct AggregateOrDelete<K, V, A, F> {
+    store: usize,
+    f: Arc<F>,
+    types: PhantomData<fn(K, V) -> A>,
+}
+
+impl<K, V, A, F> AggregateOrDelete<K, V, A, F> {
+    pub(crate) fn new(store: usize, f: Arc<F>) -> Self {
+        Self {
+            store,
+            f,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K, V, A, F> Node for AggregateOrDelete<K, V, A, F>
+where
+    K: 'static,
+    V: 'static,
+    A: 'static,
+    F: Fn(&K, V, Option<A>) -> Option<A> + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, V>(record)
+        else {
+            return Ok(());
+        };
+        let store = ctx.store_at::<K, Stamped<A>>(self.store);
+        let (old, before) = match store.read(&key).map_err(Fault::State)? {
+            Some(stamped) => (Some(stamped.value), stamped.timestamp),
+            None => (None, None),
+        };
+        let timestamp = timestamp.max(before);
+        let value = match (self.f)(&key, value, old) {
+            Some(value) => {
+                let stamped = Stamped { value, timestamp };
+                store.write(&key, &stamped).map_err(Fault::State)?;
+                Some(stamped.value)
+            }
+            None => {
+                store.forget(&key).map_err(Fault::State)?;
+                None
+            }
+        };
+        next.forward(
+            ctx,
+            &mut Some(Record {
+                key,
+                value,
+                timestamp,
+                headers,
+            }),
+        )
+    }
+}

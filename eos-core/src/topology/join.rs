@@ -1,0 +1,69 @@
+//! The node that looks up a row for each record.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::node::{Fault, Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::Stamped;
+
+/// Makes one value of a record's and of the row that its key has, if it has one, and hands it on with the
+/// record's own time (`KStreamKTableJoin`). Where `f` makes nothing, the record is dropped.
+pub(crate) struct Join<K, V, T, R, F> {
+    store: usize,
+    f: Arc<F>,
+    types: PhantomData<fn(K, V, T) -> R>,
+}
+
+impl<K, V, T, R, F> Join<K, V, T, R, F> {
+    pub(crate) fn new(store: usize, f: Arc<F>) -> Self {
+        Self {
+            store,
+            f,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K, V, T, R, F> Node for Join<K, V, T, R, F>
+where
+    K: 'static,
+    V: 'static,
+    T: 'static,
+    R: 'static,
+    F: Fn(V, Option<T>) -> Option<R> + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, V>(record)
+        else {
+            return Ok(());
+        };
+        let store = ctx.store_at::<K, Stamped<T>>(self.store);
+        let row = store.read(&key).map_err(Fault::State)?;
+        match (self.f)(value, row.map(|row| row.value)) {
+            Some(value) => next.forward(
+                ctx,
+                &mut Some(Record {
+                    key,
+                    value,
+                    timestamp,
+                    headers,
+                }),
+            ),
+            None => Ok(()),
+        }
+    }
+}

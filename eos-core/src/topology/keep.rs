@@ -1,0 +1,67 @@
+//! The node that keeps the rows of a topic.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use super::node::{Fault, Next, Node};
+use super::nodes::take;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::Stamped;
+
+/// Keeps the last value of each key with the time of its record, and hands each update on.
+///
+/// The last to arrive wins, whatever its time; so does a tombstone (`KTableSource`).
+pub(crate) struct Keep<K, V> {
+    store: usize,
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V> Keep<K, V> {
+    pub(crate) fn new(store: usize) -> Self {
+        Self {
+            store,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Node for Keep<K, V> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(Record {
+            key,
+            value,
+            timestamp,
+            headers,
+        }) = take::<K, Option<V>>(record)
+        else {
+            return Ok(());
+        };
+        let store = ctx.store_at::<K, Stamped<V>>(self.store);
+        let value = match value {
+            Some(value) => {
+                let row = Stamped { value, timestamp };
+                store.write(&key, &row).map_err(Fault::State)?;
+                Some(row.value)
+            }
+            None => {
+                store.forget(&key).map_err(Fault::State)?;
+                None
+            }
+        };
+        next.forward(
+            ctx,
+            &mut Some(Record {
+                key,
+                value,
+                timestamp,
+                headers,
+            }),
+        )
+    }
+}

@@ -1,0 +1,139 @@
+//! Tables and joins as they are declared: which topics one task reads, what may end where, and how it is
+//! told.
+
+use crate::{App, KeyValueStore, Table, Topic};
+
+fn text(name: &str) -> Topic<String, String> {
+    Topic::plain(name)
+}
+
+fn customers(app: &mut App) -> Table<String, String, Option<String>> {
+    app.table(
+        &Topic::plain("customers"),
+        &KeyValueStore::plain("customers"),
+    )
+}
+
+fn stages(declare: impl FnOnce(&mut App)) -> Vec<Vec<String>> {
+    let mut app = App::new("a");
+    declare(&mut app);
+    let topology = app.check().unwrap();
+    let stages = topology.stages().iter().map(|stage| &stage.topics);
+    stages
+        .map(|topics| topics.iter().map(ToString::to_string).collect())
+        .collect()
+}
+
+fn error(declare: impl FnOnce(&mut App)) -> String {
+    let mut app = App::new("a");
+    declare(&mut app);
+    app.check().unwrap_err().to_string()
+}
+
+#[test]
+fn one_task_reads_a_table_and_what_joins_with_it() {
+    let joined = stages(|app| {
+        app.source(&text("others")).to(&text("copies"));
+        let customers = customers(app);
+        let orders = app.source(&text("orders"));
+        orders
+            .join(&customers, |order, customer| order + &customer)
+            .to(&text("orders-out"));
+        app.source(&text("refunds"))
+            .left_join(&customers, |refund, _| refund)
+            .to(&text("refunds-out"));
+    });
+    assert_eq!(
+        joined,
+        [vec!["others"], vec!["customers", "orders", "refunds"]]
+    );
+}
+
+#[test]
+fn a_result_is_joined_behind_the_topic_that_it_is_made_of() {
+    let joined = stages(|app| {
+        let visits = app
+            .source(&text("views"))
+            .group_by(|page| page.clone(), &text("views-by-page"))
+            .count(&KeyValueStore::plain("visits"));
+        app.source(&text("edits"))
+            .key_by(|page| page.clone())
+            .repartition(&text("edits-by-page"))
+            .join(&visits, |page, visits| format!("{page} {visits}"))
+            .to(&text("out"));
+    });
+    let both = vec!["a-views-by-page-repartition", "a-edits-by-page-repartition"];
+    assert_eq!(joined, [vec!["views"], both, vec!["edits"]]);
+}
+
+#[test]
+fn a_table_needs_no_end_and_a_result_that_nobody_asks_for_does() {
+    let joined = stages(|app| drop(customers(app)));
+    assert_eq!(joined, [["customers"]]);
+    let count = |app: &mut App| {
+        let lines = app.source(&text("in")).group_by_key();
+        lines.count(&KeyValueStore::plain("counts"))
+    };
+    let unheard = error(|app| drop(count(app)));
+    assert!(unheard.contains("ends in `count`"), "{unheard}");
+    stages(|app| {
+        let counts = count(app);
+        app.source(&text("orders"))
+            .join(&counts, |order, _| order)
+            .to(&text("out"));
+    });
+    let unfinished = error(|app| {
+        let customers = customers(app);
+        let _unfinished = app.source(&text("orders")).join(&customers, |v, _| v);
+    });
+    assert!(
+        unfinished.starts_with("the chain that reads orders ends in `join`"),
+        "{unfinished}"
+    );
+}
+
+#[test]
+fn a_table_of_another_app_is_refused_by_both() {
+    let (mut one, mut other) = (App::new("a"), App::new("b"));
+    let customers = customers(&mut other);
+    one.source(&text("orders"))
+        .left_join(&customers, |order, _| order)
+        .to(&text("out"));
+    for app in [one, other] {
+        assert_eq!(
+            app.check().unwrap_err().to_string(),
+            "`left_join` was given a table of another app: make both with one `App`, or let the apps \
+             meet in a topic"
+        );
+    }
+}
+
+/// The names are those that Kafka Streams gives such nodes.
+#[test]
+fn a_table_and_its_join_look_as_in_kafka_streams() {
+    let mut app = App::new("a");
+    let customers = customers(&mut app);
+    let orders = app.source(&text("orders"));
+    orders
+        .join(&customers, |order, customer| order + &customer)
+        .to(&text("out"));
+    assert_eq!(
+        app.describe().unwrap().to_string(),
+        "Topologies:
+   Sub-topology: 0
+    Source: KSTREAM-SOURCE-0000000000 (topics: [customers])
+      --> KTABLE-SOURCE-0000000001
+    Source: KSTREAM-SOURCE-0000000002 (topics: [orders])
+      --> KSTREAM-JOIN-0000000003
+    Processor: KTABLE-SOURCE-0000000001 (stores: [customers])
+      --> none
+      <-- KSTREAM-SOURCE-0000000000
+    Processor: KSTREAM-JOIN-0000000003 (stores: [customers])
+      --> KSTREAM-SINK-0000000004
+      <-- KSTREAM-SOURCE-0000000002
+    Sink: KSTREAM-SINK-0000000004 (topic: out)
+      <-- KSTREAM-JOIN-0000000003
+
+"
+    );
+}

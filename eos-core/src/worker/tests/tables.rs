@@ -1,0 +1,148 @@
+//! Tables and joins: each record finds the rows that were there before it, whatever dies in between.
+
+use super::state::{Disk, stateful};
+use super::*;
+use crate::codec::{Codec, CodecError, Encoded, PlainCodec};
+use crate::{ErrorPolicy, KeyValueStore};
+
+fn rows(partition: i32) -> TopicPartition {
+    TopicPartition::new("rows", tp(partition).partition)
+}
+
+/// The fake's records all have values: `-` stands for a tombstone, and `?` for what can't be read.
+struct Dash;
+
+impl Codec<Option<String>> for Dash {
+    fn decode(&self, bytes: Option<&[u8]>) -> Result<Option<String>, CodecError> {
+        match bytes {
+            Some(b"?") => Err(CodecError::invalid("a row", "it is a question")),
+            Some(b"-") | None => Ok(None),
+            bytes => PlainCodec::<String>::new().decode(bytes).map(Some),
+        }
+    }
+
+    fn encode(&self, row: &Option<String>, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+        into.extend_from_slice(row.as_deref().unwrap_or("-").as_bytes());
+        Ok(Encoded::Bytes)
+    }
+}
+
+/// The table drives; the fake's times are its offsets, and all keys are the same.
+fn joining(app: &mut App) {
+    let topic = Topic::<String, Option<String>>::with("rows", PlainCodec::new(), Dash);
+    let table = app
+        .table(&topic, &KeyValueStore::plain("rows"))
+        .on_error(ErrorPolicy::Skip);
+    app.source(&Topic::<String, String>::plain("in"))
+        .left_join(&table, |value, row| {
+            format!("{value}+{}", row.as_deref().unwrap_or("none"))
+        })
+        .to(&Topic::plain("out"));
+}
+
+fn spec_on(disk: &Disk) -> WorkerSpec {
+    WorkerSpec {
+        input_partitions: BTreeMap::from([("rows".into(), 2), ("in".into(), 2)]),
+        output_limits: vec![None, None],
+        ..stateful(disk, 0)
+    }
+}
+
+fn bench_on(disk: &Disk, table: &[&str], stream: &[&str]) -> Bench {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let log = |values: &[&str]| values.iter().map(|&v| v.to_owned()).collect();
+    kafka.broker().input.insert(rows(0), log(table));
+    kafka.broker().input.insert(tp(0), log(stream));
+    let worker = new_worker(&kafka, &clock, spec_on(disk), joining);
+    let bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign_rows();
+    bench
+}
+
+impl Bench {
+    fn assign_rows(&self) {
+        self.kafka
+            .event("app-i-0-consumer", SourceEvent::Assigned(vec![rows(0)]));
+    }
+
+    /// Of one time the row comes first: each record finds what was fed with it.
+    fn feed_both(&self, row: &str, value: &str) {
+        let mut broker = self.kafka.broker();
+        broker.input.get_mut(&rows(0)).unwrap().push(row.into());
+        broker.input.get_mut(&tp(0)).unwrap().push(value.into());
+    }
+}
+
+#[test]
+fn a_record_finds_the_row_of_its_own_time() {
+    let mut bench = bench_on(
+        &Disk::default(),
+        &["r0", "-", "r2", "?"],
+        &["a", "b", "c", "d"],
+    );
+    bench.settle();
+    assert_eq!(bench.visible(), ["a+r0", "b+none", "c+r2", "d+r2"]);
+}
+
+#[test]
+fn kip_695_a_record_waits_for_rows_that_may_be_older() {
+    let mut bench = bench_on(&Disk::default(), &[], &["a"]);
+    bench.kafka.broker().silent.insert(rows(0));
+    bench.settle();
+    assert_eq!(bench.visible(), Vec::<String>::new());
+    bench
+        .kafka
+        .broker()
+        .input
+        .insert(rows(0), vec!["late".into()]);
+    bench.kafka.broker().silent.clear();
+    bench.settle();
+    assert_eq!(bench.visible(), ["a+late"]);
+}
+
+#[test]
+fn a_row_of_an_aborted_transaction_is_found_by_nobody() {
+    let mut bench = bench_on(&Disk::default(), &["r0"], &["a"]);
+    bench.settle();
+    bench.next_flush_aborts();
+    bench.feed_both("r1", "b");
+    bench.settle();
+    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.feed_both("-", "c");
+    bench.settle();
+    assert_eq!(bench.visible(), ["a+r0", "b+r1", "c+none"]);
+}
+
+/// Rows that were read before are not read again: they come from the database, or from the changelog.
+#[test]
+fn rows_are_there_after_a_restart_with_a_database_and_without() {
+    for wiped in [false, true] {
+        let disk = Disk::default();
+        let mut bench = bench_on(&disk, &["r0"], &["a"]);
+        bench.settle();
+        bench.worker = new_worker(&bench.kafka, &bench.clock, spec_on(&disk), joining);
+        if wiped {
+            disk.wipe();
+        }
+        bench.assign_rows();
+        bench.kafka.calls();
+        let log = bench.kafka.broker().input[&rows(0)].len();
+        bench
+            .kafka
+            .broker()
+            .input
+            .get_mut(&tp(0))
+            .unwrap()
+            .push("b".into());
+        bench.settle();
+        assert_eq!(bench.visible(), ["a+r0", "b+r0"], "wiped: {wiped}");
+        let committed = bench.kafka.broker().committed[&rows(0)].0;
+        assert_eq!(committed, log as i64);
+        let read = |call: &String| call.starts_with("assign app-rows-changelog");
+        assert_eq!(bench.kafka.calls().iter().any(read), wiped);
+    }
+}
