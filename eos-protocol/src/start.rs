@@ -2,6 +2,7 @@
 
 use crate::ids::{Offset, TaskId, TopicPartition};
 use crate::name::{LayoutHash, NameError, TransactionName};
+use crate::state::{Family, PerFamily};
 
 /// What the user wants of a first start: `auto.offset.reset` as far as it is harmless. The client
 /// itself never resets an offset.
@@ -36,6 +37,8 @@ pub struct Situation<'a> {
     pub layout: LayoutHash,
     /// A layout that the user accepts once, in place of `layout`.
     pub accepted: Option<LayoutHash>,
+    /// Of which families its stage has stores.
+    pub keeps: PerFamily<bool>,
     /// The policy for a first start.
     pub first_start: FirstStart,
     /// Whether there is local state or a committed changelog record of the task.
@@ -94,6 +97,20 @@ pub enum StartError {
         found: LayoutHash,
         /// The layout of this program.
         expected: LayoutHash,
+    },
+    /// The task kept state that this program has no store for.
+    #[error(
+        "task {task}: when {partition} was committed, its stage kept {family} stores, and in this \
+         program it has none. Going on would leave their state behind, and lose what comes now if they \
+         came back. Put them back under their names, or give the app another name to start afresh"
+    )]
+    StoresGone {
+        /// The task.
+        task: TaskId,
+        /// The partition.
+        partition: TopicPartition,
+        /// Which stores.
+        family: Family,
     },
     /// The task's inputs were not committed by one transaction.
     #[error(
@@ -194,6 +211,20 @@ pub fn plan_start(about: &Situation<'_>, committed: &[Committed]) -> Result<Star
             });
         }
     }
+    for (c, name) in &names {
+        let named = name.as_ref().map(TransactionName::commit_records);
+        let gone = |family: &Family| {
+            let kept = named.is_some_and(|named| named.get(*family).is_some());
+            kept && !about.keeps.get(*family)
+        };
+        if let Some(family) = Family::ALL.into_iter().find(gone) {
+            return Err(StartError::StoresGone {
+                task,
+                partition: c.partition.clone(),
+                family,
+            });
+        }
+    }
     if about.state_exists {
         let group = || about.group.to_owned();
         if let Some(partition) = missing.first().cloned() {
@@ -289,6 +320,7 @@ mod tests {
             group: "g",
             layout: LayoutHash(1),
             accepted: None,
+            keeps: PerFamily::default(),
             first_start: FirstStart::Latest,
             state_exists: false,
             eldest: None,
@@ -418,6 +450,49 @@ mod tests {
         );
         about.accepted = Some(LayoutHash(1));
         assert!(plan_start(&about, &offsets).is_ok());
+    }
+
+    /// A stage whose last store of a family is gone reads no changelog that could tell.
+    #[test]
+    fn state_without_a_store_stops() {
+        let offsets = |plain, windowed| {
+            let name = TransactionName {
+                plain,
+                windowed,
+                ..name(3, 6)
+            };
+            [committed("a", 7, &name.to_string())]
+        };
+        let keeps = |plain, windowed| Situation {
+            keeps: PerFamily { plain, windowed },
+            ..situation()
+        };
+        let (some, none) = (Some(Seq(2)), None);
+        for (about, offsets, gone) in [
+            (
+                keeps(false, false),
+                offsets(some, none),
+                Some(Family::Plain),
+            ),
+            (keeps(false, true), offsets(some, some), Some(Family::Plain)),
+            (
+                keeps(true, false),
+                offsets(some, some),
+                Some(Family::Windowed),
+            ),
+            (keeps(true, false), offsets(some, none), None),
+            (keeps(true, true), offsets(none, none), None),
+        ] {
+            let found = match plan_start(&about, &offsets) {
+                Err(StartError::StoresGone { family, .. }) => Some(family),
+                Err(other) => panic!("{other}"),
+                Ok(_) => None,
+            };
+            assert_eq!(found, gone);
+        }
+        let error = plan_start(&situation(), &offsets(some, none)).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("Put them back"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use eos_protocol::state::PerFamily;
 use eos_protocol::{
     CommitCause, Committed, Deadline, ErrorClass, FirstStart, Now, Offset, Partition, Situation,
     Stage, Start, State, TaskId, TaskProgress, TopicPartition, TransactionName, plan_start,
@@ -207,6 +208,10 @@ impl<C: Client> Worker<C> {
                 group: self.spec.app.as_str(),
                 layout: stage.layout(),
                 accepted: self.spec.accepted_layout,
+                keeps: PerFamily::from_fn(|family| {
+                    let mut stores = self.topology.stores_of(stage);
+                    stores.any(|store| store.id.family() == family)
+                }),
                 first_start: self.spec.first_start,
                 // Whether there is state is found out before the first record (`restoring.rs`).
                 state_exists: false,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Family;
 use crate::ids::{AppId, TaskId, TopicName};
 
 /// What makes a topic the same one: deleted and made again under its name, it has another
@@ -38,16 +39,23 @@ pub struct TopicIdentity {
     pub partitions: u32,
 }
 
-/// A hash of a stage's stores: their names, kinds and formats.
+/// A hash of a stage's stores: their names and families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoresHash(pub u64);
 
 impl StoresHash {
-    /// Of the stores' names, in any order, by FNV-1a (64 bit).
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut names: Vec<&str> = names.into_iter().collect();
-        names.sort_unstable();
-        let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
+    /// Of the stores' names and families, in any order, by FNV-1a (64 bit). The zero that ends a name is a
+    /// one where the store is windowed.
+    pub fn of<'a>(stores: impl IntoIterator<Item = (&'a str, Family)>) -> Self {
+        let ends = stores.into_iter().map(|(name, family)| match family {
+            Family::Plain => (name, 0),
+            Family::Windowed => (name, 1),
+        });
+        let mut stores: Vec<(&str, u8)> = ends.collect();
+        stores.sort_unstable();
+        let bytes = stores
+            .iter()
+            .flat_map(|(name, end)| name.bytes().chain([*end]));
         Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         }))
@@ -234,6 +242,28 @@ pub(crate) mod tests {
         assert_eq!(TopicUuid(0).to_string(), "AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(TopicUuid(1).to_string(), "AAAAAAAAAAAAAAAAAAAAAQ");
         assert_eq!(TopicUuid(u128::MAX).to_string(), "_____________________w");
+    }
+
+    #[test]
+    fn other_names_and_families_are_other_stores() {
+        let of = |stores: &[(&'static str, Family)]| StoresHash::of(stores.iter().copied());
+        let (a, b) = (("a", Family::Plain), ("b", Family::Plain));
+        assert_eq!(of(&[a, b]), of(&[b, a]));
+        assert_eq!(
+            of(&[a, b]).to_string(),
+            "ab40d7820d408076",
+            "it is on disk: another hash would throw all state away"
+        );
+        let others = [
+            of(&[]),
+            of(&[a]),
+            of(&[a, b]),
+            of(&[("ab", Family::Plain)]),
+            of(&[a, ("b", Family::Windowed)]),
+            of(&[("a", Family::Windowed), b]),
+        ];
+        let different: std::collections::BTreeSet<_> = others.iter().collect();
+        assert_eq!(different.len(), others.len());
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl<C: Client> Worker<C> {
             app: self.spec.app.clone(),
             task,
             topics: inputs.chain(changelogs).collect(),
-            stores: StoresHash::of(stores.iter().map(|store| &*store.name)),
+            stores: StoresHash::of(stores.iter().map(|s| (&*s.name, s.id.family()))),
         };
         self.restoring.push(Restoring {
             task,

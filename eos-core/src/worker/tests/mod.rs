@@ -10,6 +10,7 @@ mod policies;
 mod processors;
 mod rebalances;
 mod recreated;
+mod redeploys;
 mod siblings;
 mod state;
 mod stops;

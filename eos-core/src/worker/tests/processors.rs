@@ -2,8 +2,9 @@
 
 use std::sync::Mutex;
 
+use super::state::{Disk, stateful};
 use super::*;
-use crate::{Ctx, OnDiscard, Output, Processor, Record};
+use crate::{Ctx, KeyValueStore, OnDiscard, Output, Processor, Record, Store};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -144,4 +145,70 @@ fn a_record_that_waits_goes_down_with_the_transaction_before_it() {
     bench.settle();
     assert_eq!(bench.visible()[3..], ["1:a", "2:slow", "3:b"]);
     assert_eq!(noted(&log), ["discard"]);
+}
+
+/// Counts words, and keeps which one came last. In between it may fail.
+struct Tally {
+    counts: Store<String, u64>,
+    last: Store<u64, String>,
+    out: Output<String, String>,
+}
+
+impl Processor<String, String> for Tally {
+    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
+        let (counts, last) = (ctx.store(&self.counts), ctx.store(&self.last));
+        let word = record.value;
+        let n = counts.update(&word, |n| n.unwrap_or(0) + 1)?;
+        let before = last.get(&0)?.unwrap_or_else(|| "nothing".into());
+        last.put(&0, &word)?;
+        if word == "poison" {
+            return Err("both stores were written".into());
+        }
+        ctx.emit(&self.out, record.key, format!("{word}={n} after {before}"))
+    }
+}
+
+#[test]
+fn a_record_that_fails_leaves_none_of_a_processors_stores_changed() {
+    let disk = Disk::default();
+    let declare = |app: &mut App| {
+        let counts = app.store(&KeyValueStore::plain("counts"));
+        let last = app.store(&KeyValueStore::plain("last"));
+        let out = app.output(&Topic::plain("out"));
+        app.source(&Topic::<String, String>::plain("in"))
+            .on_error(crate::ErrorPolicy::Skip)
+            .with_store(&counts)
+            .with_store(&last)
+            .process_with(move || Tally { counts, last, out });
+    };
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let worker = new_worker(&kafka, &clock, stateful(&disk, 0), declare);
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.feed(0, &["a", "poison", "a"]);
+    bench.assign(&[0]);
+    bench.settle();
+    // A new processor on another host, and the record that fails once more.
+    bench.worker = new_worker(
+        &bench.kafka,
+        &bench.clock,
+        stateful(&Disk::default(), 0),
+        declare,
+    );
+    bench.assign(&[0]);
+    bench.feed(0, &["poison", "b", "a"]);
+    bench.settle();
+    assert_eq!(
+        bench.visible(),
+        [
+            "a=1 after nothing",
+            "a=2 after a",
+            "b=1 after a",
+            "a=3 after b"
+        ]
+    );
+    assert_eq!(bench.committed(0), Some(6));
 }

@@ -168,7 +168,8 @@ pub enum RestartError {
     #[error(
         "task {task}: {changelog} ends with {}, but the committed offsets name transaction {} as its \
          last one: the changelog lost data (was it deleted, purged, or cut by an unclean leader \
-         election?). Restore it, or start afresh under another app name",
+         election?), or it is another one (it is named after the first topic of its stage: did the \
+         program declare another one first?). Restore it, or start afresh under another app name",
         Transaction(*found),
         named.0
     )]
