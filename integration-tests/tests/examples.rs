@@ -1,4 +1,4 @@
-//! Examples 03 to 05, by the commands in their own headers, and what they do to Kafka.
+//! Examples 03 to 05 and 08, by the commands in their own headers, and what they do to Kafka.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use xtask::wire::{Client, Isolation, Record};
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-const PIPELINES: [Pipeline<'static>; 3] = [
+const PIPELINES: [Pipeline<'static>; 4] = [
     Pipeline {
         bin: "03-errors",
         app: "errors-v1",
@@ -31,6 +31,12 @@ const PIPELINES: [Pipeline<'static>; 3] = [
         inputs: &["cities"],
         own_outputs: &[],
     },
+    Pipeline {
+        bin: "08-enriched-orders",
+        app: "enriched-orders-v1",
+        inputs: &["customers", "orders"],
+        own_outputs: &["enriched-orders-v1-orders-by-customer-repartition"],
+    },
 ];
 
 #[test]
@@ -45,7 +51,8 @@ fn examples_do_what_their_headers_say() -> Result<()> {
     let mut client = Client::connect(&user.bootstrap()?, PATIENCE)?;
     errors(&user, &mut client).context("03-errors")?;
     two_topics(&user, &mut client).context("04-two-topics")?;
-    configuration(&user, &mut client).context("05-configuration")
+    configuration(&user, &mut client).context("05-configuration")?;
+    enriched_orders(&user, &mut client).context("08-enriched-orders")
 }
 
 /// Runs the commands of an example's header; what they printed, by command.
@@ -277,5 +284,57 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let text = format!("{error:?}");
     let hint = "did you mean commit.interval.ms?";
     ensure!(text.contains(hint), "{text}");
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Enriched {
+    item: String,
+    to: Option<String>,
+}
+
+/// Who each item went to, in the order of each customer's orders.
+fn enriched(client: &mut Client) -> Result<HashMap<String, Vec<Option<String>>>> {
+    let mut by_item: HashMap<String, Vec<Option<String>>> = HashMap::new();
+    for record in committed(client, "enriched-orders")? {
+        let order: Enriched = serde_json::from_slice(record.value.as_deref().unwrap_or_default())?;
+        by_item.entry(order.item).or_default().push(order.to);
+    }
+    Ok(by_item)
+}
+
+fn enriched_orders(user: &User<'_>, client: &mut Client) -> Result<()> {
+    let printed = follow(user, "08-enriched-orders")?;
+    let read = said(&printed, "read enriched-orders")?;
+    ensure!(read.contains("Emmy Noether, Göttingen"), "{read}");
+    let ada = || Some("Ada Lovelace, London".to_owned());
+    let grace = || Some("Grace Hopper, New York".to_owned());
+    let emmy = || Some("Emmy Noether, Göttingen".to_owned());
+    let first = [
+        ("punched cards", vec![ada()]),
+        ("chalk", vec![emmy()]),
+        ("a nanosecond of wire", vec![grace()]),
+        ("a tape without end", vec![None]),
+        ("a loom", vec![ada()]),
+    ];
+    let expected = HashMap::from(first.map(|(item, to)| (item.to_owned(), to)));
+    let seen = enriched(client)?;
+    ensure!(seen == expected, "{seen:?}");
+
+    // One moves, one leaves, the others are as they were before the restart.
+    user.run("printf 'ada:{\"name\":\"Ada\",\"city\":\"Ockham\"}\\ngrace:\\n' | cargo xtask kafka produce customers")?;
+    user.run("cargo xtask kafka produce orders < examples/08-enriched-orders/orders.txt")?;
+    user.run("cargo run -p eos-examples --bin 08-enriched-orders")?;
+    let moved = || Some("Ada, Ockham".to_owned());
+    let second = [
+        ("punched cards", vec![ada(), moved()]),
+        ("chalk", vec![emmy(), emmy()]),
+        ("a nanosecond of wire", vec![grace(), None]),
+        ("a tape without end", vec![None, None]),
+        ("a loom", vec![ada(), moved()]),
+    ];
+    let expected = HashMap::from(second.map(|(item, to)| (item.to_owned(), to)));
+    let seen = enriched(client)?;
+    ensure!(seen == expected, "{seen:?}");
     Ok(())
 }
