@@ -45,14 +45,22 @@ pub(super) enum Role {
         policy: ErrorPolicy,
     },
     Processor {
-        /// The names of those that it may use.
-        stores: Vec<String>,
+        /// Those that it may use.
+        stores: Vec<Used>,
     },
     Sink {
         topic: TopicName,
         /// Whether only records that fail come here.
         dead_letters: bool,
     },
+}
+
+/// A store, as a node uses it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) name: String,
+    /// Where its changes go, if the node makes any.
+    pub(super) changelog: Option<TopicName>,
 }
 
 impl Graph {
@@ -101,7 +109,7 @@ impl Graph {
                 role: match topic {
                     Some(topic) => sink(topic),
                     None => Role::Processor {
-                        stores: self.store_names(stage, node.kind),
+                        stores: self.used(stage, node.kind),
                     },
                 },
                 to: if process {
@@ -133,13 +141,20 @@ impl Graph {
     }
 
     /// The stores that a node may use: its own one; all that closures of the task share.
-    fn store_names(&self, stage: &Stage, kind: Kind) -> Vec<String> {
+    fn used(&self, stage: &Stage, kind: Kind) -> Vec<Used> {
         let own = self.nodes.iter().filter_map(|node| node.kind.own_store());
         let used = self.stores_of(stage).filter(|&(at, _)| match kind {
             Kind::Process => own.clone().all(|owned| owned != at),
             _ => kind.own_store() == Some(at),
         });
-        used.map(|(_, store)| store.name.to_string()).collect()
+        used.map(|(_, store)| Used {
+            name: store.name.to_string(),
+            changelog: kind
+                .joins()
+                .is_none()
+                .then(|| TopicName::new(self.changelog_name(stage, store.id.family()))),
+        })
+        .collect()
     }
 
     /// The outputs that closures may emit to.
@@ -194,6 +209,7 @@ impl fmt::Display for Description {
                         writeln!(f, "Source: {} (topics: [{topic}])", node.name)?;
                     }
                     Role::Processor { stores } => {
+                        let stores: Vec<&str> = stores.iter().map(|s| &s.name[..]).collect();
                         let stores = stores.join(", ");
                         writeln!(f, "Processor: {} (stores: [{stores}])", node.name)?;
                     }

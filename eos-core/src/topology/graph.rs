@@ -379,7 +379,7 @@ impl Graph {
         }
     }
 
-    fn changelog_name(&self, stage: &Stage, family: Family) -> String {
+    pub(super) fn changelog_name(&self, stage: &Stage, family: Family) -> String {
         let driving = stage.driving_topic().as_str();
         let own = driving.strip_prefix(&format!("{}-", self.app));
         let stage = own.unwrap_or(driving);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use eos_protocol::{Guarantee, TopicName};
 
-use super::describe::{Described, Description, Role, Subtopology};
+use super::describe::{Described, Description, Role, Subtopology, Used};
 use crate::error_policy::ErrorPolicy;
 
 impl Description {
@@ -56,12 +56,48 @@ impl Subtopology {
         });
         let letters: Vec<&str> = letters.collect();
         nodes
-            .flat_map(|node| node.edges(guarantee, &letters))
+            .flat_map(|node| {
+                let rows = self.rows_for(node);
+                rows.chain(node.edges(guarantee, &letters))
+            })
             .collect()
+    }
+
+    /// The edges that lead to a join from the tables that it asks: those are no parents of it.
+    fn rows_for<'d>(&'d self, node: &'d Described) -> impl Iterator<Item = Edge<'d>> {
+        let asked = node.stores().iter().filter(|used| used.changelog.is_none());
+        let keeper = |used: &Used| {
+            let keeps = |other: &&Described| {
+                let kept = other
+                    .stores()
+                    .iter()
+                    .filter(|kept| kept.changelog.is_some());
+                kept.clone().any(|kept| kept.name == used.name)
+            };
+            self.nodes.iter().find(keeps)
+        };
+        asked.filter_map(move |used| {
+            Some(Edge {
+                from: End::Node(&keeper(used)?.name),
+                to: End::Node(&node.name),
+                how: format!(
+                    "in memory; the row of each record's key, of the store {}",
+                    used.name
+                ),
+                dead_letters: false,
+            })
+        })
     }
 }
 
 impl Described {
+    fn stores(&self) -> &[Used] {
+        match &self.role {
+            Role::Processor { stores } => stores,
+            _ => &[],
+        }
+    }
+
     /// The edges that lead here from topics, and away from here. `letters` are the sinks of dead
     /// letters.
     fn edges(&self, guarantee: Guarantee, letters: &[&str]) -> Vec<Edge<'_>> {
@@ -94,6 +130,19 @@ impl Described {
                 ""
             };
             add(here(), End::Node(to), format!("{only}in memory"), failed);
+        }
+        let kept = self.stores().iter();
+        let mut changelogs: Vec<&TopicName> = kept.filter_map(|s| s.changelog.as_ref()).collect();
+        changelogs.dedup();
+        for changelog in changelogs {
+            let kept = self.stores().iter();
+            let kept = kept.filter(|used| used.changelog.as_ref() == Some(changelog));
+            let kept: Vec<&str> = kept.map(|used| &used.name[..]).collect();
+            let how = format!(
+                "what changes in {} commits in that transaction, and is there after a restart",
+                kept.join(" and ")
+            );
+            add(here(), End::Topic(changelog), how, false);
         }
         if let Role::Sink {
             topic,

@@ -137,3 +137,47 @@ fn a_table_and_its_join_look_as_in_kafka_streams() {
 "
     );
 }
+
+#[test]
+fn each_edge_of_a_table_and_its_join_has_its_guarantee() {
+    let mut app = App::new("a");
+    let customers = customers(&mut app);
+    let orders = app.source(&text("orders"));
+    orders
+        .join(&customers, |order, customer| order + &customer)
+        .to(&text("out"));
+    let description = app.describe().unwrap();
+    assert_eq!(
+        description.guarantees().to_string(),
+        "Sub-topology: 0, one task for each partition of customers and orders, read together in order of time
+  customers --> KSTREAM-SOURCE-0000000000: exactly once; the offset commits in the transaction of the outputs; a record that fails stops the worker
+  KSTREAM-SOURCE-0000000000 --> KTABLE-SOURCE-0000000001: exactly once; in memory
+  orders --> KSTREAM-SOURCE-0000000002: exactly once; the offset commits in the transaction of the outputs; a record that fails stops the worker
+  KSTREAM-SOURCE-0000000002 --> KSTREAM-JOIN-0000000003: exactly once; in memory
+  KTABLE-SOURCE-0000000001 --> a-customers-changelog: exactly once; what changes in customers commits in that transaction, and is there after a restart
+  KTABLE-SOURCE-0000000001 --> KSTREAM-JOIN-0000000003: exactly once; in memory; the row of each record's key, of the store customers
+  KSTREAM-JOIN-0000000003 --> KSTREAM-SINK-0000000004: exactly once; in memory
+  KSTREAM-SINK-0000000004 --> out: exactly once; for who reads with isolation.level=read_committed
+"
+    );
+    assert_eq!(
+        description.mermaid().to_string(),
+        "flowchart LR
+  subgraph s0[\"Sub-topology 0\"]
+    s0n0[\"KSTREAM-SOURCE-0000000000\"]
+    s0n1[\"KSTREAM-SOURCE-0000000002\"]
+    s0n2[\"KTABLE-SOURCE-0000000001\"]
+    s0n3[\"KSTREAM-JOIN-0000000003\"]
+    s0n4[\"KSTREAM-SINK-0000000004\"]
+  end
+  t0[(\"customers\")] -->|exactly once| s0n0
+  s0n0 -->|exactly once| s0n2
+  t1[(\"orders\")] -->|exactly once| s0n1
+  s0n1 -->|exactly once| s0n3
+  s0n2 -->|exactly once| t2[(\"a-customers-changelog\")]
+  s0n2 -->|exactly once| s0n3
+  s0n3 -->|exactly once| s0n4
+  s0n4 -->|exactly once| t3[(\"out\")]
+"
+    );
+}

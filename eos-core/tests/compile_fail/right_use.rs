@@ -51,4 +51,13 @@ fn main() {
     });
     let longest = KeyValueStore::<String, String>::plain("longest");
     app.source(&texts).group_by_key().reduce(&longest, |a, b| a.max(b)).to(&texts);
+    let names = app.table(
+        &Topic::<String, Option<String>>::plain("names"),
+        &KeyValueStore::plain("names"),
+    );
+    app.source(&lengths)
+        .key_by(|length| length.to_string())
+        .repartition(&lengths)
+        .join(&names, |length, name| format!("{name} has {length}"))
+        .to(&texts);
 }

@@ -188,6 +188,23 @@ fn a_topic_that_joins_the_stage_is_refused_until_it_is_accepted() {
     assert!(bench.goes_on(), "its inputs are others: read anew");
 }
 
+#[test]
+fn a_topic_that_leaves_the_stage_is_refused_until_it_is_accepted() {
+    let joined = |app: &mut App| {
+        let counts = named(app, "counts");
+        let source = app.source(&lines("in"));
+        let more = app.source(&lines("more"));
+        count_in(source.merge_by_time(more), counts, app);
+    };
+    let (mut bench, _disk) = redeployed_from(joined, counting, None);
+    let error = bench.end().unwrap_err();
+    let WorkerError::Start(StartError::LayoutChanged { found, .. }) = error else {
+        panic!("{error}");
+    };
+    let (bench, _disk) = redeployed_from(joined, counting, Some(&found.to_string()));
+    assert!(bench.goes_on(), "its inputs are others: read anew");
+}
+
 /// The changelog is named after the topic that drives: behind another one its state is not found.
 #[test]
 fn a_topic_that_drives_from_now_on_is_refused_even_if_it_is_accepted() {
