@@ -83,6 +83,7 @@ impl Driver {
                 partition: &partition,
                 offset: Offset::ZERO,
                 timestamp,
+                stream_time: timestamp,
                 headers: &headers,
             },
         );

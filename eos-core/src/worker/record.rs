@@ -96,6 +96,7 @@ impl<C: Client> Worker<C> {
             partition: &from.partition,
             offset,
             timestamp,
+            stream_time: task.progress.stream_time().max(timestamp),
             headers: &message.headers(),
         };
         let record = Held {
@@ -189,6 +190,7 @@ impl<C: Client> Worker<C> {
             return Done::Wait;
         }
         self.held = None;
+        self.late_records += self.scratch.get_mut().take_late();
         self.kept += task.keep();
         task.progress.advance(input, offset, timestamp);
         let from = task.progress.inputs().get(input);

@@ -168,7 +168,7 @@ impl Run<'_> {
             batch.write(*store, key, value.as_deref());
         }
         batch.sort();
-        for (store, range) in over {
+        if let Some((store, range)) = over {
             batch.forget(*store, range);
         }
         let seq = self.expected.seq + 1;
