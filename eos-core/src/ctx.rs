@@ -239,7 +239,7 @@ impl<'r> Ctx<'r> {
 
     /// The highest time of all records that the task has taken, this one included; `None` as long as none
     /// had a time. It never goes back, whatever order records come in, and it commits with the offsets:
-    /// a crash does not change it. Records that a filter drops or a policy skips are taken, too.
+    /// a crash does not change it. Records that a filter drops are taken, too; those that fail are not.
     ///
     /// It is what windows go by: they close when it passes their end and grace.
     #[must_use]

@@ -49,6 +49,17 @@ pub(super) struct Held {
     timestamp: Option<Timestamp>,
 }
 
+impl Held {
+    /// It failed, so nothing of it counts: its time, which may be as wrong as the rest, moves no
+    /// stream time.
+    pub(super) fn failed(self) -> Self {
+        Self {
+            timestamp: None,
+            ..self
+        }
+    }
+}
+
 impl<C: Client> Worker<C> {
     /// Processes the next record of a task.
     pub(super) fn process(&mut self, task: &mut Task<RecordsOf<C>>) -> Done {

@@ -14,6 +14,7 @@ mod siblings;
 mod state;
 mod stops;
 mod transactions;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -13,8 +13,8 @@ type Databases = Arc<Mutex<BTreeMap<TaskHome, MemoryBackend>>>;
 
 /// A disk: databases outlive workers.
 #[derive(Debug, Clone, Default)]
-struct Disk {
-    databases: Databases,
+pub(super) struct Disk {
+    pub(super) databases: Databases,
     /// Every write to a database fails from now on.
     full: Arc<Mutex<bool>>,
     /// So does every read.
@@ -213,7 +213,7 @@ impl Disk {
         }
     }
 
-    fn wipe(&self) {
+    pub(super) fn wipe(&self) {
         self.databases.lock().unwrap().clear();
     }
 
