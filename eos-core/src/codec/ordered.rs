@@ -301,6 +301,6 @@ mod tests {
         };
         assert_eq!(error(b"abc"), "not a part of a key: it has no end");
         assert_eq!(error(b"a\0\x02"), "not a part of a key: a lone zero byte");
-        assert_eq!(error(b"a\0\0123"), "not a 4-byte integer: 3 bytes");
+        assert_eq!(error(b"a\0\0\x01\x02\x03"), "not a 4-byte integer: 3 bytes");
     }
 }

@@ -1,6 +1,6 @@
 //! What Kafka Streams answers, replayed: `integration-tests/golden`.
 
-mod driver;
+pub(super) mod driver;
 mod windows;
 
 use std::collections::BTreeMap;

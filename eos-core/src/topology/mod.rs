@@ -20,6 +20,8 @@ mod process;
 mod process_test;
 mod scratch;
 #[cfg(test)]
+mod stores_test;
+#[cfg(test)]
 mod tests;
 mod windowed;
 

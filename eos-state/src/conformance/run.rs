@@ -279,11 +279,11 @@ impl Expected {
 
     /// Of what is committed next; what the record at hand wrote stays. Answers the keys that go.
     fn forget(&mut self, over: &[(StoreId, KeyRange)]) -> Vec<(StoreId, Key)> {
-        let is_over = |(store, key): &(StoreId, Key)| {
+        let is_over = |(store, key): &&(StoreId, Key)| {
             let mut ranges = over.iter();
             ranges.any(|(of, range)| of == store && range.contains(key))
         };
-        let gone: Vec<_> = (self.kept.keys().cloned()).filter(is_over).collect();
+        let gone: Vec<_> = (self.kept.keys()).filter(is_over).cloned().collect();
         for key in &gone {
             self.kept.remove(key);
             if !self.written.contains(key) {

@@ -15,16 +15,16 @@ use crate::topology::{Chains, Next, Raw, Scratch, Topology};
 
 /// A record as bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) topic: String,
-    pub(super) key: Option<Vec<u8>>,
-    pub(super) value: Option<Vec<u8>>,
+pub(in crate::topology) struct Piece {
+    pub(in crate::topology) topic: String,
+    pub(in crate::topology) key: Option<Vec<u8>>,
+    pub(in crate::topology) value: Option<Vec<u8>>,
     /// Negative: it has none.
-    pub(super) timestamp: i64,
+    pub(in crate::topology) timestamp: i64,
 }
 
 /// All stages of an app, one task each.
-pub(super) struct Driver {
+pub(in crate::topology) struct Driver {
     topology: Arc<Topology>,
     stages: Vec<Running>,
 }
@@ -37,7 +37,7 @@ struct Running {
 }
 
 impl Driver {
-    pub(super) fn new(app: &App) -> Self {
+    pub(in crate::topology) fn new(app: &App) -> Self {
         let topology = app.check().unwrap();
         let stages = topology.stages().iter().map(|stage| {
             let stores = topology.stores_of(stage).map(|s| (s.id, s.kind));
@@ -53,7 +53,7 @@ impl Driver {
     }
 
     /// Takes a record through all stages that it leads to; answers what leaves the app.
-    pub(super) fn pipe(&mut self, piece: Piece) -> Vec<Piece> {
+    pub(in crate::topology) fn pipe(&mut self, piece: Piece) -> Vec<Piece> {
         let (mut out, mut waiting) = (Vec::new(), VecDeque::from([piece]));
         while let Some(piece) = waiting.pop_front() {
             let stages = self.topology.stages();
@@ -128,7 +128,7 @@ impl Driver {
     }
 
     /// Key, value and time of all that is kept.
-    pub(super) fn kept(&self) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
+    pub(in crate::topology) fn kept(&self) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
         let mut kept = Vec::new();
         for (stage, running) in self.topology.stages().iter().zip(&self.stages) {
             for spec in self.topology.stores_of(stage) {
