@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use eos_protocol::windows::check_retention;
 use eos_protocol::{FirstStart, Guarantee};
+use eos_state::StoreKind;
 
+use crate::codec::OrderedKey;
 use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
-use crate::store::{KeyValueStore, Store};
+use crate::store::{ByWindow, InOrder, KeyValueStore, OrderedStore, Store, WindowStore};
 use crate::stream::{Output, Stream};
 use crate::topic::Topic;
 use crate::topology::{Description, Graph, Topology, TopologyError};
@@ -59,6 +62,72 @@ impl App {
         Store {
             app: graph.token(),
             index: graph.store(store),
+            types: PhantomData,
+        }
+    }
+
+    /// A store that is read in the order of its keys, and the handle to it, for
+    /// [`Ctx::ordered_store`](crate::Ctx::ordered_store). The streams whose closures use it have to say
+    /// so: [`Stream::with_store`].
+    pub fn ordered_store<K: OrderedKey, V: 'static>(
+        &mut self,
+        store: &OrderedStore<K, V>,
+    ) -> Store<K, V, InOrder> {
+        let mut graph = self.lock();
+        Store {
+            app: graph.token(),
+            index: graph.keep(store.inner.spec(StoreKind::Ordered)),
+            types: PhantomData,
+        }
+    }
+
+    /// A store of windows, and the handle to it, for
+    /// [`Ctx::window_store`](crate::Ctx::window_store). It has to say how long it keeps them:
+    /// [`WindowStore::retention`]. The streams whose closures use it have to say so:
+    /// [`Stream::with_store`].
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let hours = Tumbling::of(Duration::from_secs(3600));
+    /// let seen = app.window_store(
+    ///     &WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(24 * 3600)),
+    /// );
+    /// let busy = app.output(&Topic::<String, u64>::plain("busy-users"));
+    /// app.source(&Topic::<String, String>::plain("clicks"))
+    ///     .with_store(&seen)
+    ///     .process(move |ctx, click| {
+    ///         let Some(hour) = click.timestamp.and_then(|time| hours.window(time)) else {
+    ///             return Ok(());
+    ///         };
+    ///         let store = ctx.window_store(&seen);
+    ///         let clicks = store.get(&click.key, hour.start)?.unwrap_or(0) + 1;
+    ///         if store.put(&click.key, hour.start, &clicks)? && clicks == 1000 {
+    ///             ctx.emit(&busy, click.key, clicks)?;
+    ///         }
+    ///         Ok(())
+    ///     });
+    /// ```
+    pub fn window_store<K: 'static, V: 'static>(
+        &mut self,
+        store: &WindowStore<K, V>,
+    ) -> Store<K, V, ByWindow> {
+        let mut graph = self.lock();
+        let retention = store.retention.unwrap_or_default();
+        let name = || store.name().to_owned();
+        if retention < Duration::from_millis(1) {
+            graph.wrong(TopologyError::NoRetention { store: name() });
+        } else if let Err(reason) = check_retention(retention) {
+            graph.wrong(TopologyError::Windows {
+                store: name(),
+                reason,
+            });
+        }
+        Store {
+            app: graph.token(),
+            // How long its windows are nobody says.
+            index: graph.keep(store.spec(retention, Duration::ZERO)),
             types: PhantomData,
         }
     }

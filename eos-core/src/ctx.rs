@@ -7,9 +7,10 @@ use std::marker::PhantomData;
 use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
 
 use crate::client::Headers;
+use crate::codec::OrderedKey;
 use crate::failure::Failure;
 use crate::record::Record;
-use crate::store::{StateAccess, Store, StoreView};
+use crate::store::{ByWindow, InOrder, OrderedView, StateAccess, Store, StoreView, WindowView};
 use crate::stream::Output;
 use crate::topic::Topic;
 use crate::topology::{EncodeError, OutputSpec, Scratch};
@@ -21,6 +22,8 @@ pub(crate) struct Origin<'r> {
     pub(crate) partition: &'r TopicPartition,
     pub(crate) offset: Offset,
     pub(crate) timestamp: Option<Timestamp>,
+    /// The highest time of the task's records, this one included.
+    pub(crate) stream_time: Option<Timestamp>,
     pub(crate) headers: &'r Headers,
 }
 
@@ -146,6 +149,41 @@ impl<'r> Ctx<'r> {
         }
     }
 
+    /// A store in the order of its keys, to read and to write for this record. The stream has to have
+    /// it: [`Stream::with_store`](crate::Stream::with_store).
+    pub fn ordered_store<K: OrderedKey, V: 'static>(
+        &self,
+        store: &Store<K, V, InOrder>,
+    ) -> OrderedView<'_, K, V> {
+        if store.app == self.app {
+            OrderedView::new(&self.state, store.index)
+        } else {
+            OrderedView::of_other_app()
+        }
+    }
+
+    /// A store of windows, to read and to write for this record. The stream has to have it:
+    /// [`Stream::with_store`](crate::Stream::with_store).
+    pub fn window_store<K: 'static, V: 'static>(
+        &self,
+        store: &Store<K, V, ByWindow>,
+    ) -> WindowView<'_, K, V> {
+        if store.app == self.app {
+            self.windows_at(store.index)
+        } else {
+            WindowView::of_other_app()
+        }
+    }
+
+    pub(crate) fn windows_at<K: 'static, V: 'static>(&self, index: usize) -> WindowView<'_, K, V> {
+        WindowView::new(&self.state, index, self.origin.stream_time)
+    }
+
+    /// The record came too late for a window.
+    pub(crate) fn came_late(&self) {
+        self.scratch.borrow_mut().came_late();
+    }
+
     pub(crate) fn store_at<K: 'static, V: 'static>(&self, index: usize) -> StoreView<'_, K, V> {
         StoreView::new(&self.state, index)
     }
@@ -197,6 +235,16 @@ impl<'r> Ctx<'r> {
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.origin.timestamp
+    }
+
+    /// The highest time of all records that the task has taken, this one included; `None` as long as none
+    /// had a time. It never goes back, whatever order records come in, and it commits with the offsets:
+    /// a crash does not change it. Records that a filter drops are taken, too; those that fail are not.
+    ///
+    /// It is what windows go by: they close when it passes their end and grace.
+    #[must_use]
+    pub fn stream_time(&self) -> Option<Timestamp> {
+        self.origin.stream_time
     }
 
     /// The headers of the record as it was read.

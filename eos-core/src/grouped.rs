@@ -14,7 +14,7 @@ use crate::topology::{Aggregate, AggregateOrDelete, Kind};
 /// The records of a stream by their keys. Made by [`Stream::group_by_key`].
 #[must_use = "groups do nothing until they are counted, reduced or aggregated"]
 pub struct Grouped<K, V> {
-    stream: Stream<K, V>,
+    pub(crate) stream: Stream<K, V>,
 }
 
 impl<K: 'static, V: 'static> Grouped<K, V> {

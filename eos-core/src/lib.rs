@@ -34,6 +34,7 @@
 //!   processors, state, stopping, tests
 //! - [`Stream`]: one method per shape; [`Ctx`]: several outputs; [`Processor`]: structs
 //! - [`Stream::group_by_key`], [`KeyValueStore`]: what is kept per key
+//! - [`Grouped::windowed_by`], [`WindowStore`]: what is kept per key and window of time
 //! - [`ErrorPolicy`]: what becomes of records that can't be processed
 //! - [`App::set`]: Kafka's properties; `docs/configuration.md` lists them
 //! - [`metrics`]: what an app has done and how it stands
@@ -89,12 +90,14 @@ mod topic;
     allow(dead_code, reason = "without the adapter there is no client to run on")
 )]
 mod topology;
+mod windowed;
 pub mod worker;
 
 pub use app::App;
 pub use client::{Header, Headers};
 pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
+pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{
     CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicName,
     TopicPartition,
@@ -110,10 +113,14 @@ pub use record::Record;
 pub use runtime::{
     Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
 };
-pub use store::{KeyValueStore, Store, StoreView};
+pub use store::{
+    ByKey, ByWindow, Entries, InOrder, KeyValueStore, OrderedStore, OrderedView, Store, StoreView,
+    WindowStore, WindowView,
+};
 pub use stream::{Output, Stream};
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
+pub use windowed::{Windowed, WindowedCodec, WindowedGroup, WindowedTable};
 pub use worker::{StopMode, WorkerError};
 
 #[cfg(all(doc, feature = "kafka"))]

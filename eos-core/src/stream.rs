@@ -4,6 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use eos_state::StoreKind;
+
 use crate::ctx::Ctx;
 use crate::error_policy::ErrorPolicy;
 use crate::failure::{Done, Failure};
@@ -11,7 +13,7 @@ use crate::grouped::Grouped;
 use crate::keys::{Partitioned, Scattered, Together};
 use crate::processor::Processor;
 use crate::record::Record;
-use crate::store::{KeyValueStore, Store};
+use crate::store::{KeyValueStore, Store, StoreSpec};
 use crate::topic::Topic;
 use crate::topology::{
     Branch, Closure, Exit, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
@@ -74,20 +76,51 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 impl<K: 'static, V: 'static> Stream<K, V> {
     /// A store that only the next node uses.
     pub(crate) fn own_store<L: 'static, W: 'static>(&self, store: &KeyValueStore<L, W>) -> usize {
+        self.own(store.spec(StoreKind::Point))
+    }
+
+    /// A store of any kind that only the next node uses.
+    pub(crate) fn own(&self, store: StoreSpec) -> usize {
         let mut graph = self.graph();
-        let at = graph.store(store);
+        let at = graph.keep(store);
         graph.use_store(at, &self.sources);
         at
+    }
+
+    /// Remembers an error that shows while the stream is declared.
+    pub(crate) fn wrong(&self, error: TopologyError) {
+        self.graph().wrong(error);
+    }
+
+    /// A node with two ways out: what it makes, and the records that it does not take.
+    pub(crate) fn then_or_else<K2, V2>(
+        self,
+        kind: Kind,
+        make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
+    ) -> (Stream<K2, V2>, Self) {
+        let node = self.graph().add(&self.parents, kind, Box::new(make));
+        let made = Stream {
+            graph: Arc::clone(&self.graph),
+            parents: vec![Exit::Node(node)],
+            sources: self.sources.clone(),
+            types: PhantomData,
+        };
+        let rest = Self {
+            parents: vec![Exit::Rest(node)],
+            ..self
+        };
+        (made, rest)
     }
 }
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Lets the closures that come after it use a store, by [`Ctx::store`]. Several streams may use one
+    /// Lets the closures that come after it use a store, by [`Ctx::store`], [`Ctx::ordered_store`] or
+    /// [`Ctx::window_store`]. Several streams may use one
     /// store: one task reads all their topics then, which need equally many partitions.
     ///
     /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
     /// [`repartition`](Self::repartition) first.
-    pub fn with_store<L: 'static, W: 'static>(self, store: &Store<L, W>) -> Self
+    pub fn with_store<L: 'static, W: 'static, S>(self, store: &Store<L, W, S>) -> Self
     where
         P: Together,
     {

@@ -24,6 +24,7 @@
 //! | [`stages`] | which sources belong together |
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
+//! | [`windows`] | which window a record is in, when it is closed, when it is forgotten |
 //! | [`state`] | where a task's stores stand, and what a restart makes of them |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
@@ -52,6 +53,7 @@ pub mod state;
 mod time;
 mod transaction;
 mod widths;
+pub mod windows;
 
 pub use backoff::Backoff;
 pub use commit_pacer::{CommitCost, CommitPacer};

@@ -196,6 +196,12 @@ impl TaskProgress {
         }
     }
 
+    /// The highest time of the records that it has taken, those of the open transaction included.
+    #[must_use]
+    pub fn stream_time(&self) -> Option<Timestamp> {
+        self.stream_time
+    }
+
     /// The number of the open transaction, if it touches the task.
     #[must_use]
     pub fn next_seq(&self) -> Seq {

@@ -2,6 +2,8 @@
 
 use eos_protocol::state::StoreId;
 
+use crate::range::KeyRange;
+
 /// Writes to the stores of one task, by reference.
 ///
 /// Of several writes to one key the last counts. Engines are fastest with sorted batches, and a
@@ -10,6 +12,7 @@ use eos_protocol::state::StoreId;
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {
     writes: Vec<Write<'a>>,
+    forgotten: Vec<(StoreId, &'a KeyRange)>,
     bytes: usize,
 }
 
@@ -30,6 +33,7 @@ impl<'a> Batch<'a> {
     pub const fn new() -> Self {
         Self {
             writes: Vec::new(),
+            forgotten: Vec::new(),
             bytes: 0,
         }
     }
@@ -39,6 +43,7 @@ impl<'a> Batch<'a> {
     pub fn with_capacity(writes: usize) -> Self {
         Self {
             writes: Vec::with_capacity(writes),
+            forgotten: Vec::new(),
             bytes: 0,
         }
     }
@@ -47,6 +52,20 @@ impl<'a> Batch<'a> {
     pub fn write(&mut self, store: StoreId, key: &'a [u8], value: Option<&'a [u8]>) {
         self.bytes += key.len() + value.map_or(0, <[u8]>::len);
         self.writes.push(Write { store, key, value });
+    }
+
+    /// Forgets every key of a range, of what was there before and of what this batch writes: windows
+    /// that are over. However many they are, it is one entry in the log. An empty range is none.
+    pub fn forget(&mut self, store: StoreId, range: &'a KeyRange) {
+        if !range.is_empty() {
+            self.forgotten.push((store, range));
+        }
+    }
+
+    /// The ranges to forget, after the writes.
+    #[must_use]
+    pub fn forgotten(&self) -> &[(StoreId, &'a KeyRange)] {
+        &self.forgotten
     }
 
     /// Sorts by store and key, and keeps only the last write to each key.
@@ -80,7 +99,7 @@ impl<'a> Batch<'a> {
     /// Whether there is nothing to write.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.writes.is_empty() && self.forgotten.is_empty()
     }
 }
 

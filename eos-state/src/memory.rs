@@ -97,6 +97,14 @@ impl StoreBackend for MemoryBackend {
                 }
             }
         }
+        for (store, range) in batch.forgotten() {
+            let entries = self.entries_mut(*store);
+            let gone = entries.range::<[u8], _>(range.bounds());
+            let gone: Vec<Box<[u8]>> = gone.map(|(key, _)| key.clone()).collect();
+            for key in gone {
+                entries.remove(&key);
+            }
+        }
         self.position = Some(position.clone());
         Ok(())
     }

@@ -247,6 +247,19 @@ impl TaskStore {
     /// # Errors
     /// If the engine cannot write. The store is poisoned: what is on the disk is this position or the one before.
     pub fn apply(&mut self, position: &Position) -> Result<(), StoreError> {
+        self.apply_and_forget(position, &[])
+    }
+
+    /// As [`apply`](Self::apply), and in the same step every key of these ranges is forgotten, written
+    /// by this transaction or before: windows that are over.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn apply_and_forget(
+        &mut self,
+        position: &Position,
+        over: &[(StoreId, KeyRange)],
+    ) -> Result<(), StoreError> {
         self.healthy()?;
         self.sort();
         let writes = self.stores.iter().map(|slot| slot.overlay.table().len());
@@ -254,12 +267,19 @@ impl TaskStore {
         for write in self.stores.iter().flat_map(Slot::writes) {
             batch.write(write.store, write.key, write.value);
         }
+        for (store, range) in over {
+            batch.forget(*store, range);
+        }
         let applied = self.backend.apply(&batch, position);
         self.poisoning(applied)?;
         for (slot, cache) in self.stores.iter().zip(self.caches.get_mut()) {
             let table = slot.overlay.table();
             for number in table.numbers() {
                 cache.put(table.hash(number), table.key(number), table.value(number));
+            }
+            // It can't be asked for ranges.
+            if over.iter().any(|(store, _)| *store == slot.id) {
+                cache.clear();
             }
         }
         self.clear();

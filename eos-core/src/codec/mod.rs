@@ -2,12 +2,15 @@
 
 mod json;
 mod null;
+mod ordered;
 mod plain;
 mod pool;
 
 use std::error::Error as StdError;
 
 pub use json::Json;
+pub(crate) use ordered::OrderedCodec;
+pub use ordered::{OrderedKey, PrefixOf};
 pub use plain::{Plain, PlainCodec};
 
 /// Turns values of one type into bytes and back. The same one serves sources and outputs.
@@ -31,6 +34,11 @@ pub trait Codec<T>: Send + Sync + 'static {
     /// # Errors
     /// [`CodecError`] if the value can't be written.
     fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError>;
+
+    /// How many of a key's bytes, from the first on, decide its partition; all of them by default.
+    fn deciding_bytes(&self, key: &[u8]) -> usize {
+        key.len()
+    }
 
     /// Takes back a value that was written, so that its memory can serve the next one. Dropping it
     /// is fine.

@@ -18,6 +18,7 @@ pub(crate) enum Count {
     Skipped,
     Retried,
     DeadLetters,
+    Late,
     Aborts,
     Rebuilds,
     Quarantines,
@@ -26,12 +27,13 @@ pub(crate) enum Count {
 }
 
 impl Count {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
         Self::Retried,
         Self::DeadLetters,
+        Self::Late,
         Self::Aborts,
         Self::Rebuilds,
         Self::Quarantines,
@@ -46,6 +48,7 @@ impl Count {
             Self::Skipped => &mut totals.skipped,
             Self::Retried => &mut totals.retried,
             Self::DeadLetters => &mut totals.dead_letters,
+            Self::Late => &mut totals.late_records,
             Self::Aborts => &mut totals.aborts,
             Self::Rebuilds => &mut totals.rebuilds,
             Self::Quarantines => &mut totals.quarantines,

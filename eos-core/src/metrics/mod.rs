@@ -76,6 +76,9 @@ pub struct Totals {
     pub retried: u64,
     /// Records that failed and went to a dead letter topic.
     pub dead_letters: u64,
+    /// Records that came too late for their window: it was closed. They are dropped, or written where
+    /// [`late_to`](crate::WindowedGroup::late_to) says. Those of aborted transactions included.
+    pub late_records: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,
     /// Transactions given up: what they held was done again.
@@ -101,6 +104,7 @@ impl Totals {
         self.skipped += other.skipped;
         self.retried += other.retried;
         self.dead_letters += other.dead_letters;
+        self.late_records += other.late_records;
         self.commits.add(&other.commits);
         self.aborts += other.aborts;
         self.rebuilds += other.rebuilds;

@@ -13,7 +13,7 @@ use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
 
-const COUNTERS: [Counter; 10] = [
+const COUNTERS: [Counter; 11] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -38,6 +38,11 @@ const COUNTERS: [Counter; 10] = [
         "eos_dead_letters_total",
         "Records that failed and went to a dead letter topic.",
         |t| t.dead_letters,
+    ),
+    (
+        "eos_late_records_total",
+        "Records that came too late for their window.",
+        |t| t.late_records,
     ),
     (
         "eos_aborts_total",

@@ -1,20 +1,40 @@
 //! State: what a store is declared as, and the handle through which records read and write it.
 
+mod entries;
+mod ordered;
 mod stamped;
 mod view;
+mod window;
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use eos_protocol::state::StoreId;
+use eos_state::StoreKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::codec::{Codec, Json, Plain, PlainCodec};
 
+pub use entries::Entries;
+pub use ordered::{OrderedStore, OrderedView};
 pub(crate) use stamped::{Stamped, StampedCodec};
 pub use view::StoreView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
+pub use window::{WindowStore, WindowView};
+pub(crate) use window::{window_of, windows_between};
+
+/// What a store is declared as.
+pub(crate) trait Definition: Any + Send + Sync {
+    type Value;
+
+    fn name(&self) -> &Arc<str>;
+
+    /// Of its values.
+    fn codec(&self) -> &dyn Codec<Self::Value>;
+}
 
 /// A store of keys and values: its name, both types, and how they become bytes.
 ///
@@ -89,23 +109,62 @@ impl<K, V> fmt::Debug for KeyValueStore<K, V> {
     }
 }
 
-/// A typed handle on a store, for [`Ctx::store`](crate::Ctx::store). Made by
-/// [`App::store`](crate::App::store).
-pub struct Store<K, V> {
-    pub(crate) app: u64,
-    pub(crate) index: usize,
-    pub(crate) types: PhantomData<fn(K, V)>,
+impl<K: 'static, V: 'static> Definition for KeyValueStore<K, V> {
+    type Value = V;
+
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn codec(&self) -> &dyn Codec<V> {
+        &*self.value
+    }
 }
 
-impl<K, V> Clone for Store<K, V> {
+impl<K: 'static, V: 'static> KeyValueStore<K, V> {
+    pub(crate) fn spec(&self, kind: StoreKind) -> StoreSpec {
+        StoreSpec {
+            name: Arc::clone(&self.name),
+            id: StoreId::plain(&self.name),
+            kind,
+            expiry: None,
+            definition: Box::new(self.clone()),
+        }
+    }
+}
+
+/// A typed handle on a store: for [`Ctx::store`](crate::Ctx::store), made by
+/// [`App::store`](crate::App::store); or, as `S` says, for one that is read in order or by windows.
+pub struct Store<K, V, S = ByKey> {
+    pub(crate) app: u64,
+    pub(crate) index: usize,
+    pub(crate) types: Types<K, V, S>,
+}
+
+/// Types that are named but not held.
+type Types<K, V, S> = PhantomData<fn(K, V, S)>;
+
+/// The store is a [`KeyValueStore`].
+#[derive(Debug, Clone, Copy)]
+pub enum ByKey {}
+
+/// The store is an [`OrderedStore`].
+#[derive(Debug, Clone, Copy)]
+pub enum InOrder {}
+
+/// The store is a [`WindowStore`].
+#[derive(Debug, Clone, Copy)]
+pub enum ByWindow {}
+
+impl<K, V, S> Clone for Store<K, V, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K, V> Copy for Store<K, V> {}
+impl<K, V, S> Copy for Store<K, V, S> {}
 
-impl<K, V> fmt::Debug for Store<K, V> {
+impl<K, V, S> fmt::Debug for Store<K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Store").field(&self.index).finish()
     }

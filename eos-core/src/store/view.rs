@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use eos_protocol::state::StoreId;
-use eos_state::{StoreError, TaskStore};
+use eos_protocol::windows::Expiry;
+use eos_state::{StoreError, StoreKind, TaskStore};
 
-use super::KeyValueStore;
+use super::{Definition, KeyValueStore};
 use crate::codec::{CodecError, Encoded};
 use crate::failure::Failure;
 
@@ -16,7 +17,10 @@ use crate::failure::Failure;
 pub(crate) struct StoreSpec {
     pub(crate) name: Arc<str>,
     pub(crate) id: StoreId,
-    /// A [`KeyValueStore`] of its types.
+    pub(crate) kind: StoreKind,
+    /// When its windows are over, if it has windows.
+    pub(crate) expiry: Option<Expiry>,
+    /// What it was declared as: its [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }
 
@@ -82,23 +86,24 @@ pub(crate) enum StateError {
 /// key or a value can't be encoded or decoded, or the disk fails. Hand it on with `?`. If the disk
 /// fails, the worker stops, whatever the [`ErrorPolicy`](crate::ErrorPolicy) says.
 pub struct StoreView<'c, K, V> {
-    found: Result<Found<'c, K, V>, StateError>,
+    found: Result<Found<'c, KeyValueStore<K, V>>, StateError>,
 }
 
-struct Found<'c, K, V> {
-    definition: &'c KeyValueStore<K, V>,
-    id: StoreId,
-    task: &'c TaskStore,
+/// A store of the task's, with what it was declared as.
+pub(super) struct Found<'c, D> {
+    pub(super) definition: &'c D,
+    pub(super) id: StoreId,
+    pub(super) task: &'c TaskStore,
     buffers: &'c RefCell<Buffers>,
 }
 
-impl<K, V> Clone for Found<'_, K, V> {
+impl<D> Clone for Found<'_, D> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K, V> Copy for Found<'_, K, V> {}
+impl<D> Copy for Found<'_, D> {}
 
 impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
     pub(crate) fn of_other_app() -> Self {
@@ -154,53 +159,39 @@ impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
 
     pub(crate) fn read(&self, key: &K) -> Result<Option<V>, StateError> {
         let found = self.found()?;
-        let buffers = &mut *found.buffers.borrow_mut();
-        found.encode_key(key, &mut buffers.key)?;
-        let there = found
-            .task
-            .get(found.id, &buffers.key, &mut buffers.value)
-            .map_err(|source| found.failed(source))?;
-        if !there {
-            return Ok(None);
-        }
-        let value = found.definition.value.decode(Some(&buffers.value));
-        value.map(Some).map_err(|source| StateError::Unreadable {
-            store: found.name(),
-            source,
-        })
+        found.read(|into| found.definition.key.encode(key, into))
     }
 
     pub(crate) fn write(&self, key: &K, value: &V) -> Result<(), StateError> {
         let found = self.found()?;
-        let buffers = &mut *found.buffers.borrow_mut();
-        found.encode_key(key, &mut buffers.key)?;
-        found.encode_value(value, &mut buffers.value)?;
-        let written = found.task.put(found.id, &buffers.key, &buffers.value);
-        written.map_err(|source| found.failed(source))
+        found.write(|into| found.definition.key.encode(key, into), value)
     }
 
     pub(crate) fn forget(&self, key: &K) -> Result<(), StateError> {
         let found = self.found()?;
-        let buffers = &mut *found.buffers.borrow_mut();
-        found.encode_key(key, &mut buffers.key)?;
-        let deleted = found.task.delete(found.id, &buffers.key);
-        deleted.map_err(|source| found.failed(source))
+        found.forget(|into| found.definition.key.encode(key, into))
     }
 
-    /// The error is told once: who ignored it is told that nothing can be done here.
-    fn found(&self) -> Result<Found<'c, K, V>, StateError> {
-        match &self.found {
-            Ok(found) => Ok(*found),
-            Err(StateError::Elsewhere { store }) => Err(StateError::Elsewhere {
-                store: Arc::clone(store),
-            }),
-            Err(_) => Err(StateError::OtherApp),
-        }
+    pub(super) fn found(&self) -> Result<Found<'c, KeyValueStore<K, V>>, StateError> {
+        again(&self.found)
     }
 }
 
-impl<'c, K: 'static, V: 'static> Found<'c, K, V> {
-    fn new(access: &StateAccess<'c>, index: usize) -> Result<Self, StateError> {
+/// The error is told once: who ignored it is told that nothing can be done here.
+pub(super) fn again<'c, D>(
+    found: &Result<Found<'c, D>, StateError>,
+) -> Result<Found<'c, D>, StateError> {
+    match found {
+        Ok(found) => Ok(*found),
+        Err(StateError::Elsewhere { store }) => Err(StateError::Elsewhere {
+            store: Arc::clone(store),
+        }),
+        Err(_) => Err(StateError::OtherApp),
+    }
+}
+
+impl<'c, D: Definition> Found<'c, D> {
+    pub(super) fn new(access: &StateAccess<'c>, index: usize) -> Result<Self, StateError> {
         let spec = access.specs.get(index).ok_or(StateError::OtherApp)?;
         let definition = spec.definition.downcast_ref().ok_or(StateError::OtherApp)?;
         let task = access.task.filter(|task| task.has(spec.id));
@@ -215,23 +206,65 @@ impl<'c, K: 'static, V: 'static> Found<'c, K, V> {
         })
     }
 
-    fn name(&self) -> Arc<str> {
-        Arc::clone(&self.definition.name)
+    /// `key` writes the key's bytes.
+    pub(super) fn read(
+        &self,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
+    ) -> Result<Option<D::Value>, StateError> {
+        let buffers = &mut *self.buffers.borrow_mut();
+        self.encode_key(key, &mut buffers.key)?;
+        let there = (self.task)
+            .get(self.id, &buffers.key, &mut buffers.value)
+            .map_err(|source| self.failed(source))?;
+        if !there {
+            return Ok(None);
+        }
+        let value = self.definition.codec().decode(Some(&buffers.value));
+        value.map(Some).map_err(|source| self.unreadable(source))
     }
 
-    fn encode_key(&self, key: &K, into: &mut Vec<u8>) -> Result<(), StateError> {
+    pub(super) fn write(
+        &self,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
+        value: &D::Value,
+    ) -> Result<(), StateError> {
+        let buffers = &mut *self.buffers.borrow_mut();
+        self.encode_key(key, &mut buffers.key)?;
+        self.encode_value(value, &mut buffers.value)?;
+        let written = self.task.put(self.id, &buffers.key, &buffers.value);
+        written.map_err(|source| self.failed(source))
+    }
+
+    pub(super) fn forget(
+        &self,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
+    ) -> Result<(), StateError> {
+        let buffers = &mut *self.buffers.borrow_mut();
+        self.encode_key(key, &mut buffers.key)?;
+        let deleted = self.task.delete(self.id, &buffers.key);
+        deleted.map_err(|source| self.failed(source))
+    }
+
+    fn name(&self) -> Arc<str> {
+        Arc::clone(self.definition.name())
+    }
+
+    pub(super) fn encode_key(
+        &self,
+        key: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
+        into: &mut Vec<u8>,
+    ) -> Result<(), StateError> {
         into.clear();
-        let encoded = self.definition.key.encode(key, into);
-        let encoded = encoded.map_err(|source| StateError::Key {
+        let encoded = key(into).map_err(|source| StateError::Key {
             store: self.name(),
             source,
         })?;
         self.not_null(encoded, "a key")
     }
 
-    fn encode_value(&self, value: &V, into: &mut Vec<u8>) -> Result<(), StateError> {
+    fn encode_value(&self, value: &D::Value, into: &mut Vec<u8>) -> Result<(), StateError> {
         into.clear();
-        let encoded = self.definition.value.encode(value, into);
+        let encoded = self.definition.codec().encode(value, into);
         let encoded = encoded.map_err(|source| StateError::Value {
             store: self.name(),
             source,
@@ -249,7 +282,14 @@ impl<'c, K: 'static, V: 'static> Found<'c, K, V> {
         }
     }
 
-    fn failed(&self, source: StoreError) -> StateError {
+    pub(super) fn unreadable(&self, source: CodecError) -> StateError {
+        StateError::Unreadable {
+            store: self.name(),
+            source,
+        }
+    }
+
+    pub(super) fn failed(&self, source: StoreError) -> StateError {
         StateError::Store {
             store: self.name(),
             source,

@@ -1,6 +1,9 @@
 //! What can be wrong with a graph.
 
+use std::time::Duration;
+
 use eos_protocol::TopicName;
+use eos_protocol::windows::WindowError;
 
 use crate::error_policy::{ErrorPolicy, PolicyError};
 
@@ -90,6 +93,36 @@ pub enum TopologyError {
     UnusedStore {
         /// The store.
         name: String,
+    },
+    /// There are no such windows.
+    #[error("the windows of the store {store}: {reason}")]
+    Windows {
+        /// The store that their results are kept in.
+        store: String,
+        /// What is wrong with them.
+        reason: WindowError,
+    },
+    /// A store would forget windows that are open.
+    #[error(
+        "the store {store} keeps windows for {retention:?} after their start, but they take records for \
+         {least:?}, their length and grace: leave `.retention(..)` out, or make it that long at least"
+    )]
+    Retention {
+        /// The store.
+        store: String,
+        /// How long it would keep them.
+        retention: Duration,
+        /// How long it has to.
+        least: Duration,
+    },
+    /// Nobody said how long a store keeps its windows.
+    #[error(
+        "the store {store} does not say how long it keeps its windows: a closure's store can't know it by \
+         itself, so add `.retention(..)`, 1 ms at least"
+    )]
+    NoRetention {
+        /// The store.
+        store: String,
     },
     /// Two repartition topics would be one.
     #[error(

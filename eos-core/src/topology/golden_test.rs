@@ -1,139 +1,16 @@
 //! What Kafka Streams answers, replayed: `integration-tests/golden`.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+pub(super) mod driver;
+mod windows;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
-use eos_state::{Direction, KeyRange, MemoryBackend, StoreKind, TaskStore};
 use serde_json::Value;
 
-use super::{Chains, Next, Raw, Scratch, Topology};
-use crate::client::Headers;
-use crate::ctx::{Ctx, Origin};
-use crate::store::StateAccess;
+use self::driver::{Driver, Piece};
 use crate::{App, KeyValueStore, Topic};
-
-/// A record as bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Piece {
-    topic: String,
-    key: Option<Vec<u8>>,
-    value: Option<Vec<u8>>,
-    timestamp: i64,
-}
-
-/// All stages of an app, one task each.
-struct Driver {
-    topology: Arc<Topology>,
-    stages: Vec<(Chains, TaskStore)>,
-}
-
-impl Driver {
-    fn new(app: &App) -> Self {
-        let topology = app.check().unwrap();
-        let stages = topology.stages().iter().map(|stage| {
-            let stores = topology
-                .stores_of(stage)
-                .map(|s| (s.id, StoreKind::Ordered));
-            let store = TaskStore::new(Box::new(MemoryBackend::new()), stores).unwrap();
-            (topology.instantiate(stage), store)
-        });
-        let stages = stages.collect();
-        Self { topology, stages }
-    }
-
-    /// Takes a record through all stages that it leads to; answers what leaves the app.
-    fn pipe(&mut self, piece: Piece) -> Vec<Piece> {
-        let (mut out, mut waiting) = (Vec::new(), VecDeque::from([piece]));
-        while let Some(piece) = waiting.pop_front() {
-            let stages = self.topology.stages();
-            let stage = stages
-                .iter()
-                .position(|stage| stage.topics.iter().any(|t| t.as_str() == piece.topic));
-            match stage {
-                Some(stage) => waiting.extend(self.process(stage, &piece)),
-                None => out.push(piece),
-            }
-        }
-        out
-    }
-
-    /// A record that fails is left out, as `ErrorPolicy::Skip` does.
-    fn process(&mut self, stage: usize, piece: &Piece) -> Vec<Piece> {
-        let Some((chains, store)) = self.stages.get_mut(stage) else {
-            return Vec::new();
-        };
-        let partition = TopicPartition::new(&piece.topic[..], Partition::ZERO);
-        let (scratch, buffers) = (RefCell::new(Scratch::default()), RefCell::default());
-        let (headers, timestamp) = (Headers::new(), Some(Timestamp(piece.timestamp)));
-        let ctx = Ctx::new(
-            self.topology.token(),
-            self.topology.outputs(),
-            &scratch,
-            StateAccess {
-                specs: self.topology.stores(),
-                task: Some(store),
-                buffers: &buffers,
-            },
-            Origin {
-                task: TaskId::default(),
-                partition: &partition,
-                offset: Offset::ZERO,
-                timestamp,
-                headers: &headers,
-            },
-        );
-        let raw = Raw {
-            key: piece.key.as_deref(),
-            value: piece.value.as_deref(),
-            timestamp,
-            headers: &headers,
-        };
-        let mut done = Ok(());
-        let topics = &self.topology.stages()[stage].topics;
-        let input = topics.iter().position(|t| t.as_str() == piece.topic);
-        for source in &mut chains.inputs[input.unwrap()] {
-            let mut next = Next::all(&mut chains.places, source.first);
-            done = done.and_then(|()| source.entry.enter(&ctx, &raw, &mut next));
-        }
-        if done.is_err() {
-            store.drop_record();
-            return Vec::new();
-        }
-        store.keep_record();
-        let scratch = scratch.into_inner();
-        let written = (0..scratch.len()).map(|at| {
-            let out = scratch.get(at, &[], Partition::ZERO).unwrap();
-            Piece {
-                topic: self.topology.outputs()[out.topic].name.to_string(),
-                key: out.key.map(<[u8]>::to_vec),
-                value: out.value.map(<[u8]>::to_vec),
-                timestamp: out.timestamp.unwrap().0,
-            }
-        });
-        written.collect()
-    }
-
-    /// Key, value and time of all that is kept.
-    fn kept(&self) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
-        let mut kept = Vec::new();
-        for (stage, (_, store)) in self.topology.stages().iter().zip(&self.stages) {
-            for spec in self.topology.stores_of(stage) {
-                let mut scan = store
-                    .scan(spec.id, &KeyRange::all(), Direction::Forward)
-                    .unwrap();
-                while let Some((key, value)) = scan.next().unwrap() {
-                    let (time, value) = value.split_first_chunk().unwrap();
-                    kept.push((key.to_vec(), value.to_vec(), i64::from_be_bytes(*time)));
-                }
-            }
-        }
-        kept
-    }
-}
 
 fn declare(operator: &str, app: &mut App) {
     let text = || Topic::<String, String>::plain("in");
@@ -210,7 +87,14 @@ fn piece(record: &Value) -> Piece {
     }
 }
 
-/// The files of the cases of an operator.
+/// The lines of a case.
+fn read(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+/// The cases of an operator, in order.
 pub(super) fn cases(operator: &str) -> Vec<PathBuf> {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../integration-tests/golden/cases");
     let files = fs::read_dir(cases.join(operator)).unwrap();
@@ -226,11 +110,7 @@ pub(super) fn replay(
     declare: &dyn Fn(&mut App),
     beyond: &dyn Fn(&Value) -> Option<&'static str>,
 ) -> bool {
-    let text = fs::read_to_string(file).unwrap();
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let lines: Vec<Value> = lines.collect();
+    let lines = read(file);
     if beyond(&lines[0]["case"]).is_some() {
         return false;
     }

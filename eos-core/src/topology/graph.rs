@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use eos_protocol::state::{Family, StoreId};
+use eos_protocol::state::Family;
 use eos_protocol::{Stage, TopicName, stages};
+use eos_state::StoreKind;
 
 use super::checked::Topology;
 use super::error::{TopologyError, check_name, check_store_name};
@@ -173,18 +174,19 @@ impl Graph {
         &mut self,
         definition: &KeyValueStore<K, V>,
     ) -> usize {
-        let (name, id) = (&definition.name, StoreId::plain(&definition.name));
-        if let Some(known) = self.stores.iter().find(|known| known.id == id) {
+        self.keep(definition.spec(StoreKind::Point))
+    }
+
+    /// A new store of any kind. Answers its index.
+    pub(crate) fn keep(&mut self, store: StoreSpec) -> usize {
+        let is_its = |known: &&StoreSpec| known.id == store.id || known.name == store.name;
+        if let Some(known) = self.stores.iter().find(is_its) {
             self.wrong.get_or_insert(TopologyError::SameStore {
                 first: known.name.to_string(),
-                second: name.to_string(),
+                second: store.name.to_string(),
             });
         }
-        self.stores.push(StoreSpec {
-            name: Arc::clone(name),
-            id,
-            definition: Box::new(definition.clone()),
-        });
+        self.stores.push(store);
         self.users.push(Vec::new());
         self.stores.len() - 1
     }

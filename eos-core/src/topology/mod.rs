@@ -25,9 +25,12 @@ mod process;
 mod process_test;
 mod scratch;
 #[cfg(test)]
+mod stores_test;
+#[cfg(test)]
 mod table_test;
 #[cfg(test)]
 mod tests;
+mod windowed;
 
 pub(crate) use aggregate::Aggregate;
 pub(crate) use chains::Chains;
@@ -45,3 +48,4 @@ pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
 pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};
 pub(crate) use process::{Closure, Process};
 pub(crate) use scratch::Scratch;
+pub(crate) use windowed::WindowedAggregate;

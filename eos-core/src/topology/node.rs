@@ -43,6 +43,13 @@ pub(crate) enum Fault {
         bytes: usize,
         limit: usize,
     },
+    #[error(
+        "the record has no time ({}), so it is in no window: have its producer set one, or the topic's \
+         brokers (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime). To go on \
+         without such records, choose another error policy for the source, with `.on_error(..)`",
+        .0.map_or("none".to_owned(), |time| format!("{} ms", time.0))
+    )]
+    NoTime(Option<Timestamp>),
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -62,6 +69,7 @@ impl Fault {
             Self::Encode(_) => "EncodeError",
             Self::State(_) => "StateError",
             Self::Oversize { .. } => "OversizeOutput",
+            Self::NoTime(_) => "NoTimestamp",
             Self::Panic(_) => "Panic",
             Self::Aborts(_) => "RepeatedAborts",
         }

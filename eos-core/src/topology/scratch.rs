@@ -18,6 +18,8 @@ const OVERHEAD: usize = 61 + 21;
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     outputs: Vec<Output>,
+    /// How often the record came too late for a window.
+    late: u64,
 }
 
 #[derive(Debug)]
@@ -25,6 +27,8 @@ struct Output {
     /// Index into the topology's outputs, and so into the producer's topics.
     topic: usize,
     key: Option<Range<usize>>,
+    /// The key's bytes that decide the partition.
+    decides: Range<usize>,
     value: Option<Range<usize>>,
     timestamp: Option<Timestamp>,
     headers: Headers,
@@ -44,10 +48,13 @@ impl Scratch {
         let start = self.bytes.len();
         let key = self.append(|bytes| topic.key.encode(key, bytes));
         let key = key.inspect_err(|_| self.bytes.truncate(start))?;
+        let written = key.clone().and_then(|key| self.bytes.get(key));
+        let decides = start..start + written.map_or(0, |key| topic.key.deciding_bytes(key));
         let value = self.append(|bytes| topic.value.encode(value, bytes));
         let value = value.inspect_err(|_| self.bytes.truncate(start))?;
         self.outputs.push(Output {
             topic: output,
+            decides,
             key,
             value,
             timestamp,
@@ -87,6 +94,7 @@ impl Scratch {
         let (key, value) = (copy(key), copy(value));
         self.outputs.push(Output {
             topic: output,
+            decides: key.clone().unwrap_or_default(),
             key,
             value,
             timestamp,
@@ -141,7 +149,8 @@ impl Scratch {
         let bytes = |range: &Option<Range<usize>>| self.bytes.get(range.clone()?);
         let key = bytes(&output.key);
         let count = counts.get(output.topic).copied().unwrap_or(1).max(1);
-        let partition = match key {
+        let decides = key.and_then(|_| self.bytes.get(output.decides.clone()));
+        let partition = match decides {
             Some(key) => partition_for(key, count),
             None => Partition::new(input.get() % i32::try_from(count).unwrap_or(i32::MAX))
                 .unwrap_or(Partition::ZERO),
@@ -160,6 +169,17 @@ impl Scratch {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
+        self.late = 0;
+    }
+
+    /// The record came too late for a window.
+    pub(crate) fn came_late(&mut self) {
+        self.late += 1;
+    }
+
+    /// How often it did; forgotten afterwards.
+    pub(crate) fn take_late(&mut self) -> u64 {
+        std::mem::take(&mut self.late)
     }
 }
 

@@ -72,6 +72,7 @@ impl Bench {
                 partition: &partition,
                 offset: Offset::ZERO,
                 timestamp,
+                stream_time: timestamp,
                 headers: &headers,
             },
         );

@@ -88,7 +88,7 @@ impl<C: Client> Worker<C> {
             (ErrorPolicy::Skip, _) => {
                 self.tell(task, record, None, &fault);
                 self.skipped += 1;
-                self.finished(task, record)
+                self.finished(task, record.failed())
             }
             (ErrorPolicy::DeadLetter(topic), Some(output)) => {
                 self.tell(task, record, Some(topic), &fault);
@@ -100,7 +100,7 @@ impl<C: Client> Worker<C> {
                     }
                     None => {
                         self.dead_letters += 1;
-                        self.finished(task, record)
+                        self.finished(task, record.failed())
                     }
                 }
             }

@@ -63,6 +63,7 @@ impl<C: Client> Worker<C> {
             (Count::RecordsOut, &mut self.sent),
             (Count::Skipped, &mut self.skipped),
             (Count::DeadLetters, &mut self.dead_letters),
+            (Count::Late, &mut self.late_records),
             (Count::Retried, &mut self.retries),
         ] {
             self.meter.count(what, std::mem::take(number));

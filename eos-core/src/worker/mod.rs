@@ -186,6 +186,7 @@ pub struct Worker<C: Client> {
     sent: u64,
     skipped: u64,
     dead_letters: u64,
+    late_records: u64,
     retries: u64,
     restored_records: u64,
     /// When the brokers are asked again how far the changelogs are.
@@ -281,6 +282,7 @@ impl<C: Client> Worker<C> {
             sent: 0,
             skipped: 0,
             dead_letters: 0,
+            late_records: 0,
             retries: 0,
             restored_records: 0,
             ask_changelogs_at: Now::default(),

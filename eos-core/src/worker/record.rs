@@ -49,6 +49,17 @@ pub(super) struct Held {
     timestamp: Option<Timestamp>,
 }
 
+impl Held {
+    /// It failed, so nothing of it counts: its time, which may be as wrong as the rest, moves no
+    /// stream time.
+    pub(super) fn failed(self) -> Self {
+        Self {
+            timestamp: None,
+            ..self
+        }
+    }
+}
+
 impl<C: Client> Worker<C> {
     /// Processes the next record of a task.
     pub(super) fn process(&mut self, task: &mut Task<RecordsOf<C>>) -> Done {
@@ -96,6 +107,7 @@ impl<C: Client> Worker<C> {
             partition: &from.partition,
             offset,
             timestamp,
+            stream_time: task.progress.stream_time().max(timestamp),
             headers: &message.headers(),
         };
         let record = Held {
@@ -189,6 +201,7 @@ impl<C: Client> Worker<C> {
             return Done::Wait;
         }
         self.held = None;
+        self.late_records += self.scratch.get_mut().take_late();
         self.kept += task.keep();
         task.progress.advance(input, offset, timestamp);
         let from = task.progress.inputs().get(input);

@@ -4,14 +4,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::{
-    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
+    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing, StoreId,
 };
+use eos_protocol::windows::Expiry;
 use eos_protocol::{Nonce, Partition, TaskId, TaskProgress, Timestamp, TopicName, TopicPartition};
-use eos_state::{StoreError, TaskStore, changelog};
+use eos_state::{KeyRange, StoreError, TaskStore, changelog};
 
 use super::restoring::Restoring;
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, ClientError, Headers, LogEnds, Outgoing, Producer, Source};
+use crate::store::windows_between;
 use crate::topology::Topology;
 
 /// How often the brokers are asked how far the changelogs are.
@@ -26,6 +28,8 @@ pub(super) struct TaskState {
     outputs: PerFamily<Option<usize>>,
     /// From where a later restore has to read them.
     pub(super) offsets: ChangelogOffsets,
+    /// Its stores of windows, and when these are over.
+    expiries: Vec<(StoreId, Expiry)>,
     /// How many records of the transaction being sealed are in the producer's hands.
     sent: PerFamily<usize>,
     /// Whether the transaction being sealed ends in a commit record there.
@@ -38,8 +42,10 @@ impl TaskState {
         identity: Identity,
         outputs: PerFamily<Option<usize>>,
         offsets: ChangelogOffsets,
+        expiries: Vec<(StoreId, Expiry)>,
     ) -> Self {
         Self {
+            expiries,
             store,
             identity,
             outputs,
@@ -113,8 +119,21 @@ impl TaskState {
             },
             changelogs: self.offsets.committed(),
         };
+        let over = self.over(name.stream_time);
         self.settle();
-        self.store.apply(&position)
+        self.store.apply_and_forget(&position, &over)
+    }
+
+    /// The windows that the database forgets with a commit of this stream time.
+    fn over(&mut self, stream_time: Option<Timestamp>) -> Vec<(StoreId, KeyRange)> {
+        let mut over = Vec::new();
+        for (store, expiry) in &mut self.expiries {
+            if let Some((from, before)) = expiry.due(stream_time) {
+                over.push((*store, windows_between(from, before)));
+                expiry.forgot(before);
+            }
+        }
+        over
     }
 
     /// The transaction is gone, and what it changed.

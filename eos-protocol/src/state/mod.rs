@@ -12,6 +12,7 @@
 //! | [`decide`] | what a restart makes of local state, committed offsets and changelogs |
 //! | [`Restore`] | how far changelogs were read, and whether the state is whole |
 //! | [`ChangelogOffsets`] | which changelog offset a position may hold |
+//! | [`Trim`] | how far the front of a windowed changelog may be deleted |
 
 mod changelog_offsets;
 mod family;
@@ -20,6 +21,7 @@ mod position;
 mod restart;
 mod restore;
 mod store_id;
+mod trim;
 
 pub use changelog_offsets::ChangelogOffsets;
 pub use family::{Family, PerFamily};
@@ -30,3 +32,4 @@ pub use restart::{
 };
 pub use restore::{Progress, Restore, Restored, Stalled, StalledBy};
 pub use store_id::StoreId;
+pub use trim::Trim;

@@ -29,10 +29,14 @@ pub(super) enum Operation {
     Scan(StoreId, KeyRange, Direction),
     KeepRecord,
     DropRecord,
-    Apply,
+    /// With what is to be forgotten, if anything is.
+    Apply(Option<(StoreId, KeyRange)>),
     Discard,
-    /// Writes that come from a changelog.
-    Load(Vec<(StoreId, Key, Option<Vec<u8>>)>),
+    /// Writes that come from a changelog, and what is to be forgotten.
+    Load(
+        Vec<(StoreId, Key, Option<Vec<u8>>)>,
+        Option<(StoreId, KeyRange)>,
+    ),
     Flush,
     Reopen,
 }
@@ -60,12 +64,16 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => read,
         6 => Just(Op::KeepRecord),
         1 => Just(Op::DropRecord),
-        3 => Just(Op::Apply),
+        3 => over().prop_map(Op::Apply),
         1 => Just(Op::Discard),
-        1 => proptest::collection::vec(load, 0..8).prop_map(Op::Load),
+        1 => (proptest::collection::vec(load, 0..8), over()).prop_map(|(w, o)| Op::Load(w, o)),
         1 => Just(Op::Flush),
         1 => Just(Op::Reopen),
     ]
+}
+
+fn over() -> impl Strategy<Value = Option<(StoreId, KeyRange)>> {
+    proptest::option::weighted(0.3, (store(), range()))
 }
 
 fn store() -> impl Strategy<Value = StoreId> {

@@ -11,7 +11,7 @@ use crate::backend::{Cursor, KeyValue};
 use crate::testing::Memory;
 use crate::{Batch, Direction, KeyRange, MemoryBackend};
 
-const BUGS: [&str; 7] = [
+const BUGS: [&str; 9] = [
     "deletes are forgotten",
     "the last key of a range is missing",
     "a reverse scan goes forward",
@@ -19,6 +19,8 @@ const BUGS: [&str; 7] = [
     "many keys are answered in order of size",
     "an empty value is no value",
     "data come one apply too late",
+    "what is over stays",
+    "what is over stays where the batch wrote it",
 ];
 
 type OwnWrite = (StoreId, Vec<u8>, Option<Vec<u8>>);
@@ -74,6 +76,7 @@ impl StoreBackend for Faulty {
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        let forgotten = batch.forgotten();
         let position = match self.inner.position() {
             Some(old) if self.has(3) => old.clone(),
             _ => position.clone(),
@@ -91,6 +94,19 @@ impl StoreBackend for Faulty {
         let mut batch = Batch::new();
         for (store, key, value) in &writes {
             batch.write(*store, key, value.as_deref());
+        }
+        if !self.has(7) {
+            for (store, range) in forgotten {
+                batch.forget(*store, range);
+            }
+        }
+        if self.has(8) {
+            self.inner.apply(&batch, &position)?;
+            let mut again = Batch::new();
+            for (store, key, value) in &writes {
+                again.write(*store, key, value.as_deref());
+            }
+            batch = again;
         }
         self.inner.apply(&batch, &position)
     }

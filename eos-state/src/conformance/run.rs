@@ -1,6 +1,6 @@
 //! One sequence of operations, on an engine and on the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use eos_protocol::state::{Family, StoreId};
@@ -20,6 +20,8 @@ struct Expected {
     committed: Model,
     kept: Model,
     shown: Model,
+    /// The keys that the record at hand wrote.
+    written: BTreeSet<(StoreId, Key)>,
     /// Whether the layer above `committed` has writes, and the one above `kept`.
     open: (bool, bool),
     seq: u64,
@@ -100,26 +102,38 @@ impl Run<'_> {
                 self.store()?.drop_record();
                 self.expected.drop_record();
             }
-            Operation::Apply => self.apply()?,
+            Operation::Apply(over) => self.apply(over.as_ref())?,
             Operation::Discard => {
                 self.store()?.discard();
                 self.expected.discard();
             }
-            Operation::Load(writes) => self.load(writes)?,
+            Operation::Load(writes, over) => self.load(writes, over.as_ref())?,
             Operation::Flush => self.store()?.flush().map_err(broke)?,
             Operation::Reopen => self.reopen()?,
         }
         Ok(())
     }
 
-    fn apply(&mut self) -> Outcome {
+    fn apply(&mut self, over: Option<&(StoreId, KeyRange)>) -> Outcome {
         self.compare_changes()?;
+        // Read before: what a cache holds of the range must not stay.
+        if let Some((store, range)) = over {
+            for (key, _) in self.expected.rows(*store, range) {
+                self.compare_key(*store, &key)?;
+            }
+        }
         let seq = self.expected.seq + 1;
-        self.store()?.apply(&position(seq)).map_err(broke)?;
+        let over: Vec<_> = over.cloned().into_iter().collect();
+        let applied = self.store()?.apply_and_forget(&position(seq), &over);
+        applied.map_err(broke)?;
         let expected = &mut self.expected;
+        let gone = expected.forget(&over);
         expected.committed.clone_from(&expected.kept);
         expected.open.0 = false;
         expected.seq = seq;
+        for (store, key) in gone {
+            self.compare_key(store, &key)?;
+        }
         self.compare_position()
     }
 
@@ -140,7 +154,11 @@ impl Run<'_> {
         same("the changes", after, self.expected.kept.clone())
     }
 
-    fn load(&mut self, writes: &[(StoreId, Key, Option<Vec<u8>>)]) -> Outcome {
+    fn load(
+        &mut self,
+        writes: &[(StoreId, Key, Option<Vec<u8>>)],
+        over: Option<&(StoreId, KeyRange)>,
+    ) -> Outcome {
         // Read before and after: what a cache holds of them must not stay.
         for (store, key, _) in writes {
             self.compare_key(*store, key)?;
@@ -150,6 +168,9 @@ impl Run<'_> {
             batch.write(*store, key, value.as_deref());
         }
         batch.sort();
+        if let Some((store, range)) = over {
+            batch.forget(*store, range);
+        }
         let seq = self.expected.seq + 1;
         let loaded = self.store()?.load(&batch, &position(seq));
         if self.expected.open != (false, false) {
@@ -160,8 +181,10 @@ impl Run<'_> {
         for (store, key, value) in writes {
             change(&mut expected.committed, *store, key, value.as_deref());
         }
-        expected.seq = seq;
         expected.discard();
+        expected.forget(over.map_or(&[][..], std::slice::from_ref));
+        expected.committed.clone_from(&expected.kept);
+        expected.seq = seq;
         for (store, key, _) in writes {
             self.compare_key(*store, key)?;
         }
@@ -231,23 +254,43 @@ impl Run<'_> {
 impl Expected {
     fn write(&mut self, store: StoreId, key: &[u8], value: Option<&[u8]>) {
         change(&mut self.shown, store, key, value);
+        self.written.insert((store, key.to_vec()));
         self.open.1 = true;
     }
 
     fn keep(&mut self) {
         self.kept.clone_from(&self.shown);
+        self.written.clear();
         self.open = (self.open.0 || self.open.1, false);
     }
 
     fn drop_record(&mut self) {
         self.shown.clone_from(&self.kept);
+        self.written.clear();
         self.open.1 = false;
     }
 
     fn discard(&mut self) {
         self.kept.clone_from(&self.committed);
         self.shown.clone_from(&self.committed);
+        self.written.clear();
         self.open = (false, false);
+    }
+
+    /// Of what is committed next; what the record at hand wrote stays. Answers the keys that go.
+    fn forget(&mut self, over: &[(StoreId, KeyRange)]) -> Vec<(StoreId, Key)> {
+        let is_over = |(store, key): &&(StoreId, Key)| {
+            let mut ranges = over.iter();
+            ranges.any(|(of, range)| of == store && range.contains(key))
+        };
+        let gone: Vec<_> = (self.kept.keys()).filter(is_over).cloned().collect();
+        for key in &gone {
+            self.kept.remove(key);
+            if !self.written.contains(key) {
+                self.shown.remove(key);
+            }
+        }
+        gone
     }
 
     fn value(&self, store: StoreId, key: &[u8]) -> Option<Vec<u8>> {

@@ -74,7 +74,7 @@ impl Cursor for RocksCursor<'_> {
 
 /// The range with the store's prefix: from (included) to (excluded). Only the last id of all has
 /// nothing above it.
-fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
+pub(super) fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut from = Vec::new();
     prefixed(&mut from, store, range.from());
     let to = match range.to() {

@@ -30,7 +30,7 @@ use crate::backend::{Cursor, StoreBackend};
 use crate::batch::Batch;
 use crate::range::{Direction, KeyRange};
 use crate::{EngineFault, StoreError};
-use cursor::RocksCursor;
+use cursor::{RocksCursor, bounds};
 use fault::fault;
 
 const PLAIN: &str = "default";
@@ -154,6 +154,32 @@ impl RocksBackend {
         })
     }
 
+    /// Deletes every key from here on, one by one, those that the batch writes included.
+    fn delete_up(
+        &self,
+        out: &mut WriteBatch,
+        family: &ColumnFamily,
+        from: Vec<u8>,
+        batch: &Batch<'_>,
+    ) -> Result<(), StoreError> {
+        let mut full = Vec::new();
+        for write in batch.writes() {
+            prefixed(&mut full, write.store, write.key);
+            if full >= from && write.store.family() == Family::Windowed {
+                out.delete_cf(family, &full);
+            }
+        }
+        let mut reads = ReadOptions::default();
+        reads.set_iterate_lower_bound(from);
+        let mut rows = self.db.raw_iterator_cf_opt(family, reads);
+        rows.seek_to_first();
+        while let Some(key) = rows.key() {
+            out.delete_cf(family, key);
+            rows.next();
+        }
+        self.checked(rows.status())
+    }
+
     fn family(&self, store: StoreId) -> Result<&ColumnFamily, StoreError> {
         let name = match store.family() {
             Family::Plain => PLAIN,
@@ -238,6 +264,15 @@ impl StoreBackend for RocksBackend {
             match write.value {
                 Some(value) => out.put_cf(family, &full[..], value),
                 None => out.delete_cf(family, &full[..]),
+            }
+        }
+        for (store, range) in batch.forgotten() {
+            let (from, to) = bounds(*store, range);
+            let family = self.family(*store)?;
+            match to {
+                Some(to) => out.delete_range_cf(family, from, to),
+                // Nothing is above the last id of all, so there is no end to name.
+                None => self.delete_up(&mut out, family, from, batch)?,
             }
         }
         self.checked(self.db.write_opt(out, &self.writes))?;

@@ -20,8 +20,13 @@ impl Message for FakeMessage {
     fn offset(&self) -> Offset {
         Offset::new(self.offset).unwrap()
     }
+    /// What stands behind an `@` in the value, or else the offset.
     fn timestamp(&self) -> Option<Timestamp> {
-        Some(Timestamp(self.offset))
+        let value = std::str::from_utf8(self.value.as_deref()?).ok();
+        match value.and_then(|value| value.split_once('@')) {
+            Some((_, time)) => time.parse().ok().map(Timestamp),
+            None => Some(Timestamp(self.offset)),
+        }
     }
     fn key(&self) -> Option<&[u8]> {
         Some(&self.key)

@@ -9,10 +9,10 @@ use eos_protocol::state::{
     TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
-use eos_state::{StoreBackend, StoreKind, TaskStore};
+use eos_state::{StoreBackend, TaskStore};
 
 use super::reading::{Pending, Reader};
-use super::{Committed, Phase, Restoring, no_home, store_failed};
+use super::{Committed, Over, Phase, Restoring, no_home, store_failed};
 use crate::client::{Client, LogEnds, Source};
 use crate::worker::home::{HomeError, TaskHome};
 use crate::worker::{RecordsOf, Worker, WorkerError};
@@ -71,13 +71,23 @@ impl<C: Client> Worker<C> {
             topics: inputs.chain(changelogs).collect(),
             stores: StoresHash::of(stores.iter().map(|s| (&*s.name, s.id.family()))),
         };
+        let stream_time = match &committed {
+            Committed::Named(name) => name.stream_time,
+            _ => None,
+        };
         self.restoring.push(Restoring {
             task,
             at,
             committed,
             home,
             identity,
-            stores: stores.iter().map(|s| (s.id, StoreKind::Point)).collect(),
+            over: Over {
+                stores: (stores.iter())
+                    .filter_map(|s| Some((s.id, s.expiry?)))
+                    .collect(),
+                stream_time,
+            },
+            stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
             logs,
             width: self
                 .spec

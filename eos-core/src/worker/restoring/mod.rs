@@ -10,7 +10,8 @@ mod reading;
 use std::time::Duration;
 
 use eos_protocol::state::{Identity, PerFamily, RestartError, StoreId};
-use eos_protocol::{CommitCause, Now, Offset, TaskId, TopicPartition, TransactionName};
+use eos_protocol::windows::Expiry;
+use eos_protocol::{CommitCause, Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
 use self::reading::Reader;
@@ -18,6 +19,7 @@ use super::home::{HomeError, TaskHome};
 use super::stopping::Stopping;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Source};
+use crate::store::window_of;
 
 /// How long one step may restore before the worker looks around again.
 const STRETCH: Duration = Duration::from_millis(20);
@@ -47,6 +49,7 @@ pub(in crate::worker) struct Restoring<R> {
     home: TaskHome,
     identity: Identity,
     stores: Vec<(StoreId, StoreKind)>,
+    over: Over,
     /// Its changelogs, and the topology's outputs that they are.
     logs: PerFamily<Option<(usize, TopicPartition)>>,
     /// How many partitions the topic has that drives its stage.
@@ -56,6 +59,22 @@ pub(in crate::worker) struct Restoring<R> {
     told: Now,
     /// The changelogs that were read, and are assigned still.
     read: Vec<TopicPartition>,
+}
+
+/// Windows that are over as of the last commit: nobody will read them, so they are not restored.
+struct Over {
+    /// Stores of windows.
+    stores: Vec<(StoreId, Expiry)>,
+    stream_time: Option<Timestamp>,
+}
+
+impl Over {
+    fn holds(&self, store: StoreId, key: &[u8]) -> bool {
+        let expiry = self.stores.iter().find(|(id, _)| *id == store);
+        expiry.is_some_and(|(_, expiry)| {
+            window_of(key).is_some_and(|start| expiry.is_over(start, self.stream_time))
+        })
+    }
 }
 
 enum Phase<R> {

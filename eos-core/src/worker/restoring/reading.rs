@@ -8,7 +8,7 @@ use eos_protocol::{Now, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreError, TaskStore};
 
-use super::{Phase, Restoring, STRETCH, store_failed};
+use super::{Over, Phase, Restoring, STRETCH, store_failed};
 use crate::client::{Client, Message, Records, Source};
 use crate::worker::state::TaskState;
 use crate::worker::task::Readiness;
@@ -82,7 +82,7 @@ impl<C: Client> Worker<C> {
                 let ids = one.stores.iter().map(|(id, _)| *id);
                 let ids = ids.filter(|id| id.family() == family).collect();
                 let log = Changelog::new(partition.clone(), family, ids);
-                self.read_changelog(task, reader, family, partition, &log, begun)?;
+                self.read_changelog(task, reader, family, (partition, &log), &one.over, begun)?;
             }
         }
         let now = self.env.now();
@@ -132,8 +132,8 @@ impl<C: Client> Worker<C> {
         task: TaskId,
         reader: &mut Reader<RecordsOf<C>>,
         family: Family,
-        partition: &TopicPartition,
-        log: &Changelog,
+        (partition, log): (&TopicPartition, &Changelog),
+        over: &Over,
         begun: Now,
     ) -> Result<(), WorkerError> {
         let restart = |e| WorkerError::Restart(Box::new(e));
@@ -161,6 +161,8 @@ impl<C: Client> Worker<C> {
                     .took(family, record.offset(), bytes, commit, now)
                     .map_err(restart)?;
                 match entry {
+                    Entry::Put { store, key, .. } | Entry::Delete { store, key }
+                        if over.holds(store, key) => {}
                     Entry::Put { store, key, value } if wanted => {
                         reader.pending.push(store, key, Some(value));
                     }
@@ -195,7 +197,14 @@ impl<C: Client> Worker<C> {
         };
         let outputs = one.logs.map(|log| log.map(|(output, _)| output));
         let offsets = ChangelogOffsets::opened(stored.unwrap_or_default());
-        task.state = Some(TaskState::new(store, one.identity, outputs, offsets));
+        let windows = one.over.stores;
+        task.state = Some(TaskState::new(
+            store,
+            one.identity,
+            outputs,
+            offsets,
+            windows,
+        ));
         task.readiness = if task.claimed {
             Readiness::Ready
         } else {

@@ -16,6 +16,7 @@ mod state;
 mod stops;
 mod tables;
 mod transactions;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

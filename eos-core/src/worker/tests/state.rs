@@ -14,7 +14,7 @@ type Databases = Arc<Mutex<BTreeMap<TaskHome, MemoryBackend>>>;
 /// A disk: databases outlive workers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Disk {
-    databases: Databases,
+    pub(super) databases: Databases,
     /// Every write to a database fails from now on.
     full: Arc<Mutex<bool>>,
     /// So does every read.

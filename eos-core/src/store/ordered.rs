@@ -1,0 +1,204 @@
+//! A store that is read in the order of its keys.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use eos_state::KeyRange;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::entries::Entries;
+use super::{KeyValueStore, StateAccess, StateError, StoreView};
+use crate::codec::{Codec, Json, OrderedCodec, OrderedKey, Plain, PlainCodec, PrefixOf};
+use crate::failure::Failure;
+
+/// A store of keys and values in the order of its keys: ranges and prefixes of it can be read.
+///
+/// ```
+/// # use eos_core::{App, OrderedStore};
+/// # let mut app = App::new("a");
+/// // By customer, then by time.
+/// let visits = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("visits"));
+/// ```
+///
+/// What it costs over a [`KeyValueStore`]: the open transaction's changes are kept in order as well.
+pub struct OrderedStore<K, V> {
+    pub(crate) inner: KeyValueStore<K, V>,
+}
+
+impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
+    /// Values are JSON; the keys' bytes are [`OrderedKey`]'s.
+    pub fn json(name: &str) -> Self
+    where
+        V: Serialize + DeserializeOwned,
+    {
+        Self::with(name, Json)
+    }
+
+    /// Values are plain: text (UTF-8), bytes, integers; the keys' bytes are [`OrderedKey`]'s.
+    pub fn plain(name: &str) -> Self
+    where
+        V: Plain,
+    {
+        Self::with(name, PlainCodec::new())
+    }
+
+    /// With a codec of your choice for the values.
+    pub fn with(name: &str, value: impl Codec<V>) -> Self {
+        Self {
+            inner: KeyValueStore {
+                name: name.into(),
+                key: Arc::new(OrderedCodec::new()),
+                value: Arc::new(value),
+            },
+        }
+    }
+}
+
+impl<K, V> OrderedStore<K, V> {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+impl<K, V> Clone for OrderedStore<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for OrderedStore<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrderedStore")
+            .field("name", &self.inner.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One ordered store, for the record at hand. Made by
+/// [`Ctx::ordered_store`](crate::Ctx::ordered_store).
+///
+/// As [`StoreView`], and with ranges.
+pub struct OrderedView<'c, K, V> {
+    view: StoreView<'c, K, V>,
+}
+
+impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
+    pub(crate) fn of_other_app() -> Self {
+        let view = StoreView::of_other_app();
+        Self { view }
+    }
+
+    pub(crate) fn new(access: &StateAccess<'c>, index: usize) -> Self {
+        let view = StoreView::new(access, index);
+        Self { view }
+    }
+
+    /// As [`StoreView::get`].
+    #[must_use = "hand the failure on with `?`"]
+    pub fn get(&self, key: &K) -> Result<Option<V>, Failure> {
+        self.view.get(key)
+    }
+
+    /// As [`StoreView::put`].
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn put(&self, key: &K, value: &V) -> Result<(), Failure> {
+        self.view.put(key, value)
+    }
+
+    /// As [`StoreView::delete`].
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn delete(&self, key: &K) -> Result<(), Failure> {
+        self.view.delete(key)
+    }
+
+    /// As [`StoreView::update`].
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn update(&self, key: &K, f: impl FnOnce(Option<V>) -> V) -> Result<V, Failure> {
+        self.view.update(key, f)
+    }
+
+    /// The entries between two keys, in the order of their keys. An inverted range has none.
+    ///
+    /// ```
+    /// # use eos_core::{App, OrderedStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let waiting = app.ordered_store(&OrderedStore::<i64, String>::plain("waiting"));
+    /// let due = app.output(&Topic::<(), String>::plain("due"));
+    /// app.source(&Topic::<(), i64>::plain("ticks"))
+    ///     .with_store(&waiting)
+    ///     .process(move |ctx, tick| {
+    ///         let store = ctx.ordered_store(&waiting);
+    ///         for entry in store.range(..=tick.value) {
+    ///             let (at, what) = entry?;
+    ///             ctx.emit(&due, (), what)?;
+    ///             store.delete(&at)?;
+    ///         }
+    ///         Ok(())
+    ///     });
+    /// ```
+    pub fn range(&self, range: impl RangeBounds<K>) -> Entries<'c, (K, V)> {
+        let bytes = |key: &K| {
+            let mut bytes = Vec::new();
+            key.write_last(&mut bytes);
+            bytes
+        };
+        let (from, to) = (range.start_bound().map(bytes), range.end_bound().map(bytes));
+        self.entries(KeyRange::between((slice(&from), slice(&to))))
+    }
+
+    /// The entries whose keys begin with this: with a text, with bytes, with the first part of a pair.
+    ///
+    /// ```
+    /// # use eos_core::{App, Failure, OrderedStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let visits = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("visits"));
+    /// let last = app.output(&Topic::<String, String>::plain("last-pages"));
+    /// app.source(&Topic::<String, ()>::plain("leaving"))
+    ///     .with_store(&visits)
+    ///     .process(move |ctx, user| {
+    ///         let store = ctx.ordered_store(&visits);
+    ///         // From the latest on.
+    ///         for entry in store.prefix(&user.key).reverse().take(3) {
+    ///             let ((_user, _time), page) = entry?;
+    ///             ctx.emit(&last, user.key.clone(), page)?;
+    ///         }
+    ///         Ok::<_, Failure>(())
+    ///     });
+    /// ```
+    pub fn prefix<P: PrefixOf<K> + ?Sized>(&self, prefix: &P) -> Entries<'c, (K, V)> {
+        let mut bytes = Vec::new();
+        prefix.write_prefix(&mut bytes);
+        self.entries(KeyRange::prefix(&bytes))
+    }
+
+    fn entries(&self, range: KeyRange) -> Entries<'c, (K, V)> {
+        let found = match self.view.found() {
+            Ok(found) => found,
+            Err(error) => return Entries::error(error),
+        };
+        let decode = move |key: &[u8], value: &[u8]| -> Result<(K, V), StateError> {
+            let unreadable = |source| found.unreadable(source);
+            let key = K::read_last(key).map_err(unreadable)?;
+            let value = found.definition.value.decode(Some(value));
+            Ok((key, value.map_err(unreadable)?))
+        };
+        let failed = move |error| found.failed(error);
+        Entries::new(found.task, found.id, range, failed, Box::new(decode))
+    }
+}
+
+pub(super) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+impl<K, V> fmt::Debug for OrderedView<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OrderedView")
+    }
+}

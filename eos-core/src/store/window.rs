@@ -1,0 +1,320 @@
+//! A store of what is kept for keys and windows of time.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::Timestamp;
+use eos_protocol::state::StoreId;
+use eos_protocol::windows::Expiry;
+use eos_state::{KeyRange, StoreKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::entries::Entries;
+use super::ordered::slice;
+use super::view::{Found, again};
+use super::{Definition, StateAccess, StateError, StoreSpec};
+use crate::codec::{Codec, CodecError, Encoded, Json, Plain, PlainCodec};
+use crate::failure::Failure;
+
+/// A store of keys and windows: a value for each key and each start of a window that has one.
+///
+/// It forgets windows by *stream time*, the highest time of the records that its task has taken, never
+/// by the clock: one that starts at `s` is there as long as `s + retention > stream time`. What is over is
+/// neither read nor written any more; the database deletes it a little later, and the front of its
+/// changelog topic goes too, where there is nothing else.
+///
+/// ```
+/// # use eos_core::WindowStore;
+/// # use std::time::Duration;
+/// // For a windowed count: kept until the windows are closed.
+/// let views = WindowStore::<String, u64>::plain("views");
+/// // For a closure of your own, or to read windows that are closed: kept for a day.
+/// let day = Duration::from_secs(24 * 3600);
+/// let last_day = WindowStore::<String, u64>::plain("last-day").retention(day);
+/// ```
+pub struct WindowStore<K, V> {
+    pub(crate) name: Arc<str>,
+    pub(crate) key: Arc<dyn Codec<K>>,
+    pub(crate) value: Arc<dyn Codec<V>>,
+    pub(crate) retention: Option<Duration>,
+}
+
+impl<K, V> WindowStore<K, V> {
+    /// Values are JSON; keys are plain (text, bytes, integers).
+    pub fn json(name: &str) -> Self
+    where
+        K: Plain,
+        V: Serialize + DeserializeOwned + 'static,
+    {
+        Self::with(name, PlainCodec::new(), Json)
+    }
+
+    /// Keys and values are plain: text (UTF-8), bytes, integers.
+    pub fn plain(name: &str) -> Self
+    where
+        K: Plain,
+        V: Plain,
+    {
+        Self::with(name, PlainCodec::new(), PlainCodec::new())
+    }
+
+    /// With codecs of your choice. Equal keys must give equal bytes.
+    pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
+        Self {
+            name: name.into(),
+            key: Arc::new(key),
+            value: Arc::new(value),
+            retention: None,
+        }
+    }
+
+    /// How long a window is kept after its start, in stream time. Of a store that an operator keeps it is
+    /// the windows' length and grace if you don't say it, and may not be less.
+    #[must_use]
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = Some(retention);
+        self
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// For windows of this length, kept this long.
+    pub(crate) fn spec(&self, retention: Duration, size: Duration) -> StoreSpec
+    where
+        K: 'static,
+        V: 'static,
+    {
+        StoreSpec {
+            name: Arc::clone(&self.name),
+            id: StoreId::windowed(&self.name),
+            kind: StoreKind::Ordered,
+            expiry: Some(Expiry::new(retention, size)),
+            definition: Box::new(self.clone()),
+        }
+    }
+}
+
+impl<K: 'static, V: 'static> Definition for WindowStore<K, V> {
+    type Value = V;
+
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn codec(&self) -> &dyn Codec<V> {
+        &*self.value
+    }
+}
+
+impl<K, V> Clone for WindowStore<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            key: Arc::clone(&self.key),
+            value: Arc::clone(&self.value),
+            retention: self.retention,
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for WindowStore<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowStore")
+            .field("name", &self.name)
+            .field("retention", &self.retention)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One store of windows, for the record at hand. Made by
+/// [`Ctx::window_store`](crate::Ctx::window_store).
+///
+/// Windows that are over at the record's stream time are not there: what a record reads depends on the
+/// records before it, not on when the database got around to deleting.
+///
+/// # Errors
+/// As those of [`StoreView`](crate::StoreView).
+pub struct WindowView<'c, K, V> {
+    found: Result<Found<'c, WindowStore<K, V>>, StateError>,
+    /// Windows that start before this are over.
+    over_before: Timestamp,
+}
+
+impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
+    pub(crate) fn of_other_app() -> Self {
+        Self {
+            found: Err(StateError::OtherApp),
+            over_before: Timestamp(i64::MIN),
+        }
+    }
+
+    pub(crate) fn new(
+        access: &StateAccess<'c>,
+        index: usize,
+        stream_time: Option<Timestamp>,
+    ) -> Self {
+        let expiry = access.specs.get(index).and_then(|spec| spec.expiry);
+        let over_before = expiry.map(|expiry| expiry.over_before(stream_time));
+        Self {
+            found: Found::new(access, index),
+            over_before: over_before.unwrap_or(Timestamp(i64::MIN)),
+        }
+    }
+
+    /// The value of a key in the window that starts here.
+    #[must_use = "hand the failure on with `?`"]
+    pub fn get(&self, key: &K, start: Timestamp) -> Result<Option<V>, Failure> {
+        Ok(self.read(key, start)?)
+    }
+
+    /// Keeps a value for a key in the window that starts here. False if that window is over, so that
+    /// nothing is kept.
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn put(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, Failure> {
+        Ok(self.write(key, start, value)?)
+    }
+
+    /// Forgets a key in the window that starts here. One that is not there is fine.
+    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    pub fn delete(&self, key: &K, start: Timestamp) -> Result<(), Failure> {
+        let found = self.found()?;
+        if !self.is_over(start) {
+            found.forget(|into| encode(found.definition, key, start, into))?;
+        }
+        Ok(())
+    }
+
+    /// The values of a key in the windows that start at these times, those that are there;
+    /// [`Tumbling::starts`](crate::Tumbling::starts) tells the starts of a stretch of time.
+    #[must_use = "hand the failure on with `?`"]
+    pub fn fetch(
+        &self,
+        key: &K,
+        starts: impl IntoIterator<Item = Timestamp>,
+    ) -> Result<Vec<(Timestamp, V)>, Failure> {
+        let mut values = Vec::new();
+        for start in starts {
+            if let Some(value) = self.read(key, start)? {
+                values.push((start, value));
+            }
+        }
+        Ok(values)
+    }
+
+    /// All keys of all windows that start in this stretch of time, with their values: in order of start,
+    /// then of the keys' bytes.
+    pub fn all(&self, starts: impl RangeBounds<Timestamp>) -> Entries<'c, (Timestamp, K, V)> {
+        let found = match self.found() {
+            Ok(found) => found,
+            Err(error) => return Entries::error(error),
+        };
+        let decode = move |key: &[u8], value: &[u8]| {
+            let unreadable = |source| found.unreadable(source);
+            let (start, key) = split(key).ok_or_else(|| {
+                unreadable(CodecError::invalid(
+                    "a window and a key",
+                    "it has fewer than 8 bytes",
+                ))
+            })?;
+            let key = found.definition.key.decode(Some(key)).map_err(unreadable)?;
+            let value = found.definition.value.decode(Some(value));
+            Ok((start, key, value.map_err(unreadable)?))
+        };
+        let failed = move |error| found.failed(error);
+        let range = self.range(&starts);
+        Entries::new(found.task, found.id, range, failed, Box::new(decode))
+    }
+
+    /// Its bytes: a start that is excluded is so with all its keys.
+    fn range(&self, starts: &impl RangeBounds<Timestamp>) -> KeyRange {
+        let first = match starts.start_bound() {
+            Bound::Unbounded => self.over_before,
+            Bound::Included(start) => self.over_before.max(*start),
+            Bound::Excluded(start) => match start.0.checked_add(1) {
+                Some(after) => self.over_before.max(Timestamp(after)),
+                None => return KeyRange::between(&[0_u8; 0][..]..&[]),
+            },
+        };
+        let end = match starts.end_bound() {
+            Bound::Unbounded => None,
+            Bound::Excluded(end) => Some(*end),
+            Bound::Included(end) => end.0.checked_add(1).map(Timestamp),
+        };
+        let from = Bound::Included(start_bytes(first).to_vec());
+        let to = end.map_or(Bound::Unbounded, |end| {
+            Bound::Excluded(start_bytes(end).to_vec())
+        });
+        KeyRange::between((slice(&from), slice(&to)))
+    }
+
+    pub(crate) fn read(&self, key: &K, start: Timestamp) -> Result<Option<V>, StateError> {
+        let found = self.found()?;
+        if self.is_over(start) {
+            return Ok(None);
+        }
+        found.read(|into| encode(found.definition, key, start, into))
+    }
+
+    pub(crate) fn write(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, StateError> {
+        let found = self.found()?;
+        if self.is_over(start) {
+            return Ok(false);
+        }
+        found.write(|into| encode(found.definition, key, start, into), value)?;
+        Ok(true)
+    }
+
+    fn is_over(&self, start: Timestamp) -> bool {
+        start < self.over_before
+    }
+
+    fn found(&self) -> Result<Found<'c, WindowStore<K, V>>, StateError> {
+        again(&self.found)
+    }
+}
+
+impl<K, V> fmt::Debug for WindowView<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WindowView")
+    }
+}
+
+/// The start comes first, so that windows that are over are one range.
+fn encode<K: 'static, V>(
+    store: &WindowStore<K, V>,
+    key: &K,
+    start: Timestamp,
+    into: &mut Vec<u8>,
+) -> Result<Encoded, CodecError> {
+    into.extend_from_slice(&start_bytes(start));
+    store.key.encode(key, into)
+}
+
+/// Big-endian, the sign flipped: they sort as the times do.
+fn start_bytes(start: Timestamp) -> [u8; 8] {
+    (start.0 ^ i64::MIN).to_be_bytes()
+}
+
+fn split(key: &[u8]) -> Option<(Timestamp, &[u8])> {
+    let (start, key) = key.split_first_chunk()?;
+    Some((Timestamp(i64::from_be_bytes(*start) ^ i64::MIN), key))
+}
+
+/// The start of the window that a key in the database belongs to.
+pub(crate) fn window_of(key: &[u8]) -> Option<Timestamp> {
+    Some(split(key)?.0)
+}
+
+/// The keys of the windows that start from here (the first there is, if nothing is said) up to there
+/// (not included).
+pub(crate) fn windows_between(from: Option<Timestamp>, to: Timestamp) -> KeyRange {
+    let from = from.map_or(Vec::new(), |from| start_bytes(from).to_vec());
+    KeyRange::between(&from[..]..&start_bytes(to))
+}

@@ -1,0 +1,288 @@
+//! Ordered and windowed stores in closures, and what a graph with windows may be.
+
+use std::time::Duration;
+
+use super::TopologyError;
+use super::golden_test::driver::{Driver, Piece};
+use crate::{App, Ctx, Failure, OrderedStore, Record, Timestamp, Topic, Tumbling, WindowStore};
+
+/// Values of the topic `in`, at time 0; answers the values of `out`.
+fn pipe(driver: &mut Driver, value: &str) -> Vec<String> {
+    at(driver, 0, value)
+}
+
+fn at(driver: &mut Driver, timestamp: i64, value: &str) -> Vec<String> {
+    let out = driver.pipe(Piece {
+        topic: "in".into(),
+        key: Some(b"k".to_vec()),
+        value: Some(value.as_bytes().to_vec()),
+        timestamp,
+    });
+    let text = |piece: Piece| String::from_utf8(piece.value.unwrap()).unwrap();
+    out.into_iter().map(text).collect()
+}
+
+type Text = Record<String, String>;
+
+fn ordered(
+    f: impl Fn(
+        &Ctx<'_>,
+        &crate::OrderedView<'_, (String, i64), String>,
+        &str,
+    ) -> Result<Vec<String>, Failure>
+    + Send
+    + Sync
+    + 'static,
+) -> Driver {
+    let mut app = App::new("a");
+    let store = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("s"));
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    app.source(&Topic::<String, String>::plain("in"))
+        .with_store(&store)
+        .process(move |ctx: &Ctx<'_>, record: Text| {
+            for line in f(ctx, &ctx.ordered_store(&store), &record.value)? {
+                ctx.emit(&out, record.key.clone(), line)?;
+            }
+            Ok::<_, Failure>(())
+        });
+    Driver::new(&app)
+}
+
+#[test]
+fn ranges_and_prefixes_come_in_the_order_of_the_keys_and_back() {
+    let mut driver = ordered(|_, store, value| {
+        let key = |who: &str, n: i64| (who.to_owned(), n);
+        for (who, n) in [("b", 2), ("a", -1), ("ab", 5), ("a", 10), ("a", 2)] {
+            store.put(&key(who, n), &format!("{who}{n}"))?;
+        }
+        store.delete(&key("b", 2))?;
+        let entries = match value {
+            "all" => store.range(..),
+            "range" => store.range(&key("a", 0)..&key("a", 10)),
+            "to" => store.range(..=key("a", 10)),
+            "inverted" => store.range(key("b", 0)..key("a", 0)),
+            "prefix" => store.prefix(&"a".to_owned()),
+            "back" => store.prefix(&"a".to_owned()).reverse(),
+            _ => panic!("{value}"),
+        };
+        entries.map(|entry| Ok(entry?.1)).collect()
+    });
+    for (what, expected) in [
+        ("all", &["a-1", "a2", "a10", "ab5"][..]),
+        ("range", &["a2"]),
+        ("to", &["a-1", "a2", "a10"]),
+        ("inverted", &[]),
+        ("prefix", &["a-1", "a2", "a10"]),
+        ("back", &["a10", "a2", "a-1"]),
+    ] {
+        assert_eq!(pipe(&mut driver, what), expected, "{what}");
+    }
+}
+
+/// What `Ctx`'s methods take `&self` for.
+#[test]
+fn a_scan_writes_and_emits_in_its_loop() {
+    let mut app = App::new("a");
+    let store = app.ordered_store(&OrderedStore::<u64, String>::plain("s"));
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    app.source(&Topic::<String, String>::plain("in"))
+        .with_store(&store)
+        .process(move |ctx: &Ctx<'_>, record: Text| {
+            let store = ctx.ordered_store(&store);
+            let last = store.range(..).reverse().next().transpose()?;
+            store.put(&last.map_or(0, |(n, _)| n + 1), &record.value)?;
+            if record.value == "flush" {
+                for entry in store.range(..) {
+                    let (n, value) = entry?;
+                    store.delete(&n)?;
+                    store.put(&(n + 100), &value)?;
+                    ctx.emit(&out, record.key.clone(), format!("{n}={value}"))?;
+                }
+            }
+            Ok::<_, Failure>(())
+        });
+    let mut driver = Driver::new(&app);
+    assert!(pipe(&mut driver, "a").is_empty());
+    assert_eq!(pipe(&mut driver, "flush"), ["0=a", "1=flush"]);
+    assert_eq!(
+        pipe(&mut driver, "flush"),
+        ["100=a", "101=flush", "102=flush"],
+        "what the loop wrote was not part of it"
+    );
+}
+
+#[test]
+fn a_window_that_is_over_is_neither_read_nor_written() {
+    let mut app = App::new("a");
+    let store = app.window_store(
+        &WindowStore::<String, String>::plain("s").retention(Duration::from_millis(100)),
+    );
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    app.source(&Topic::<String, String>::plain("in"))
+        .with_store(&store)
+        .process(move |ctx: &Ctx<'_>, record: Text| {
+            let store = ctx.window_store(&store);
+            let start = record.timestamp.unwrap_or(Timestamp(0));
+            let kept = store.put(&record.value, start, &format!("{}", start.0))?;
+            let windows = Tumbling::of(Duration::from_millis(10));
+            let one = store.get(&record.value, start)?;
+            let mut lines = vec![format!("{kept} {one:?}")];
+            for entry in store.all(Timestamp(20)..) {
+                let (start, key, value) = entry?;
+                lines.push(format!("{}{key}={value}", start.0));
+            }
+            let fetched =
+                store.fetch(&record.value, windows.starts(Timestamp(0), Timestamp(1000)))?;
+            lines.push(format!("{}", fetched.len()));
+            for line in lines {
+                ctx.emit(&out, record.key.clone(), line)?;
+            }
+            Ok::<_, Failure>(())
+        });
+    let mut driver = Driver::new(&app);
+    let mut check = |time, key, expected: &[&str]| {
+        assert_eq!(at(&mut driver, time, key), expected, "{key} at {time}");
+    };
+    check(10, "a", &["true Some(\"10\")", "1"]);
+    check(20, "a", &["true Some(\"20\")", "20a=20", "2"]);
+    check(0, "b", &["true Some(\"0\")", "20a=20", "1"]);
+    check(109, "c", &["true Some(\"109\")", "20a=20", "109c=109", "0"]);
+    check(10, "a", &["true Some(\"10\")", "20a=20", "109c=109", "2"]);
+    check(
+        110,
+        "a",
+        &["true Some(\"110\")", "20a=20", "109c=109", "110a=110", "2"],
+    );
+    check(
+        10,
+        "a",
+        &["false None", "20a=20", "109c=109", "110a=110", "2"],
+    );
+    check(
+        125,
+        "d",
+        &[
+            "true Some(\"125\")",
+            "109c=109",
+            "110a=110",
+            "125d=125",
+            "0",
+        ],
+    );
+}
+
+fn error(declare: impl FnOnce(&mut App)) -> TopologyError {
+    let mut app = App::new("a");
+    declare(&mut app);
+    app.check().unwrap_err()
+}
+
+fn windowed(windows: Tumbling, store: &WindowStore<String, u64>) -> impl FnOnce(&mut App) {
+    let store = store.clone();
+    move |app| {
+        app.source(&Topic::<String, String>::plain("in"))
+            .group_by_key()
+            .windowed_by(windows)
+            .count(&store)
+            .to_stream()
+            .map(|n| n.to_string())
+            .process(|_, _| {});
+    }
+}
+
+#[test]
+fn windows_that_can_not_be_are_refused_by_name() {
+    let hour = Duration::from_secs(3600);
+    let store = WindowStore::<String, u64>::plain("counts");
+    let text =
+        |windows, store: &WindowStore<String, u64>| error(windowed(windows, store)).to_string();
+    let empty = text(Tumbling::of(Duration::ZERO), &store);
+    assert!(
+        empty.starts_with("the windows of the store counts: windows of 0ns hold no moment"),
+        "{empty}"
+    );
+    let graceful = Tumbling::of(hour).grace(hour);
+    let short = text(graceful, &store.clone().retention(hour));
+    assert_eq!(
+        short,
+        "the store counts keeps windows for 3600s after their start, but they take records for 7200s, \
+         their length and grace: leave `.retention(..)` out, or make it that long at least"
+    );
+    let mut app = App::new("a");
+    windowed(graceful, &store.clone().retention(2 * hour))(&mut app);
+    assert!(app.check().is_ok());
+    let endless = text(Tumbling::of(hour), &store.retention(Duration::MAX));
+    assert!(endless.contains("a retention of"), "{endless}");
+}
+
+#[test]
+fn a_store_of_a_closure_has_to_say_how_long_it_keeps_windows() {
+    let error = error(|app| {
+        let store = app.window_store(&WindowStore::<String, u64>::plain("seen"));
+        app.source(&Topic::<String, String>::plain("in"))
+            .with_store(&store)
+            .process(|_, _| {});
+    });
+    assert_eq!(
+        error,
+        TopologyError::NoRetention {
+            store: "seen".into()
+        }
+    );
+}
+
+#[test]
+fn a_name_is_one_store_of_one_kind() {
+    let error = error(|app| {
+        let plain = app.ordered_store(&OrderedStore::<u64, u64>::plain("s"));
+        windowed(
+            Tumbling::of(Duration::from_secs(1)),
+            &WindowStore::plain("s"),
+        )(app);
+        app.source(&Topic::<String, String>::plain("in"))
+            .with_store(&plain)
+            .process(|_, _| {});
+    });
+    assert_eq!(
+        error.to_string(),
+        "two stores are called s: give one of them another name"
+    );
+}
+
+#[test]
+fn the_key_alone_decides_the_partition_of_a_windowed_key() {
+    use crate::codec::{Codec, Encoded, PlainCodec};
+    use crate::{Window, Windowed, WindowedCodec};
+    let codec = WindowedCodec::<String>::plain(Duration::from_millis(10));
+    let key = Windowed {
+        key: "zürich".to_owned(),
+        window: Window {
+            start: Timestamp(1_230),
+            end: Timestamp(1_240),
+        },
+    };
+    let mut bytes = Vec::new();
+    assert_eq!(codec.encode(&key, &mut bytes).unwrap(), Encoded::Bytes);
+    // `TimeWindowedSerializer`: the key, then the start as a `long`.
+    assert_eq!(
+        bytes,
+        ["zürich".as_bytes(), &1_230_i64.to_be_bytes()].concat()
+    );
+    assert_eq!(codec.decode(Some(&bytes)).unwrap(), key);
+    assert_eq!(&bytes[..codec.deciding_bytes(&bytes)], "zürich".as_bytes());
+    let short = codec.decode(Some(b"abc")).unwrap_err().to_string();
+    assert_eq!(short, "not a key in a window: it has fewer than 8 bytes");
+
+    let mut scratch = super::Scratch::default();
+    let topic = Topic::<Windowed<String>, String>::with("t", codec, PlainCodec::new());
+    let headers = crate::Headers::new();
+    scratch
+        .write(0, &topic, &key, &"v".to_owned(), None, headers)
+        .unwrap();
+    let out = scratch.get(0, &[7], eos_protocol::Partition::ZERO).unwrap();
+    assert_eq!(
+        out.partition,
+        eos_protocol::partition_for("zürich".as_bytes(), 7)
+    );
+    assert_ne!(out.partition, eos_protocol::partition_for(&bytes, 7));
+}

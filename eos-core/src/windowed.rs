@@ -1,0 +1,291 @@
+//! What is kept per key and window of time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::Timestamp;
+use eos_protocol::windows::{Tumbling, Window, check_retention};
+
+use crate::codec::{Codec, CodecError, Encoded, Plain, PlainCodec};
+use crate::grouped::Grouped;
+use crate::keys::Partitioned;
+use crate::store::{Stamped, StampedCodec, WindowStore};
+use crate::stream::Stream;
+use crate::topic::Topic;
+use crate::topology::{Kind, TopologyError, WindowedAggregate};
+
+/// A key in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Windowed<K> {
+    /// The key.
+    pub key: K,
+    /// The window.
+    pub window: Window,
+}
+
+/// Keys in windows, in the bytes of Kafka Streams' `TimeWindowedSerializer`: the key's, then the
+/// window's start in milliseconds, 8 bytes big-endian. The key alone decides the partition, as with
+/// `WindowedStreamPartitioner`.
+///
+/// Where a window ends is not in the bytes: the codec says how long they are, and a reader has to be
+/// told the same.
+///
+/// ```
+/// # use eos_core::{Topic, Windowed, WindowedCodec};
+/// # use eos_core::codec::PlainCodec;
+/// # use std::time::Duration;
+/// let hour = Duration::from_secs(3600);
+/// let views = Topic::<Windowed<String>, u64>::with(
+///     "views-per-hour",
+///     WindowedCodec::plain(hour),
+///     PlainCodec::new(),
+/// );
+/// ```
+pub struct WindowedCodec<K> {
+    key: Box<dyn Codec<K>>,
+    windows: Tumbling,
+}
+
+impl<K: 'static> WindowedCodec<K> {
+    /// Of plain keys (text, bytes, integers) in windows of this length.
+    #[must_use]
+    pub fn plain(size: Duration) -> Self
+    where
+        K: Plain,
+    {
+        Self::with(PlainCodec::new(), size)
+    }
+
+    /// Of keys with a codec of your choice, in windows of this length.
+    #[must_use]
+    pub fn with(key: impl Codec<K>, size: Duration) -> Self {
+        Self {
+            key: Box::new(key),
+            windows: Tumbling::of(size),
+        }
+    }
+}
+
+/// Of a window's start.
+const START: usize = 8;
+
+impl<K: 'static> Codec<Windowed<K>> for WindowedCodec<K> {
+    fn decode(&self, bytes: Option<&[u8]>) -> Result<Windowed<K>, CodecError> {
+        const EXPECTED: &str = "a key in a window";
+        let bytes = bytes.ok_or(CodecError::Null { expected: EXPECTED })?;
+        let (key, start) = bytes
+            .split_last_chunk::<START>()
+            .ok_or_else(|| CodecError::invalid(EXPECTED, "it has fewer than 8 bytes"))?;
+        Ok(Windowed {
+            key: self.key.decode(Some(key))?,
+            window: self.windows.at(Timestamp(i64::from_be_bytes(*start))),
+        })
+    }
+
+    fn encode(&self, windowed: &Windowed<K>, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+        const EXPECTED: &str = "a key in a window";
+        if let Encoded::Null = self.key.encode(&windowed.key, into)? {
+            return Err(CodecError::Null { expected: EXPECTED });
+        }
+        into.extend_from_slice(&windowed.window.start.0.to_be_bytes());
+        Ok(Encoded::Bytes)
+    }
+
+    fn deciding_bytes(&self, key: &[u8]) -> usize {
+        let inner = key.len().saturating_sub(START);
+        self.key.deciding_bytes(key.get(..inner).unwrap_or(key))
+    }
+
+    fn recycle(&self, windowed: Windowed<K>) {
+        self.key.recycle(windowed.key);
+    }
+}
+
+impl<K> fmt::Debug for WindowedCodec<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowedCodec")
+            .field("size", &self.windows.size())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: 'static, V: 'static> Grouped<K, V> {
+    /// The records of each key by windows of time, to be counted, reduced or aggregated: a result for
+    /// each key and window.
+    ///
+    /// Windows go by *stream time*, the highest time of the records that the task has taken
+    /// ([`Ctx::stream_time`](crate::Ctx::stream_time)), never by the clock: what is replayed comes out
+    /// as it did when it was new. A window takes records until stream time passes its end and grace;
+    /// records that come later have [`late_to`](WindowedGroup::late_to).
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
+    /// # use eos_core::codec::PlainCodec;
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let hour = Duration::from_secs(3600);
+    /// let views = Topic::<String, String>::plain("views");
+    /// app.source(&views)
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(hour).grace(Duration::from_secs(60)))
+    ///     .late_to(&Topic::plain("late-views"))
+    ///     .count(&WindowStore::plain("views-per-hour"))
+    ///     .to(&Topic::with("views-per-hour", WindowedCodec::plain(hour), PlainCodec::new()));
+    /// ```
+    ///
+    /// # A clock that jumps
+    /// One record from the far future closes every window before it, in its partition, and what comes
+    /// after it is late. Kafka can refuse such records when they are written:
+    /// `message.timestamp.after.max.ms` of the topic (an hour by default since Kafka 4.0, without limit
+    /// before).
+    /// Or have an app of its own, or the stage before a
+    /// [`repartition`](crate::Stream::repartition), leave them out: what never reaches the stage does not
+    /// move its stream time. A filter in the same stage is too late for that.
+    ///
+    /// A record without a time fails: the [`ErrorPolicy`](crate::ErrorPolicy) decides.
+    pub fn windowed_by(self, windows: Tumbling) -> WindowedGroup<K, V> {
+        WindowedGroup {
+            stream: self.stream,
+            windows,
+            late: None,
+        }
+    }
+}
+
+/// The records of a stream by their keys and by windows of time. Made by [`Grouped::windowed_by`].
+#[must_use = "windows do nothing until they are counted, reduced or aggregated"]
+pub struct WindowedGroup<K, V> {
+    stream: Stream<K, V>,
+    windows: Tumbling,
+    late: Option<Topic<K, V>>,
+}
+
+impl<K: 'static, V: 'static> WindowedGroup<K, V> {
+    /// Writes records that come too late for their window to this topic, as they are: key, value, time,
+    /// headers. Without it they are dropped; either way the metric `late_records` counts them.
+    ///
+    /// # Exactly-once
+    /// Each is written in the transaction that commits its offset. What is late is decided by the records
+    /// before it, so it stays so after a crash.
+    pub fn late_to(mut self, topic: &Topic<K, V>) -> Self {
+        self.late = Some(topic.clone());
+        self
+    }
+
+    /// Counts the records of each key and window.
+    pub fn count(self, store: &WindowStore<K, u64>) -> WindowedTable<K, u64> {
+        self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
+    }
+
+    /// Makes one value of all values of a key and window, as [`Grouped::reduce`] does of a key.
+    pub fn reduce(
+        self,
+        store: &WindowStore<K, V>,
+        f: impl Fn(V, V) -> V + Send + Sync + 'static,
+    ) -> WindowedTable<K, V> {
+        self.kept(Kind::Reduce, store, move |_, value, result| match result {
+            Some(result) => f(result, value),
+            None => value,
+        })
+    }
+
+    /// Makes a result of another type of all values of a key and window, as [`Grouped::aggregate`] does
+    /// of a key.
+    pub fn aggregate<A: 'static>(
+        self,
+        store: &WindowStore<K, A>,
+        init: impl Fn() -> A + Send + Sync + 'static,
+        f: impl Fn(&K, V, A) -> A + Send + Sync + 'static,
+    ) -> WindowedTable<K, A> {
+        self.kept(Kind::Aggregate, store, move |key, value, result| {
+            f(key, value, result.unwrap_or_else(&init))
+        })
+    }
+
+    fn kept<A: 'static>(
+        self,
+        kind: fn(usize) -> Kind,
+        store: &WindowStore<K, A>,
+        f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
+    ) -> WindowedTable<K, A> {
+        let (windows, least) = (self.windows, self.windows.lifetime());
+        let retention = store.retention.unwrap_or(least);
+        let name = store.name().to_owned();
+        if let Err(reason) = windows.check().and_then(|()| check_retention(retention)) {
+            let error = TopologyError::Windows {
+                store: name,
+                reason,
+            };
+            self.stream.wrong(error);
+        } else if retention < least {
+            self.stream.wrong(TopologyError::Retention {
+                store: name,
+                retention,
+                least,
+            });
+        }
+        let f = Arc::new(f);
+        let store = self
+            .stream
+            .own(store.stamped().spec(retention, windows.size()));
+        let make = move || -> Box<dyn crate::topology::Node> {
+            let f = Arc::clone(&f);
+            Box::new(WindowedAggregate::<K, V, A, _>::new(store, windows, f))
+        };
+        let (stream, late) = self.stream.then_or_else(kind(store), make);
+        if let Some(topic) = self.late {
+            late.to(&topic);
+        }
+        WindowedTable { stream }
+    }
+}
+
+impl<K, V> fmt::Debug for WindowedGroup<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowedGroup")
+            .field("windows", &self.windows)
+            .field("late", &self.late)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The latest result of each key and window.
+///
+/// Every update goes on at once, with the highest time of the records behind it. A result is the last
+/// one of its window once the window is closed; readers who want only that compare its end with the times
+/// of what comes later.
+#[must_use = "a table is kept, but nobody hears of it until it ends in `to` or `to_stream`"]
+pub struct WindowedTable<K, A> {
+    stream: Stream<Windowed<K>, A>,
+}
+
+impl<K: 'static, A: 'static> WindowedTable<K, A> {
+    /// Writes each update to a topic, whose keys have a [`WindowedCodec`] or one of your own.
+    pub fn to(self, topic: &Topic<Windowed<K>, A>) {
+        self.stream.to(topic);
+    }
+
+    /// The updates, as a stream.
+    pub fn to_stream(self) -> Stream<Windowed<K>, A, Partitioned> {
+        self.stream
+    }
+}
+
+impl<K, A> fmt::Debug for WindowedTable<K, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WindowedTable").field(&self.stream).finish()
+    }
+}
+
+impl<K: 'static, V: 'static> WindowStore<K, V> {
+    /// The same store, of values with their times.
+    fn stamped(&self) -> WindowStore<K, Stamped<V>> {
+        WindowStore {
+            name: Arc::clone(&self.name),
+            key: Arc::clone(&self.key),
+            value: Arc::new(StampedCodec(Arc::clone(&self.value))),
+            retention: self.retention,
+        }
+    }
+}

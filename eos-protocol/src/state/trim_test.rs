@@ -1,0 +1,112 @@
+use super::*;
+
+const RETENTION: Duration = Duration::from_millis(160);
+
+fn offset(n: i64) -> Offset {
+    Offset::new(n).unwrap()
+}
+
+fn at(ms: i64) -> Option<Timestamp> {
+    Some(Timestamp(ms))
+}
+
+fn commit(trim: &mut Trim, wrote: bool, time: i64) -> Option<i64> {
+    trim.sealed(wrote);
+    trim.committed(at(time)).map(Offset::get)
+}
+
+#[test]
+fn what_was_written_a_retention_ago_goes() {
+    let mut trim = Trim::new(RETENTION);
+    assert_eq!(commit(&mut trim, true, 1_000), None, "nothing was heard");
+    trim.heard(offset(10), at(1_000));
+    assert_eq!(commit(&mut trim, true, 1_159), None, "not over yet");
+    assert_eq!(commit(&mut trim, true, 1_160), Some(10));
+    assert_eq!(commit(&mut trim, true, 1_161), None, "it is gone already");
+}
+
+/// Without it a restart would take the changelog for one that lost data.
+#[test]
+fn the_last_commit_record_stays() {
+    let mut trim = Trim::new(RETENTION);
+    trim.heard(offset(10), at(1_000));
+    assert_eq!(commit(&mut trim, true, 1_010), None);
+    trim.heard(offset(20), at(1_010));
+    assert_eq!(
+        commit(&mut trim, false, 9_000),
+        Some(10),
+        "the last commit record lies between 10 and 20, whatever is over"
+    );
+    assert_eq!(commit(&mut trim, false, 9_500), None);
+    assert_eq!(
+        commit(&mut trim, true, 9_600),
+        Some(20),
+        "now there is a later one"
+    );
+}
+
+#[test]
+fn without_a_commit_record_of_our_own_nothing_goes() {
+    let mut trim = Trim::new(RETENTION);
+    trim.heard(offset(10), at(1_000));
+    assert_eq!(commit(&mut trim, false, 9_000), None);
+    trim.sealed(true);
+    trim.discarded();
+    assert_eq!(commit(&mut trim, false, 9_001), None, "it was aborted");
+    assert_eq!(commit(&mut trim, true, 9_002), Some(10));
+}
+
+#[test]
+fn an_lso_that_is_heard_after_the_seal_waits() {
+    let mut trim = Trim::new(RETENTION);
+    trim.sealed(true);
+    trim.heard(offset(10), at(1_000));
+    assert_eq!(
+        trim.committed(at(9_000)),
+        None,
+        "its commit record may be below"
+    );
+    assert_eq!(commit(&mut trim, true, 9_000), Some(10));
+}
+
+#[test]
+fn a_transaction_in_doubt_counts_with_its_own_time() {
+    let mut trim = Trim::new(RETENTION);
+    // Committed is 1000, but what is open has seen 5000, and may be below the LSO already.
+    trim.heard(offset(10), at(5_000));
+    assert_eq!(commit(&mut trim, true, 5_100), None);
+    assert_eq!(commit(&mut trim, true, 5_160), Some(10));
+}
+
+#[test]
+fn without_times_nothing_is_in_a_window() {
+    let mut trim = Trim::new(RETENTION);
+    trim.heard(offset(10), None);
+    trim.sealed(true);
+    assert_eq!(trim.committed(None), None);
+    assert_eq!(commit(&mut trim, true, 0), Some(10));
+}
+
+#[test]
+fn an_lso_that_goes_back_is_not_believed() {
+    let mut trim = Trim::new(RETENTION);
+    trim.heard(offset(10), at(0));
+    trim.heard(offset(5), at(1_000));
+    assert_eq!(commit(&mut trim, true, 200), Some(10));
+}
+
+#[test]
+fn what_is_remembered_stays_little_and_what_goes_is_never_late_by_much() {
+    let mut trim = Trim::new(RETENTION);
+    let mut gone = 0;
+    for time in 0..10_000 {
+        // One record each millisecond: the record at offset n has time n.
+        trim.heard(offset(time), at(time));
+        if let Some(to) = commit(&mut trim, true, time) {
+            assert!(to <= time - 160, "{to} at {time}");
+            gone = to;
+        }
+        assert!(trim.heard.len() <= 40, "{}", trim.heard.len());
+        assert!(gone >= time - 160 - 25, "only {gone} at {time}");
+    }
+}

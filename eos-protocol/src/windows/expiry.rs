@@ -1,0 +1,72 @@
+//! When a store of windows forgets.
+
+use std::time::Duration;
+
+use super::ms;
+use crate::ids::Timestamp;
+
+/// Deleting a range costs something, and what is over for a while harms nobody: a store forgets in
+/// steps of this part of its retention.
+const STEPS: i64 = 8;
+
+/// How long a store keeps its windows, in stream time.
+///
+/// A window that starts at `s` is kept as long as `s + retention > stream time`: with a retention of
+/// its length and grace (the default, as in Kafka Streams), until it is closed. What is over is not
+/// *read* any more at once; the database forgets it in steps, for which [`due`](Self::due) is asked
+/// at each commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expiry {
+    retention: i64,
+    step: i64,
+    /// Windows that start before this are gone from the database.
+    forgotten: Option<Timestamp>,
+}
+
+impl Expiry {
+    /// Windows of length `size` are kept this long after their start.
+    #[must_use]
+    pub fn new(retention: Duration, size: Duration) -> Self {
+        let retention = ms(retention);
+        Self {
+            retention,
+            step: (retention / STEPS).max(ms(size)).max(1),
+            forgotten: None,
+        }
+    }
+
+    /// Windows that start before this are over at this stream time. None are if there is none: no
+    /// record had a time.
+    #[must_use]
+    pub fn over_before(&self, stream_time: Option<Timestamp>) -> Timestamp {
+        // `s + retention <= t` is `s < t - retention + 1`.
+        let over = |time: Timestamp| time.0.saturating_sub(self.retention).saturating_add(1);
+        Timestamp(stream_time.map_or(i64::MIN, over))
+    }
+
+    /// Whether the window that starts here is over.
+    #[must_use]
+    pub fn is_over(&self, start: Timestamp, stream_time: Option<Timestamp>) -> bool {
+        start < self.over_before(stream_time)
+    }
+
+    /// A transaction with this stream time is committed: which windows the database is to forget with
+    /// it, by their starts, from and up to (not included); none while they are too few.
+    ///
+    /// Nobody knows what was forgotten before the database was opened, so the first time it is asked
+    /// it answers everything that is over.
+    #[must_use]
+    pub fn due(&self, stream_time: Option<Timestamp>) -> Option<(Option<Timestamp>, Timestamp)> {
+        // No window starts before 1970.
+        let over = Some(self.over_before(stream_time)).filter(|over| over.0 > 0)?;
+        match self.forgotten {
+            Some(before) if over.0 < before.0.saturating_add(self.step) => None,
+            before => Some((before, over)),
+        }
+    }
+
+    /// The database has forgotten the windows that start before this.
+    pub fn forgot(&mut self, before: Timestamp) {
+        self.forgotten = self.forgotten.max(Some(before));
+    }
+}

@@ -1,0 +1,141 @@
+use super::*;
+use proptest::prelude::*;
+
+const fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const fn at(ms: i64) -> Timestamp {
+    Timestamp(ms)
+}
+
+#[test]
+fn a_window_holds_its_start_and_not_its_end() {
+    let windows = Tumbling::of(millis(10));
+    let start = |ms| windows.window(at(ms)).map(|w| (w.start.0, w.end.0));
+    for (ms, expected) in [
+        (0, Some((0, 10))),
+        (9, Some((0, 10))),
+        (10, Some((10, 20))),
+        (25, Some((20, 30))),
+        (-1, None),
+        (i64::MIN, None),
+    ] {
+        assert_eq!(start(ms), expected, "{ms}");
+    }
+}
+
+#[test]
+fn stream_time_at_end_and_grace_closes() {
+    let (bare, graceful) = (
+        Tumbling::of(millis(10)),
+        Tumbling::of(millis(10)).grace(millis(5)),
+    );
+    let window = bare.at(at(0));
+    assert!(!bare.is_closed(window, at(9)));
+    assert!(bare.is_closed(window, at(10)));
+    assert!(!graceful.is_closed(window, at(14)));
+    assert!(graceful.is_closed(window, at(15)));
+    assert!(graceful.is_closed(window, at(i64::MAX)));
+    assert!(!graceful.is_closed(window, at(i64::MIN)));
+}
+
+#[test]
+fn windows_that_hold_no_moment_or_have_no_end_are_refused() {
+    let error = |w: Tumbling| w.check().unwrap_err().to_string();
+    assert!(error(Tumbling::of(Duration::ZERO)).starts_with("windows of 0ns hold no moment"));
+    assert!(error(Tumbling::of(Duration::from_micros(999))).contains("999µs"));
+    assert!(error(Tumbling::of(Duration::MAX)).starts_with("a length of"));
+    let grace = Tumbling::of(millis(1)).grace(Duration::MAX);
+    assert!(error(grace).starts_with("a grace of"));
+    assert_eq!(Tumbling::of(millis(1)).check(), Ok(()));
+    assert!(check_retention(Duration::MAX).is_err());
+}
+
+#[test]
+fn the_starts_of_a_stretch() {
+    let windows = Tumbling::of(millis(10));
+    let starts = |from, to| {
+        windows
+            .starts(at(from), at(to))
+            .map(|t| t.0)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(starts(5, 21), [0, 10, 20]);
+    assert_eq!(starts(10, 20), [10]);
+    assert_eq!(starts(20, 10), []);
+    assert_eq!(starts(-50, 1), [0]);
+    assert_eq!(starts(i64::MAX - 3, i64::MAX).len(), 1);
+}
+
+#[test]
+fn a_window_is_kept_for_its_retention_and_not_longer() {
+    // (retention, start, stream time, over)
+    for (retention, start, time, over) in [
+        (15, 0, Some(14), false),
+        (15, 0, Some(15), true),
+        (15, 10, Some(24), false),
+        (15, 10, Some(25), true),
+        (15, 0, None, false),
+        (0, 0, Some(0), true),
+        (15, 0, Some(i64::MAX), true),
+        (15, 0, Some(i64::MIN), false),
+    ] {
+        let expiry = Expiry::new(millis(retention), millis(10));
+        assert_eq!(
+            expiry.is_over(at(start), time.map(at)),
+            over,
+            "{retention} {start} {time:?}"
+        );
+    }
+}
+
+#[test]
+fn a_database_forgets_in_steps_of_an_eighth_and_a_window_at_least() {
+    let forgotten = |retention, size| {
+        let mut expiry = Expiry::new(millis(retention), millis(size));
+        let mut times = Vec::new();
+        for time in 0..2_000 {
+            if let Some((_, before)) = expiry.due(Some(at(time))) {
+                expiry.forgot(before);
+                times.push(time);
+            }
+        }
+        times
+    };
+    assert_eq!(forgotten(1_600, 1), [1_600, 1_800]);
+    assert_eq!(forgotten(1_600, 300), [1_600, 1_900]);
+    assert_eq!(forgotten(0, 1_000), [0, 1_000]);
+    let mut expiry = Expiry::new(millis(100), millis(10));
+    assert_eq!(expiry.due(None), None);
+    assert_eq!(expiry.due(Some(at(150))), Some((None, at(51))));
+    expiry.forgot(at(51));
+    assert_eq!(expiry.due(Some(at(161))), None);
+    assert_eq!(expiry.due(Some(at(162))), Some((Some(at(51)), at(63))));
+    assert_eq!(
+        expiry.due(Some(at(90))),
+        None,
+        "stream time does not go back"
+    );
+}
+
+proptest! {
+    #[test]
+    fn an_open_window_is_never_over(
+        size in 1_u64..100, grace in 0_u64..100, longer in 0_u64..100,
+        record in 0_i64..10_000, time in 0_i64..10_000,
+    ) {
+        let windows = Tumbling::of(millis(size)).grace(millis(grace));
+        let expiry = Expiry::new(windows.lifetime() + millis(longer), windows.size());
+        let window = windows.window(at(record)).unwrap();
+        prop_assert!(window.start <= at(record) && at(record) < window.end);
+        let (closed, over) = (
+            windows.is_closed(window, at(time)),
+            expiry.is_over(window.start, Some(at(time))),
+        );
+        prop_assert!(closed || !over);
+        if longer == 0 {
+            prop_assert_eq!(closed, over);
+        }
+    }
+}

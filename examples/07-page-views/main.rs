@@ -1,0 +1,63 @@
+//! Counts views of each page per minute: windows of time, and what becomes of records that come too late.
+//!
+//! ```text
+//! page-views ─(by page: repartition)─→ windows of a minute ─→ page-views-per-minute
+//!                                             └─ too late ──→ late-page-views
+//! ```
+//!
+//! Windows go by the times of the records, not by the clock: a minute takes views until a record was read
+//! that is ten seconds younger than its end. What comes later is not lost: it goes to a topic of its own,
+//! as it was. Both topics commit in one transaction with the offsets and the counts, and so does how far
+//! time has come: kill this program at any moment, and no minute opens again that was closed.
+
+use std::time::Duration;
+
+use eos_core::codec::PlainCodec;
+use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
+use eos_examples::{bootstrap_servers, log_to_stderr};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(10);
+
+#[tokio::main]
+async fn main() -> eos_core::Result<()> {
+    log_to_stderr();
+
+    // A view is `<user> <page>`.
+    let views = Topic::<Option<String>, String>::plain("page-views");
+    let pages = Topic::<String, String>::plain("pages");
+    let late = Topic::<String, String>::plain("late-page-views");
+    let per_minute = Topic::with(
+        "page-views-per-minute",
+        WindowedCodec::<String>::plain(MINUTE),
+        PlainCodec::new(),
+    );
+
+    let mut app = App::new("page-views-v1");
+    app.source(&views)
+        .key_by(|view| page_of(view).to_owned())
+        .repartition(&pages)
+        .group_by_key()
+        .windowed_by(Tumbling::of(MINUTE).grace(GRACE))
+        .late_to(&late)
+        .count(&WindowStore::plain("views"))
+        .to(&per_minute);
+
+    app.run(&bootstrap_servers()).await
+}
+
+/// What stands behind the user; the home page if nothing does.
+fn page_of(view: &str) -> &str {
+    view.split_whitespace().nth(1).unwrap_or("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_stands_behind_the_user() {
+        assert_eq!(page_of("ada /books"), "/books");
+        assert_eq!(page_of("ada"), "/");
+    }
+}
