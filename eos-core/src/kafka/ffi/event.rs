@@ -51,7 +51,8 @@ impl Event<'_> {
             | sys::RD_KAFKA_EVENT_DESCRIBECONSUMERGROUPS_RESULT
             | sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
             | sys::RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT
-            | sys::RD_KAFKA_EVENT_CREATETOPICS_RESULT => EventKind::Answer,
+            | sys::RD_KAFKA_EVENT_CREATETOPICS_RESULT
+            | sys::RD_KAFKA_EVENT_DELETERECORDS_RESULT => EventKind::Answer,
             _ => EventKind::Other,
         }
     }

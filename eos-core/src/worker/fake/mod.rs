@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use eos_protocol::{CallSite, Fault, Now, Partition, TopicName, TopicPartition};
+use eos_protocol::{CallSite, Fault, Now, Offset, Partition, TopicName, TopicPartition};
 
 use super::spec::Env;
 use crate::client::*;
@@ -188,6 +188,17 @@ impl Client for Fake {
     ) -> Result<Vec<(TopicName, Result<()>)>> {
         let created = topics.iter().map(|topic| (topic.name.clone(), Ok(())));
         Ok(created.collect())
+    }
+
+    fn delete_records(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        _: Duration,
+    ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
+        let deleted = before.iter();
+        Ok(deleted
+            .map(|(partition, offset)| (partition.clone(), Ok(*offset)))
+            .collect())
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
