@@ -56,6 +56,8 @@ pub(in crate::worker) struct Restoring<R> {
     told: Now,
     /// The changelogs that were read, and are assigned still.
     read: Vec<TopicPartition>,
+    /// What is to be read next is not in one of them: where they begin and end is to be asked again.
+    out_of_range: bool,
 }
 
 enum Phase<R> {
@@ -74,7 +76,18 @@ enum Phase<R> {
 impl<R> Restoring<R> {
     /// Whether it asks where its changelogs end.
     pub(in crate::worker) fn is_asking(&self) -> bool {
-        matches!(self.phase, Phase::Asking(_))
+        matches!(self.phase, Phase::Asking(_)) || self.out_of_range
+    }
+
+    /// The client says that an offset is not in the log that it was to read: if it is one of these,
+    /// nothing more will come of it.
+    pub(in crate::worker) fn out_of_range(&mut self, partition: &TopicPartition, now: Now) {
+        let reading = matches!(self.phase, Phase::Reading(_));
+        if reading && self.partitions().any(|log| log == *partition) {
+            self.out_of_range = true;
+            // Since when a broker is waited for.
+            self.since = now;
+        }
     }
 
     pub(in crate::worker) fn task(&self) -> TaskId {
@@ -189,6 +202,7 @@ impl<C: Client> Worker<C> {
                     });
                     at.extend(wanted);
                     one.phase = Phase::Reading(reader);
+                    one.read.clear();
                     restoring.push(one);
                 }
                 Phase::Whole(store) => {
