@@ -1,5 +1,6 @@
 //! From an app to running workers: checks, identity, threads, a clean stop.
 
+mod chores;
 mod clock;
 mod handle;
 mod internal;
@@ -7,6 +8,7 @@ mod missing;
 #[cfg(feature = "rocksdb")]
 mod on_disk;
 mod preflight;
+mod purging;
 mod run;
 mod signals;
 mod slot;

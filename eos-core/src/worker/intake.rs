@@ -64,6 +64,8 @@ impl<C: Client> Worker<C> {
             (Count::Skipped, &mut self.skipped),
             (Count::DeadLetters, &mut self.dead_letters),
             (Count::Retried, &mut self.retries),
+            (Count::RestoredRecords, &mut self.restored_records),
+            (Count::RestoredBytes, &mut self.restored_bytes),
         ] {
             self.meter.count(what, std::mem::take(number));
         }

@@ -5,8 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::{
-    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, Situation, StoresHash,
-    TopicIdentity, TopicUuid, Why, decide,
+    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, RestoreKind, Situation,
+    StoresHash, TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
 use eos_state::{StoreBackend, StoreKind, TaskStore};
@@ -86,6 +86,7 @@ impl<C: Client> Worker<C> {
                 .copied()
                 .unwrap_or_default(),
             phase: Phase::Opening,
+            kind: RestoreKind::Exact,
             since: self.env.now(),
             told: self.env.now(),
             read: Vec::new(),
@@ -194,7 +195,7 @@ impl<C: Client> Worker<C> {
 
     fn decided(
         &mut self,
-        one: &Restoring<RecordsOf<C>>,
+        one: &mut Restoring<RecordsOf<C>>,
         backend: Box<dyn StoreBackend>,
         ends: &[LogEnds],
     ) -> Result<Phase<RecordsOf<C>>, WorkerError> {
@@ -229,6 +230,7 @@ impl<C: Client> Worker<C> {
             now: self.env.wall_clock(),
         };
         let restart = decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?;
+        one.kind = restart.kind();
         let (discard, reading) = match restart {
             Restart::Exact => (None, None),
             Restart::Replay(reading) => (None, Some(reading)),

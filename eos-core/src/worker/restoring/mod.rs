@@ -9,7 +9,7 @@ mod reading;
 
 use std::time::Duration;
 
-use eos_protocol::state::{Identity, PerFamily, RestartError, StoreId};
+use eos_protocol::state::{Identity, PerFamily, Progress, RestartError, RestoreKind, StoreId};
 use eos_protocol::{CommitCause, Now, Offset, TaskId, TopicPartition, TransactionName};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
@@ -52,6 +52,7 @@ pub(in crate::worker) struct Restoring<R> {
     /// How many partitions the topic has that drives its stage.
     width: u32,
     phase: Phase<R>,
+    kind: RestoreKind,
     since: Now,
     told: Now,
     /// The changelogs that were read, and are assigned still.
@@ -92,6 +93,14 @@ impl<R> Restoring<R> {
 
     pub(in crate::worker) fn task(&self) -> TaskId {
         self.task
+    }
+
+    /// How far it is; `None` before it reads.
+    pub(in crate::worker) fn progress(&self, now: Now) -> Option<Progress> {
+        match &self.phase {
+            Phase::Decided(reader) | Phase::Reading(reader) => Some(reader.restore.progress(now)),
+            Phase::Opening | Phase::Asking(_) | Phase::Whole(_) => None,
+        }
     }
 
     /// The changelogs that are assigned for it.

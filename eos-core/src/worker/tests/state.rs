@@ -632,3 +632,55 @@ fn a_changelog_whose_front_goes_time_and_again_stops_the_task() {
     assert!(error.contains("its front was deleted meanwhile"), "{error}");
     assert_eq!(reads, 4);
 }
+
+impl Bench {
+    /// Restores of this worker: exact, replayed, rebuilt, first; and the records read for them.
+    fn restores(&self) -> ([u64; 4], u64) {
+        let totals = self.worker.meter.read(Now::default()).totals;
+        let mut kinds = totals.restores.iter().map(|(_, n)| n);
+        (
+            std::array::from_fn(|_| kinds.next().unwrap()),
+            totals.restored_records,
+        )
+    }
+}
+
+#[test]
+fn restores_are_counted_by_what_they_were_made_from() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    assert_eq!(bench.restores(), ([0, 0, 0, 1], 0));
+    bench.restart(&disk);
+    bench.settle();
+    assert_eq!(bench.restores(), ([1, 0, 0, 0], 0), "nothing was read");
+    let elsewhere = Disk::default();
+    bench.restart(&elsewhere);
+    bench.feed(0, &["a"]);
+    bench.settle();
+    assert_eq!(bench.restores(), ([0, 0, 1, 0], 3), "a, b, a commit record");
+    bench.restart(&disk);
+    bench.settle();
+    let (kinds, records) = bench.restores();
+    assert_eq!(kinds, [0, 1, 0, 0]);
+    assert!(records >= 2, "a and a commit record: {records}");
+    assert!(bench.worker.meter.read(Now::default()).restoring.is_empty());
+}
+
+#[test]
+fn a_restore_tells_how_much_is_left() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.kafka.broker().open_at_end = 5;
+    bench.restart_reading(&disk);
+    bench.kafka.broker().open_at_end = 0;
+    bench.kafka.broker().starts.insert(changelog(), 4);
+    bench.clock.pass(Duration::from_secs(1));
+    bench.step();
+    let metrics = bench.worker.meter.read(Now::default());
+    let [one] = metrics.restoring[..] else {
+        panic!("{metrics:?}");
+    };
+    assert_eq!((one.records, one.remaining), (0, Some(9)));
+}
