@@ -4,9 +4,13 @@ mod chores;
 mod clock;
 mod handle;
 mod internal;
+#[cfg(feature = "rocksdb")]
+mod left_over;
 mod missing;
 #[cfg(feature = "rocksdb")]
 mod on_disk;
+#[cfg(feature = "rocksdb")]
+mod open_databases;
 mod preflight;
 mod purging;
 mod run;

@@ -14,6 +14,8 @@ use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
+use super::left_over;
+#[cfg(feature = "rocksdb")]
 use super::on_disk::OnDisk;
 use super::preflight::{Partitions, preflight};
 use super::purging;
@@ -84,7 +86,17 @@ where
         })
         .collect();
     let client = Arc::new(client);
-    let chores = chores(&settings, &topology, &client, &done_with);
+    #[allow(
+        unused_mut,
+        reason = "without databases on disk there is nothing to add"
+    )]
+    let mut chores = chores(&settings, &topology, &client, &done_with);
+    #[cfg(feature = "rocksdb")]
+    if !topology.stores().is_empty() {
+        let (app, delay) = (settings.app.clone(), settings.cleanup_delay);
+        let (slot, handle) = (slot.path.clone(), handle.clone());
+        chores.push(left_over::chore(app, slot, delay, handle, env.clone()));
+    }
     let chores = Chores::start(chores).map_err(Error::Thread)?;
     let limits = settings.limits();
     let crew = Workers {
