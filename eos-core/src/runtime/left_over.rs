@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use eos_protocol::{AppId, Now, TaskId};
 use eos_state::directory::{DirectoryError, LeftOver, left_over, remove};
 
 use super::chores::Chore;
 use super::handle::Handle;
+use super::time_of_day::time_of_files;
 use crate::worker::Env;
 
 /// How often it looks, at most and at least.
@@ -21,7 +22,7 @@ pub(super) fn chore(app: AppId, slot: PathBuf, delay: Duration, handle: Handle, 
     Chore {
         every: (delay / 4).clamp(*LOOKS.start(), *LOOKS.end()),
         act: Box::new(move || {
-            let found = match left_over(&slot, SystemTime::now()) {
+            let found = match left_over(&slot, time_of_files()) {
                 Ok(found) => found,
                 Err(error) => {
                     tracing::warn!(%app, %error, "can't look for state that nobody uses");
