@@ -13,6 +13,7 @@
 //! | [`StoreBackend`] | what is asked of an engine |
 //! | [`MemoryBackend`] | the engine in memory |
 //! | `rocks` | the engine on disk, and the memory that all of them share (feature `rocksdb`) |
+//! | [`pressure`] | which database flushes when together they hold too much |
 //! | [`StoreError`] | what can go wrong, and what to do about it |
 //! | `conformance` | what every engine has to pass (feature `conformance`) |
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod directory;
 mod error;
 mod memory;
 mod overlay;
+pub mod pressure;
 mod range;
 #[cfg(feature = "rocksdb")]
 pub mod rocks;

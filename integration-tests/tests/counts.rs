@@ -23,6 +23,7 @@ use xtask::wire::{Client, Isolation, Producer};
 
 const INPUT: &str = "lines";
 const CHANGELOG: &str = "word-count-v1-words-repartition-changelog";
+const REPARTITION: &str = "word-count-v1-words-repartition";
 const OUTPUT: &str = "word-counts";
 const PARTITIONS: i32 = 6;
 const PROCESSES: usize = 2;
@@ -80,6 +81,8 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
         ("EOS_STATE_DIR", state.display().to_string()),
         ("WORKERS", "2".to_owned()),
         ("RUST_BACKTRACE", "0".to_owned()),
+        // Often, so that kills come in the middle of it.
+        ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),
     ];
     let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let app = build(
@@ -96,6 +99,12 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
     fleet.stop_all(Signal::Term)?;
     let judged = judge(&mut client, &state, &size);
     judged.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
+
+    let begins = client.start_offsets(REPARTITION)?;
+    ensure!(
+        begins.iter().all(|begins| *begins > 0),
+        "nothing was deleted of {REPARTITION}: {begins:?}"
+    );
 
     let whole = |line: &str| line.contains("state is whole");
     let exact = |line: &str| whole(line) && line.contains("exact=true");

@@ -52,6 +52,16 @@ pub trait Client {
         within: Duration,
     ) -> Result<Vec<(TopicName, Result<()>)>>;
 
+    /// Deletes all records before these offsets, for good and for everybody, and answers for each
+    /// partition where its log begins now, in their order. An offset beyond the high watermark is
+    /// refused (OFFSET_OUT_OF_RANGE), one that is gone already is fine. Waits until `within` has passed,
+    /// then fails; what was ordered may still be done.
+    fn delete_records(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        within: Duration,
+    ) -> Result<Vec<(TopicPartition, Result<Offset>)>>;
+
     /// A new consumer, subscribed to nothing yet.
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source>;
 

@@ -26,6 +26,7 @@ const OTHERS: &[&str] = &[
     "EOS_CASE",
     "EOS_FAULTS_REPORT",
     "EOS_TIMES",
+    "EOS_DELETIONS",
 ];
 
 /// Variables of the tests' faults.

@@ -41,6 +41,10 @@ pub(crate) struct Settings {
     pub(crate) workers: u16,
     /// How much memory the databases of all tasks together may use, in bytes.
     pub(crate) state_memory: usize,
+    /// How often what everybody is done with is deleted.
+    pub(crate) purge_interval: Duration,
+    /// How long the state of a task that is elsewhere is kept.
+    pub(crate) cleanup_delay: Duration,
     pub(crate) policy: CommitPolicy,
     /// `None`: not even for what is known to be there.
     pub(crate) max_task_idle: Option<Duration>,
@@ -95,6 +99,8 @@ impl Settings {
             guarantee: Guarantee::ExactlyOnce,
             workers: 1,
             state_memory: 256 << 20,
+            purge_interval: Duration::from_secs(30),
+            cleanup_delay: Duration::from_secs(600),
             policy: CommitPolicy::default(),
             max_task_idle: Some(Duration::ZERO),
             first_start: FirstStart::Earliest,

@@ -311,7 +311,9 @@ fn every_property_that_is_ours_does_something() {
                 s.max_poll_interval,
                 &s.state_dir,
                 s.slot,
-                s.state_memory
+                s.state_memory,
+                s.purge_interval,
+                s.cleanup_delay
             ),
         )
     };

@@ -43,6 +43,15 @@ impl KafkaConfig {
         all.0
     }
 
+    /// For a deletion of records, as [`Self::for_queries`], but knowing no broker yet.
+    pub(super) fn for_deletions(&self, client_id: &str) -> Vec<Setting> {
+        let mut all = Settings(self.for_queries(client_id));
+        all.0.retain(|(key, _)| key != "bootstrap.servers");
+        // A notice of each that it knows none.
+        all.set("log_level", 4);
+        all.0
+    }
+
     /// For lookups of where partitions end for a reader of everything: `ListOffsets` has the isolation
     /// level of its client (`rd_kafka_ListOffsetsRequest`), and a source's is read_committed.
     pub(super) fn for_lookups(&self, client_id: &str) -> Vec<Setting> {

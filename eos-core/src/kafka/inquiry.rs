@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use eos_protocol::{CallSite, code};
 
-use super::config::KafkaConfig;
+use super::config::{KafkaConfig, Setting};
 use super::ffi::{Client, Event, EventKind, Failure, Kind, Queue};
 use crate::client::{ClientError, LOCAL_SSL, Result};
 
@@ -26,8 +26,20 @@ pub(super) struct Inquiry {
 
 impl Inquiry {
     pub(super) fn open(config: &KafkaConfig, client_id: &str, within: Duration) -> Result<Self> {
-        let settings = config.for_queries(client_id);
-        let client = Client::new(Kind::Producer, &settings).map_err(|e| e.at(CallSite::Create))?;
+        Self::with(&config.for_queries(client_id), config, within)
+    }
+
+    /// With a client that has to be told of brokers first.
+    pub(super) fn open_knowing_nobody(
+        config: &KafkaConfig,
+        client_id: &str,
+        within: Duration,
+    ) -> Result<Self> {
+        Self::with(&config.for_deletions(client_id), config, within)
+    }
+
+    fn with(settings: &[Setting], config: &KafkaConfig, within: Duration) -> Result<Self> {
+        let client = Client::new(Kind::Producer, settings).map_err(|e| e.at(CallSite::Create))?;
         let start = Instant::now();
         Ok(Self {
             answers: Queue::fresh(&client),
@@ -70,7 +82,7 @@ impl Inquiry {
 
     /// Waits for an answer, unless a broker will not have us: that does not pass, however long
     /// librdkafka goes on trying.
-    fn answer(&self, at_most: Duration) -> Result<Option<Event<'_>>, Failure> {
+    pub(super) fn answer(&self, at_most: Duration) -> Result<Option<Event<'_>>, Failure> {
         let end = Instant::now() + at_most;
         loop {
             let left = end.saturating_duration_since(Instant::now());

@@ -4,7 +4,7 @@
 //! librdkafka reports, codes and flags included, and `eos-protocol` says what follows.
 //!
 //! ```text
-//! KafkaClient ──────→ facts, create ──→ inquiry: a client for a few questions
+//! KafkaClient ──→ facts, create, delete ──→ inquiry: a client for a few questions
 //!      ├─ KafkaSource ── committed, queries (bounds, ends, commit)     config: settings of each client
 //!      │      ├───────── probe, tail, lookups: the end of each   log:    librdkafka → tracing
 //!      │      └───────── identity: is it still the same topic?
@@ -19,6 +19,7 @@
 mod committed;
 mod config;
 mod create;
+mod delete;
 mod facts;
 mod ffi;
 mod group;
@@ -37,7 +38,7 @@ mod wake;
 
 use std::time::Duration;
 
-use eos_protocol::TopicName;
+use eos_protocol::{Offset, TopicName, TopicPartition};
 
 pub(crate) use config::KafkaConfig;
 pub(crate) use producer::KafkaProducer;
@@ -73,6 +74,14 @@ impl Client for KafkaClient {
         within: Duration,
     ) -> Result<Vec<(TopicName, Result<()>)>> {
         create::create_topics(&self.config, topics, within)
+    }
+
+    fn delete_records(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        within: Duration,
+    ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
+        delete::delete_records(&self.config, before, within)
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<KafkaSource> {

@@ -8,7 +8,10 @@ use eos_protocol::{CommitCause, Generation, Now, State, WorkerId};
 
 use super::histogram::{HistogramMeter, SpentMeter};
 use super::phases::Phases;
-use super::{CommitTimes, Commits, Phase, TaskMetrics, Totals, WorkerMetrics};
+use super::{
+    CommitTimes, Commits, Phase, RestoreKind, Restores, RestoringMetrics, TaskMetrics, Totals,
+    WorkerMetrics,
+};
 
 /// What is counted one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +27,12 @@ pub(crate) enum Count {
     Quarantines,
     Rebalances,
     Abandoned,
+    RestoredRecords,
+    RestoredBytes,
 }
 
 impl Count {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::RecordsIn,
         Self::RecordsOut,
         Self::Skipped,
@@ -39,6 +44,8 @@ impl Count {
         Self::Quarantines,
         Self::Rebalances,
         Self::Abandoned,
+        Self::RestoredRecords,
+        Self::RestoredBytes,
     ];
 
     fn of(self, totals: &mut Totals) -> &mut u64 {
@@ -54,6 +61,8 @@ impl Count {
             Self::Quarantines => &mut totals.quarantines,
             Self::Rebalances => &mut totals.rebalances,
             Self::Abandoned => &mut totals.abandoned,
+            Self::RestoredRecords => &mut totals.restored_records,
+            Self::RestoredBytes => &mut totals.restored_bytes,
         }
     }
 }
@@ -67,6 +76,7 @@ pub(crate) struct WorkerMeter {
     id: WorkerId,
     counts: [AtomicU64; Count::ALL.len()],
     commits: [AtomicU64; CommitCause::ALL.len()],
+    restores: [AtomicU64; RestoreKind::ALL.len()],
     phases: [SpentMeter; Phase::ALL.len()],
     whole: HistogramMeter,
     /// The state's place among all, plus one; 0 once the worker has ended.
@@ -80,6 +90,7 @@ pub(crate) struct WorkerMeter {
 struct Tasks {
     generation: Option<Generation>,
     tasks: Vec<TaskMetrics>,
+    restoring: Vec<RestoringMetrics>,
 }
 
 impl WorkerMeter {
@@ -107,6 +118,11 @@ impl WorkerMeter {
         self.whole.record(phases.whole);
     }
 
+    /// The state of a task is whole.
+    pub(crate) fn restored(&self, kind: RestoreKind) {
+        add(&self.restores, kind as usize, 1);
+    }
+
     /// The transaction machine went on to another state.
     pub(crate) fn moved(&self, to: State, now: Now) {
         self.state.store(to as u8 + 1, Ordering::Relaxed);
@@ -129,8 +145,17 @@ impl WorkerMeter {
     }
 
     /// The tasks as they are now.
-    pub(crate) fn tasks(&self, generation: Option<Generation>, tasks: Vec<TaskMetrics>) {
-        *self.lock() = Tasks { generation, tasks };
+    pub(crate) fn tasks(
+        &self,
+        generation: Option<Generation>,
+        tasks: Vec<TaskMetrics>,
+        restoring: Vec<RestoringMetrics>,
+    ) {
+        *self.lock() = Tasks {
+            generation,
+            tasks,
+            restoring,
+        };
     }
 
     /// The worker is over: what it counted stays, what it was at is gone.
@@ -155,6 +180,7 @@ impl WorkerMeter {
             open_for,
             generation: tasks.generation,
             tasks: tasks.tasks.clone(),
+            restoring: tasks.restoring.clone(),
         }
     }
 
@@ -162,6 +188,7 @@ impl WorkerMeter {
         let [seal, send_offsets, drain, commit] = self.phases.each_ref().map(SpentMeter::read);
         let mut totals = Totals {
             commits: Commits(self.commits.each_ref().map(|n| n.load(Ordering::Relaxed))),
+            restores: Restores(self.restores.each_ref().map(|n| n.load(Ordering::Relaxed))),
             commit_times: CommitTimes {
                 seal,
                 send_offsets,
@@ -202,7 +229,14 @@ mod tests {
         for (n, cause) in CommitCause::ALL.into_iter().enumerate() {
             (0..=n).for_each(|_| meter.committed(cause, &Phases::default()));
         }
+        for (n, kind) in RestoreKind::ALL.into_iter().enumerate() {
+            (0..=n).for_each(|_| meter.restored(kind));
+        }
         let mut totals = meter.read(Now::default()).totals;
+        for (n, (kind, restores)) in totals.restores.iter().enumerate() {
+            assert_eq!(restores, n as u64 + 1, "{kind:?}");
+            assert_eq!(totals.restores.by(kind), restores);
+        }
         for (n, count) in Count::ALL.into_iter().enumerate() {
             assert_eq!(*count.of(&mut totals), n as u64 + 1, "{count:?}");
         }
@@ -247,6 +281,7 @@ mod tests {
                 eos_protocol::TaskId::default(),
                 Vec::new(),
             )],
+            Vec::new(),
         );
         assert_eq!(meter.read(Now::default()).tasks.len(), 1);
         meter.ended();

@@ -23,10 +23,12 @@ mod prometheus;
 use std::sync::Arc;
 use std::time::Duration;
 
+use eos_protocol::state::Progress;
 use eos_protocol::{CommitCause, Generation, Now, Offset, State, TaskId, TopicPartition, WorkerId};
 
 #[cfg(feature = "prometheus")]
 pub use endpoint::EndpointError;
+pub use eos_protocol::state::RestoreKind;
 pub use histogram::Histogram;
 pub use phases::Phase;
 
@@ -93,6 +95,12 @@ pub struct Totals {
     /// Threads left to themselves, because a call of the Kafka client did not come back. Each one
     /// leaks until the process ends.
     pub abandoned: u64,
+    /// Tasks whose state was made whole, by how.
+    pub restores: Restores,
+    /// Records of changelogs that were read for it.
+    pub restored_records: u64,
+    /// Their bytes, keys and values.
+    pub restored_bytes: u64,
     /// How long commits took.
     pub commit_times: CommitTimes,
 }
@@ -111,6 +119,9 @@ impl Totals {
         self.quarantines += other.quarantines;
         self.rebalances += other.rebalances;
         self.abandoned += other.abandoned;
+        self.restores.add(&other.restores);
+        self.restored_records += other.restored_records;
+        self.restored_bytes += other.restored_bytes;
         self.commit_times.add(&other.commit_times);
     }
 }
@@ -135,6 +146,35 @@ impl Commits {
     /// Each cause with its count, those that never came up included.
     pub fn iter(&self) -> impl Iterator<Item = (CommitCause, u64)> + '_ {
         CommitCause::ALL.into_iter().zip(self.0)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// Tasks whose state was made whole before their first record here, by how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Restores([u64; RestoreKind::ALL.len()]);
+
+impl Restores {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Those of one kind.
+    #[must_use]
+    pub fn by(&self, kind: RestoreKind) -> u64 {
+        self.iter().find(|(k, _)| *k == kind).map_or(0, |(_, n)| n)
+    }
+
+    /// Each kind with its count, those that never came up included.
+    pub fn iter(&self) -> impl Iterator<Item = (RestoreKind, u64)> + '_ {
+        RestoreKind::ALL.into_iter().zip(self.0)
     }
 
     fn add(&mut self, other: &Self) {
@@ -226,6 +266,40 @@ pub struct WorkerMetrics {
     pub generation: Option<Generation>,
     /// The tasks that it owns.
     pub tasks: Vec<TaskMetrics>,
+    /// Those among them whose state is not whole yet, half a second ago at most.
+    pub restoring: Vec<RestoringMetrics>,
+}
+
+/// How far the state of a task is that is not whole yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RestoringMetrics {
+    /// Which task.
+    pub task: TaskId,
+    /// Records of its changelogs that were read so far.
+    pub records: u64,
+    /// Their bytes, keys and values.
+    pub bytes: u64,
+    /// How many offsets are left to read; `None` before anything is read: its database is still open
+    /// elsewhere, or no broker has told yet where its changelogs end.
+    ///
+    /// In offsets, not records: transaction markers and what compaction removed are among them.
+    pub remaining: Option<u64>,
+    /// How long that takes at the speed so far; `None` as long as there is none.
+    pub eta: Option<Duration>,
+}
+
+impl RestoringMetrics {
+    pub(crate) fn new(task: TaskId, progress: Option<Progress>) -> Self {
+        let known = progress.unwrap_or_default();
+        Self {
+            task,
+            records: known.records,
+            bytes: known.bytes,
+            remaining: progress.map(|progress| progress.remaining),
+            eta: known.eta,
+        }
+    }
 }
 
 /// How one task does.

@@ -7,13 +7,15 @@ use std::fmt::{Display, Write};
 
 use eos_protocol::State;
 
+#[cfg(test)]
+use super::RestoreKind;
 use super::{InputMetrics, Metrics, Phase, Totals, WorkerMetrics};
 
 /// Name, help, value.
 type Counter = (&'static str, &'static str, fn(&Totals) -> u64);
 type Gauge = (&'static str, &'static str, fn(&InputMetrics) -> Option<u64>);
 
-const COUNTERS: [Counter; 11] = [
+const COUNTERS: [Counter; 13] = [
     (
         "eos_records_in_total",
         "Records processed, those of aborted transactions included.",
@@ -69,6 +71,16 @@ const COUNTERS: [Counter; 11] = [
         "Threads left to themselves, because a client call did not come back.",
         |t| t.abandoned,
     ),
+    (
+        "eos_restored_records_total",
+        "Records of changelogs that were read to make state whole.",
+        |t| t.restored_records,
+    ),
+    (
+        "eos_restored_bytes_total",
+        "Bytes of changelogs that were read to make state whole, keys and values.",
+        |t| t.restored_bytes,
+    ),
 ];
 
 const INPUTS: [Gauge; 3] = [
@@ -102,6 +114,7 @@ impl Metrics {
             }
         }
         text.commits(&self.workers);
+        text.restores(&self.workers);
         text.workers(&self.workers);
         for (name, help, value) in INPUTS {
             text.family(name, "gauge", help);
@@ -178,6 +191,28 @@ impl<'a> Text<'a> {
             self.sample("eos_commit_seconds_sum", worker, &[], seconds);
             // As the last bucket, which may be an instant older than the count beside it.
             self.sample("eos_commit_seconds_count", worker, &[], below);
+        }
+    }
+
+    fn restores(&mut self, workers: &[WorkerMetrics]) {
+        let name = "eos_restores_total";
+        self.family(name, "counter", "Tasks whose state was made whole.");
+        for worker in workers {
+            for (kind, n) in worker.totals.restores.iter() {
+                self.sample(name, worker, &[("kind", kind.name())], n);
+            }
+        }
+        let name = "eos_restoring_tasks";
+        self.family(name, "gauge", "Tasks whose state is not whole yet.");
+        for worker in workers {
+            self.sample(name, worker, &[], worker.restoring.len());
+        }
+        let name = "eos_restore_remaining_offsets";
+        let help = "Offsets of changelogs left to read for them, as far as that is known.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            let left = worker.restoring.iter().filter_map(|task| task.remaining);
+            self.sample(name, worker, &[], left.sum::<u64>());
         }
     }
 

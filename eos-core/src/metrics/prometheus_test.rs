@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use eos_protocol::state::Progress;
 use eos_protocol::{
     CommitCause, Event, Generation, Now, Offset, Partition, TaskId, TopicPartition, WorkerId,
 };
 
 use super::*;
-use crate::metrics::{Count, Stopwatch, TaskMetrics, WorkerMeter};
+use crate::metrics::{Count, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
 
 type Labels = BTreeMap<String, String>;
 
@@ -126,11 +127,22 @@ fn metrics() -> Metrics {
         let partition = TopicPartition::new("in", Partition::new(n).unwrap());
         InputMetrics::new(partition, offset(5), end, held_back)
     };
+    let reading = Progress {
+        remaining: 40,
+        ..Progress::default()
+    };
     let inputs = vec![input(0, Some(offset(8)), Some(2)), input(1, None, None)];
     busy.tasks(
         Generation::new(4).ok(),
         vec![TaskMetrics::new(TaskId::default(), inputs)],
+        vec![
+            RestoringMetrics::new(TaskId::default(), None),
+            RestoringMetrics::new(TaskId::default(), Some(reading)),
+        ],
     );
+    busy.restored(RestoreKind::Replayed);
+    busy.count(Count::RestoredRecords, 11);
+    busy.count(Count::RestoredBytes, 1100);
     Metrics::gather(APP, ms(2000), &meters)
 }
 
@@ -150,6 +162,25 @@ fn a_scraper_reads_every_number_under_its_labels() {
     assert_eq!(value("eos_tasks", &[busy]), Some(1.0));
     let state = |state| value("eos_worker_state", &[busy, ("state", state)]);
     assert_eq!((state("open"), state("idle")), (Some(1.0), Some(0.0)));
+}
+
+#[test]
+fn restores_are_counted_by_kind_and_what_is_left_of_them_is_told() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let busy = ("worker", "1");
+    let value = |name, labels: &[(&str, &str)]| scraped.value(name, labels);
+    let kind = |kind| value("eos_restores_total", &[busy, ("kind", kind)]);
+    assert_eq!((kind("replayed"), kind("exact")), (Some(1.0), Some(0.0)));
+    assert_eq!(value("eos_restored_records_total", &[busy]), Some(11.0));
+    assert_eq!(value("eos_restored_bytes_total", &[busy]), Some(1100.0));
+    let idle = ("worker", "0");
+    for (name, one, other) in [
+        ("eos_restoring_tasks", 2.0, 0.0),
+        ("eos_restore_remaining_offsets", 40.0, 0.0),
+    ] {
+        assert_eq!(value(name, &[busy]), Some(one), "{name}");
+        assert_eq!(value(name, &[idle]), Some(other), "{name}");
+    }
 }
 
 #[test]
@@ -201,7 +232,8 @@ fn the_documentation_knows_every_name() {
     let families = scraped.kinds.keys().map(String::as_str);
     let causes = CommitCause::ALL.map(CommitCause::name);
     let phases = Phase::ALL.map(Phase::name);
-    for name in families.chain(causes).chain(phases) {
+    let kinds = RestoreKind::ALL.map(RestoreKind::name);
+    for name in families.chain(causes).chain(phases).chain(kinds) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not there");
     }
 }

@@ -1,12 +1,18 @@
 //! From an app to running workers: checks, identity, threads, a clean stop.
 
+mod chores;
 mod clock;
 mod handle;
 mod internal;
+#[cfg(feature = "rocksdb")]
+mod left_over;
 mod missing;
 #[cfg(feature = "rocksdb")]
 mod on_disk;
+#[cfg(feature = "rocksdb")]
+mod open_databases;
 mod preflight;
+mod purging;
 mod run;
 mod signals;
 mod slot;

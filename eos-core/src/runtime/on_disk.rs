@@ -1,13 +1,15 @@
 //! Databases of tasks in the slot's directory.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use eos_protocol::AppId;
 use eos_protocol::state::{Family, Position, PositionError, StoreId};
+use eos_protocol::{AppId, TaskId};
 use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
 use eos_state::rocks::{RocksBackend, StateMemory};
 use eos_state::{Batch, Cursor, Direction, KeyRange, StoreBackend, StoreError};
 
+use super::open_databases::OpenDatabases;
 use crate::worker::{Home, HomeError, TaskHome};
 
 /// Where this process keeps the state of its tasks. All databases share one number of bytes of memory.
@@ -16,7 +18,7 @@ pub(crate) struct OnDisk {
     slot: PathBuf,
     app: AppId,
     cluster: String,
-    memory: StateMemory,
+    open: Arc<OpenDatabases>,
 }
 
 impl OnDisk {
@@ -25,8 +27,13 @@ impl OnDisk {
             slot,
             app,
             cluster,
-            memory: StateMemory::new(memory),
+            open: Arc::new(OpenDatabases::new(StateMemory::new(memory))),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn flushes_beyond(&self) -> usize {
+        self.open.memory().flushes_beyond()
     }
 
     /// `None` as long as another worker has it open.
@@ -63,7 +70,7 @@ impl Home for OnDisk {
             &[Family::Plain]
         };
         let open = |directory: &TaskDirectory| {
-            RocksBackend::open(&directory.engine(), families, &self.memory)
+            RocksBackend::open(&directory.engine(), families, self.open.memory())
         };
         let backend = match open(&directory) {
             // The changelog has it all: a copy whose bytes changed is not worth a stop.
@@ -83,7 +90,10 @@ impl Home for OnDisk {
             }
             opened => opened?,
         };
+        self.open.opened(task.task, backend.flusher());
         Ok(Some(Box::new(Housed {
+            task: task.task,
+            open: Arc::clone(&self.open),
             backend,
             _directory: directory,
         })))
@@ -100,8 +110,16 @@ impl Home for OnDisk {
 /// A database with its directory, which stays locked for as long as it is open.
 #[derive(Debug)]
 struct Housed {
+    task: TaskId,
+    open: Arc<OpenDatabases>,
     backend: RocksBackend,
     _directory: TaskDirectory,
+}
+
+impl Drop for Housed {
+    fn drop(&mut self) {
+        self.open.closing(self.task);
+    }
 }
 
 impl StoreBackend for Housed {
@@ -128,7 +146,9 @@ impl StoreBackend for Housed {
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
-        self.backend.apply(batch, position)
+        self.backend.apply(batch, position)?;
+        self.open.written();
+        Ok(())
     }
 
     fn position(&self) -> Option<&Position> {

@@ -6,14 +6,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use eos_protocol::state::Family;
 use eos_protocol::{MaxIdle, Stage, WorkerId, subscription};
 use tokio::sync::oneshot;
 
+use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
+use super::left_over;
+#[cfg(feature = "rocksdb")]
 use super::on_disk::OnDisk;
 use super::preflight::{Partitions, preflight};
+use super::purging;
 use super::slot::{Slot, default_state_dir};
 use super::supervise::{Crew, Done, Supervisor};
 use super::watch::{Watch, Watched};
@@ -24,8 +29,8 @@ use crate::failpoints::Failpoints;
 use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
-use crate::topology::Topology;
-use crate::worker::{Env, Home, InMemory, StateSpec, Step, StopMode, Worker, WorkerSpec};
+use crate::topology::{Purpose, Topology};
+use crate::worker::{DoneWith, Env, Home, InMemory, StateSpec, Step, StopMode, Worker, WorkerSpec};
 
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
@@ -64,6 +69,7 @@ where
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
     let state = state_spec(&settings, &slot, &partitions, &topology);
+    let done_with = Arc::new(DoneWith::default());
     let workers: Vec<Recruit> = (0..settings.workers)
         .zip(meters)
         .map(|(n, meter)| Recruit {
@@ -74,16 +80,30 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
+                Arc::clone(&done_with),
             ),
             meter,
         })
         .collect();
+    let client = Arc::new(client);
+    #[allow(
+        unused_mut,
+        reason = "without databases on disk there is nothing to add"
+    )]
+    let mut chores = chores(&settings, &topology, &client, &done_with);
+    #[cfg(feature = "rocksdb")]
+    if !topology.stores().is_empty() {
+        let (app, delay) = (settings.app.clone(), settings.cleanup_delay);
+        let (slot, handle) = (slot.path.clone(), handle.clone());
+        chores.push(left_over::chore(app, slot, delay, handle, env.clone()));
+    }
+    let chores = Chores::start(chores).map_err(Error::Thread)?;
     let limits = settings.limits();
     let crew = Workers {
         recruits: workers,
         env,
         topology,
-        client: Arc::new(client),
+        client,
         asked: handle.clone(),
         faults: Failpoints::here(),
     };
@@ -97,6 +117,7 @@ where
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
+            drop(chores);
             let totals = asked.metrics().totals;
             tracing::info!(
                 %app,
@@ -226,6 +247,7 @@ fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
+    done_with: Arc<DoneWith>,
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -247,7 +269,38 @@ fn worker_spec(
         output_limits: partitions.limits.clone(),
         input_partitions: partitions.inputs.clone(),
         state,
+        done_with,
     }
+}
+
+/// What is done beside the workers.
+fn chores<C>(
+    settings: &Settings,
+    topology: &Topology,
+    client: &Arc<C>,
+    done_with: &Arc<DoneWith>,
+) -> Vec<Chore>
+where
+    C: Client + Send + Sync + 'static,
+{
+    let purges = topology.internals().iter().any(|internal| {
+        matches!(
+            internal.purpose,
+            Purpose::Repartition | Purpose::Changelog(_, Family::Windowed)
+        )
+    });
+    let mut chores = Vec::new();
+    if purges {
+        let (client, done_with) = (Arc::clone(client), Arc::clone(done_with));
+        let every = settings.purge_interval;
+        chores.push(purging::chore(
+            settings.app.clone(),
+            client,
+            done_with,
+            every,
+        ));
+    }
+    chores
 }
 
 /// What tasks with stores need, the same for all workers: they share the memory.

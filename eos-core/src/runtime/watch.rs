@@ -154,6 +154,14 @@ impl<C: Client> Client for Watched<C> {
         self.client.create_topics(topics, within)
     }
 
+    fn delete_records(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        within: Duration,
+    ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
+        self.client.delete_records(before, within)
+    }
+
     fn source(&self, spec: &SourceSpec) -> Result<Self::Source> {
         let _under_way = self.watch.enter(CallSite::Create)?;
         Ok(self.around(self.client.source(spec)?))

@@ -6,7 +6,7 @@ use eos_protocol::Generation;
 
 use super::Worker;
 use crate::client::{Client, Source};
-use crate::metrics::{InputMetrics, TaskMetrics};
+use crate::metrics::{InputMetrics, RestoringMetrics, TaskMetrics};
 
 /// How often at most: each time asks the client about every input.
 const EVERY: Duration = Duration::from_millis(500);
@@ -29,7 +29,12 @@ impl<C: Client> Worker<C> {
             });
             tasks.push(TaskMetrics::new(*id, inputs.collect()));
         }
-        self.meter
-            .tasks(Generation::new(self.generation).ok(), tasks);
+        let restoring = self.restoring.iter();
+        let restoring = restoring.map(|one| RestoringMetrics::new(one.task(), one.progress(now)));
+        self.meter.tasks(
+            Generation::new(self.generation).ok(),
+            tasks,
+            restoring.collect(),
+        );
     }
 }

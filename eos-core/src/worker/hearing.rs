@@ -5,7 +5,6 @@ use std::task::Poll;
 use eos_protocol::{CallSite, Deadline, ErrorClass, Event, Offset, code};
 
 use super::rebalance::Change;
-use super::restoring::Restoring;
 use super::{SLICE, Worker, WorkerError, error};
 use crate::client::{Client, ClientError, Source, SourceEvent};
 
@@ -22,10 +21,9 @@ impl<C: Client> Worker<C> {
                     self.changes.push_back(Change::Revoked { partitions, lost });
                 }
                 SourceEvent::OutOfRange(partition) => {
-                    let restores = |one: &Restoring<_>| one.assigned().any(|log| log == partition);
-                    if self.restoring.iter().any(restores) {
-                        // Its front went while it was read: the next look at its ends tells.
-                        tracing::warn!(worker = %self.spec.id, %partition, "its front is gone");
+                    let now = self.env.now();
+                    for one in &mut self.restoring {
+                        one.out_of_range(&partition, now);
                     }
                     if self.tasks.values().any(|t| t.reads(&partition)) {
                         let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);

@@ -65,6 +65,8 @@ impl<C: Client> Worker<C> {
             (Count::DeadLetters, &mut self.dead_letters),
             (Count::Late, &mut self.late_records),
             (Count::Retried, &mut self.retries),
+            (Count::RestoredRecords, &mut self.restored_records),
+            (Count::RestoredBytes, &mut self.restored_bytes),
         ] {
             self.meter.count(what, std::mem::take(number));
         }

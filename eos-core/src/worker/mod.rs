@@ -18,6 +18,7 @@
 //! | `home.rs` | where the databases of tasks are |
 //! | `restoring.rs` | makes the state of a task whole before its first record |
 //! | `state.rs` | writes what a transaction changed to the changelog and to the database |
+//! | `purging.rs` | tells which records nobody needs any more |
 //! | `rewinding.rs` | goes back to the last commit |
 //! | `membership.rs` | notices that the group took it for dead, and joins anew |
 //! | `coverage.rs` | looks whether the group has all partitions |
@@ -40,6 +41,7 @@ mod hearing;
 mod home;
 mod intake;
 mod membership;
+mod purging;
 mod quiet;
 mod rebalance;
 mod record;
@@ -56,13 +58,13 @@ mod task;
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
     CommitCause, CommitPacer, Deadline, Event, Isolation, Load, Now, Offset, State, TaskId,
-    TopicPartition, Transaction,
+    TopicName, TopicPartition, Transaction,
 };
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
@@ -72,6 +74,7 @@ use crate::topology::{Scratch, Topology};
 
 pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use home::{Home, HomeError, InMemory, TaskHome};
+pub use purging::DoneWith;
 pub use spec::{Env, StateSpec, WorkerSpec};
 
 use calls::Calls;
@@ -189,8 +192,12 @@ pub struct Worker<C: Client> {
     late_records: u64,
     retries: u64,
     restored_records: u64,
+    restored_bytes: u64,
     /// When the brokers are asked again how far the changelogs are.
     ask_changelogs_at: Now,
+    /// The topics of which nobody needs what is committed, and when that is told next.
+    repartitions: BTreeSet<TopicName>,
+    tell_done_at: Now,
     /// The least of the limits of all output topics.
     least_limit: usize,
     /// How often records that were left out are told of.
@@ -237,6 +244,7 @@ impl<C: Client> Worker<C> {
         let policy = spec.policy;
         let limits = spec.output_limits.iter().copied().flatten();
         let least_limit = limits.min().unwrap_or(usize::MAX);
+        let repartitions = purging::repartitions(&topology);
         let mut worker = Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             spec,
@@ -285,8 +293,11 @@ impl<C: Client> Worker<C> {
             late_records: 0,
             retries: 0,
             restored_records: 0,
+            restored_bytes: 0,
             ask_changelogs_at: Now::default(),
             quiet: Quiet::default(),
+            repartitions,
+            tell_done_at: Now::default(),
             least_limit,
             last_read: Now::default(),
             looked_for_idle: Now::default(),
@@ -324,6 +335,7 @@ impl<C: Client> Worker<C> {
         self.recommit();
         self.look_at_group();
         self.hear_of_changelogs();
+        self.tell_what_is_done();
         busy |= self.drive()?;
         self.join_anew()?;
         self.check()?;

@@ -13,6 +13,7 @@ use eos_protocol::{
 };
 
 use super::home::{Home, InMemory};
+use super::purging::DoneWith;
 
 /// What a worker is told when it is made.
 #[derive(Debug, Clone)]
@@ -56,6 +57,8 @@ pub struct WorkerSpec {
     pub input_partitions: BTreeMap<TopicName, u32>,
     /// What tasks with stores need.
     pub state: StateSpec,
+    /// Where it tells what it is done with.
+    pub done_with: Arc<DoneWith>,
 }
 
 /// What tasks with stores need.

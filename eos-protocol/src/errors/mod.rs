@@ -22,6 +22,8 @@ pub enum CallSite {
     Facts,
     /// Creating topics of the app's own.
     CreateTopics,
+    /// Deleting records that are done with.
+    DeleteRecords,
     /// Joining or leaving the group.
     Subscribe,
     /// The consumer reported an error of its own.
@@ -62,10 +64,11 @@ pub enum CallSite {
 
 impl CallSite {
     /// Every call site.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Create,
         Self::Facts,
         Self::CreateTopics,
+        Self::DeleteRecords,
         Self::Subscribe,
         Self::Poll,
         Self::Take,
@@ -93,6 +96,7 @@ impl fmt::Display for CallSite {
             Self::Create => "creating the client",
             Self::Facts => "asking the cluster",
             Self::CreateTopics => "creating topics",
+            Self::DeleteRecords => "deleting records",
             Self::Subscribe => "subscribing",
             Self::Poll => "consuming",
             Self::Take => "taking records",

@@ -18,6 +18,7 @@ mod changelog_offsets;
 mod family;
 mod identity;
 mod position;
+mod purge;
 mod restart;
 mod restore;
 mod store_id;
@@ -27,8 +28,10 @@ pub use changelog_offsets::ChangelogOffsets;
 pub use family::{Family, PerFamily};
 pub use identity::{Difference, Identity, StoresHash, TopicIdentity, TopicUuid};
 pub use position::{CommitRecord, Position, PositionError, Standing};
+pub use purge::Purge;
 pub use restart::{
-    Bounds, Evidence, Local, Offsets, Part, Reading, Restart, RestartError, Situation, Why, decide,
+    Bounds, Evidence, Local, Offsets, Part, Reading, Restart, RestartError, RestoreKind, Situation,
+    Why, decide,
 };
 pub use restore::{Progress, Restore, Restored, Stalled, StalledBy};
 pub use store_id::StoreId;

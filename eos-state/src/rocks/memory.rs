@@ -66,6 +66,14 @@ impl StateMemory {
         self.writes.get_usage()
     }
 
+    /// Beyond so many bytes of unflushed writes, of all databases, one should flush: before RocksDB
+    /// takes whichever is written to, which it does at seven eighths of their share
+    /// (`WriteBufferManager::ShouldFlush`).
+    #[must_use]
+    pub const fn flushes_beyond(&self) -> usize {
+        self.bytes / WRITES_SHARE / 4 * 3
+    }
+
     /// The settings of a task's database.
     pub(super) fn options(&self) -> Result<Options, rocksdb::Error> {
         // Two settings that the wrapper has no method for. No preallocation: with hundreds of

@@ -15,15 +15,18 @@
 
 mod cursor;
 mod fault;
+mod flusher;
 mod memory;
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use eos_protocol::state::{Family, Position, StoreId};
 use rocksdb::{ColumnFamily, DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
 
+pub use flusher::Flusher;
 pub use memory::StateMemory;
 
 use crate::backend::{Cursor, StoreBackend};
@@ -43,7 +46,7 @@ const POSITION_KEY: &[u8] = b"\0\0\0\0position";
 
 /// One task's state in RocksDB.
 pub struct RocksBackend {
-    db: DB,
+    db: Arc<DB>,
     path: PathBuf,
     position: Option<Position>,
     poison: OnceCell<StoreError>,
@@ -81,7 +84,7 @@ impl RocksBackend {
         // Batches are sorted: the place of one key is near the place of the next.
         writes.set_memtable_insert_hint_per_batch(true);
         let mut backend = Self {
-            db,
+            db: Arc::new(db),
             path: path.to_owned(),
             position: None,
             poison: OnceCell::new(),
@@ -286,13 +289,7 @@ impl StoreBackend for RocksBackend {
     }
 
     fn bytes_unflushed(&self) -> u64 {
-        let families = [PLAIN, WINDOWED].into_iter();
-        let sizes = families.filter_map(|name| {
-            let family = self.db.cf_handle(name)?;
-            let size = rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES;
-            self.db.property_int_value_cf(family, size).ok().flatten()
-        });
-        sizes.sum()
+        flusher::sum_of(&self.db, rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES)
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {

@@ -51,7 +51,8 @@ impl Event<'_> {
             | sys::RD_KAFKA_EVENT_DESCRIBECONSUMERGROUPS_RESULT
             | sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
             | sys::RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT
-            | sys::RD_KAFKA_EVENT_CREATETOPICS_RESULT => EventKind::Answer,
+            | sys::RD_KAFKA_EVENT_CREATETOPICS_RESULT
+            | sys::RD_KAFKA_EVENT_DELETERECORDS_RESULT => EventKind::Answer,
             _ => EventKind::Other,
         }
     }
@@ -70,8 +71,12 @@ impl Event<'_> {
         // SAFETY: a live event; the string is copied.
         let text = unsafe { copy_text(sys::rd_kafka_event_error_string(self.raw())) };
         let mut failure = Failure::new(code, text);
-        // SAFETY: a live event.
-        failure.fault.fatal = unsafe { sys::rd_kafka_event_error_is_fatal(self.raw()) } != 0;
+        // Of any other event librdkafka 2.12.1 reads what is not there: an answer to a query is smaller than
+        // an error, and the flag lies beyond its end.
+        if self.kind() == EventKind::Error {
+            // SAFETY: a live event, and an error.
+            failure.fault.fatal = unsafe { sys::rd_kafka_event_error_is_fatal(self.raw()) } != 0;
+        }
         Err(failure)
     }
 

@@ -22,6 +22,7 @@ mod client;
 mod codes;
 mod consumer;
 mod create;
+mod delete;
 mod event;
 mod list;
 mod message;

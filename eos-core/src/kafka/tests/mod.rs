@@ -1,6 +1,7 @@
 //! The adapter against a real broker.
 
 mod create;
+mod delete;
 mod ends;
 mod facts;
 mod fencing;

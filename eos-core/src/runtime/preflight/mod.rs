@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{CallSite, Guarantee, TopicName, check_widths, code};
 
-use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, Verification};
+use crate::client::{
+    BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, TopicFacts, Verification,
+};
 use crate::config::{Origin, Protocol, Settings};
 use crate::topology::Topology;
 
@@ -304,12 +306,8 @@ fn warn_of(plan: &[Internal], facts: &ClusterFacts) {
             continue;
         };
         let topic = &internal.name;
-        if found.replication == 1 {
-            tracing::warn!(
-                %topic,
-                "it has no second replica: what it holds is lost with its broker's disk; add replicas \
-                 (kafka-reassign-partitions.sh)"
-            );
+        if let Some(risk) = risk(found) {
+            tracing::warn!(%topic, "{risk}");
         }
         if found.settings.is_none() {
             tracing::warn!(
@@ -318,6 +316,30 @@ fn warn_of(plan: &[Internal], facts: &ClusterFacts) {
                  DescribeConfigs on the topic"
             );
         }
+    }
+}
+
+/// How what is acknowledged may be lost all the same, or nothing can be acknowledged. How many replicas
+/// the app's topics have is the brokers' to say (`default.replication.factor`, `min.insync.replicas`).
+fn risk(found: &TopicFacts) -> Option<String> {
+    let least = found.setting("min.insync.replicas");
+    let least = least.and_then(|text| text.parse::<u32>().ok());
+    match (found.replication, least) {
+        (0, _) => None,
+        (has, Some(least)) if least > has => Some(format!(
+            "nothing can be written to it: min.insync.replicas is {least}, and it has {has}; lower it \
+             (kafka-configs.sh), or add replicas (kafka-reassign-partitions.sh)"
+        )),
+        (1, _) => Some(
+            "it has no second replica: what it holds is lost with its broker's disk; add replicas \
+             (kafka-reassign-partitions.sh)"
+                .into(),
+        ),
+        (has, Some(1)) => Some(format!(
+            "it has {has} replicas, and a record counts as written with one of them: what is \
+             acknowledged is lost with that broker's disk; set min.insync.replicas=2 (kafka-configs.sh)"
+        )),
+        _ => None,
     }
 }
 

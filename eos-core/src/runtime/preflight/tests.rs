@@ -1,5 +1,4 @@
 use super::*;
-use crate::client::TopicFacts;
 use crate::{App, KeyValueStore, Topic};
 
 fn facts(counts: &[(&str, Option<u32>)], verification: Verification) -> ClusterFacts {
@@ -154,4 +153,23 @@ fn stores_are_kept_in_transactions_or_not_at_all() {
         "{error}"
     );
     assert!(keeps_stores(&self::topology(), Guarantee::AtLeastOnce).is_ok());
+}
+
+#[test]
+fn replicas_that_keep_nothing_safe_are_told() {
+    let told = |replication, least: Option<&str>| {
+        let settings = least.map(|n| [("min.insync.replicas".to_owned(), n.to_owned())].into());
+        risk(&TopicFacts {
+            replication,
+            settings,
+            ..TopicFacts::default()
+        })
+        .unwrap_or_default()
+    };
+    assert_eq!(told(3, Some("2")), "");
+    assert_eq!(told(3, None), "", "nobody may say");
+    assert!(told(3, Some("1")).contains("set min.insync.replicas=2"));
+    assert!(told(1, Some("1")).contains("no second replica"));
+    assert!(told(1, None).contains("no second replica"));
+    assert!(told(2, Some("3")).contains("nothing can be written"));
 }

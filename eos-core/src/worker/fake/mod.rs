@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use eos_protocol::{CallSite, Fault, Now, Partition, TopicName, TopicPartition};
+use eos_protocol::{CallSite, Fault, Now, Offset, Partition, TopicName, TopicPartition};
 
 use super::spec::Env;
 use crate::client::*;
@@ -48,6 +48,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) toxic: Option<String>,
     /// What is in the changelogs: key and value, or nothing where a transaction ended.
     pub(in crate::worker) changelogs: BTreeMap<TopicPartition, Vec<Option<Pair>>>,
+    /// Where changelogs begin, if not at 0.
+    pub(in crate::worker) starts: BTreeMap<TopicPartition, i64>,
     /// Records at the end of a changelog that an open transaction of somebody else holds back.
     pub(in crate::worker) open_at_end: i64,
     /// The headers of the last record that was sent with any.
@@ -188,6 +190,17 @@ impl Client for Fake {
     ) -> Result<Vec<(TopicName, Result<()>)>> {
         let created = topics.iter().map(|topic| (topic.name.clone(), Ok(())));
         Ok(created.collect())
+    }
+
+    fn delete_records(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        _: Duration,
+    ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
+        let deleted = before.iter();
+        Ok(deleted
+            .map(|(partition, offset)| (partition.clone(), Ok(*offset)))
+            .collect())
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {

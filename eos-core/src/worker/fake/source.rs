@@ -148,6 +148,10 @@ impl Source for FakeSource {
             *at += 1;
         }
         let log = broker.changelogs.get(from).map_or(&[][..], Vec::as_slice);
+        if broker.starts.get(from).is_some_and(|start| *at < *start) {
+            // A client that was told so, and stopped there.
+            return Ok(());
+        }
         for pair in log.iter().skip(*at as usize).take(max) {
             if let Some((key, value)) = pair.clone() {
                 into.0.push_back(FakeMessage {
@@ -212,7 +216,7 @@ impl Source for FakeSource {
             let stable = broker.changelogs.get(partition).map_or(0, Vec::len) as i64;
             LogEnds {
                 partition: partition.clone(),
-                first: Offset::ZERO,
+                first: Offset::new(broker.starts.get(partition).copied().unwrap_or(0)).unwrap(),
                 stable: Offset::new(stable).unwrap(),
                 end: Offset::new(stable + broker.open_at_end).unwrap(),
             }

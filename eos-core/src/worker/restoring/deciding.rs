@@ -5,8 +5,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::{
-    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, Situation, StoresHash,
-    TopicIdentity, TopicUuid, Why, decide,
+    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, RestoreKind, Situation,
+    StoresHash, TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
 use eos_state::{StoreBackend, TaskStore};
@@ -96,9 +96,11 @@ impl<C: Client> Worker<C> {
                 .copied()
                 .unwrap_or_default(),
             phase: Phase::Opening,
+            kind: RestoreKind::Exact,
             since: self.env.now(),
             told: self.env.now(),
             read: Vec::new(),
+            out_of_range: false,
         });
     }
 
@@ -188,11 +190,14 @@ impl<C: Client> Worker<C> {
             let Some(one) = restoring.get_mut(n) else {
                 continue;
             };
-            if let Phase::Asking(backend) = std::mem::replace(&mut one.phase, Phase::Opening) {
-                match self.decided(one, backend, &ends) {
-                    Ok(phase) => one.phase = phase,
-                    Err(error) => self.start_over(restoring, n, error)?,
-                }
+            let outcome = match std::mem::replace(&mut one.phase, Phase::Opening) {
+                Phase::Asking(backend) => self.decided(one, backend, &ends),
+                Phase::Reading(reader) => one.read_again(reader, &ends),
+                other => Ok(other),
+            };
+            match outcome {
+                Ok(phase) => one.phase = phase,
+                Err(error) => self.start_over(restoring, n, error)?,
             }
         }
         Ok(())
@@ -200,7 +205,7 @@ impl<C: Client> Worker<C> {
 
     fn decided(
         &mut self,
-        one: &Restoring<RecordsOf<C>>,
+        one: &mut Restoring<RecordsOf<C>>,
         backend: Box<dyn StoreBackend>,
         ends: &[LogEnds],
     ) -> Result<Phase<RecordsOf<C>>, WorkerError> {
@@ -235,6 +240,7 @@ impl<C: Client> Worker<C> {
             now: self.env.wall_clock(),
         };
         let restart = decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?;
+        one.kind = restart.kind();
         let (discard, reading) = match restart {
             Restart::Exact => (None, None),
             Restart::Replay(reading) => (None, Some(reading)),
@@ -289,5 +295,30 @@ impl<C: Client> Worker<C> {
         let home = &self.spec.state.home;
         let opened = home.discard(&one.home).and_then(|()| home.open(&one.home));
         opened.map_err(|source| no_home(one.task, source))
+    }
+}
+
+impl<R> Restoring<R> {
+    /// A changelog that was out of range: if it still has what is to be read, its reader is to be given
+    /// it once more, for the client has stopped at it. (If that leads nowhere, the restore stands still.)
+    fn read_again(
+        &mut self,
+        reader: Box<Reader<R>>,
+        ends: &[LogEnds],
+    ) -> Result<Phase<R>, WorkerError> {
+        for (family, log) in self.logs.iter() {
+            let Some((_, partition)) = log else { continue };
+            let Some(found) = ends.iter().find(|log| log.partition == *partition) else {
+                continue;
+            };
+            let asked = reader.restore.asked(family, found.first, found.end);
+            if let Err(error) = asked {
+                self.phase = Phase::Reading(reader);
+                return Err(WorkerError::Restart(Box::new(error)));
+            }
+        }
+        self.out_of_range = false;
+        self.read = self.partitions().collect();
+        Ok(Phase::Decided(reader))
     }
 }

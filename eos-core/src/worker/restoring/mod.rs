@@ -9,7 +9,7 @@ mod reading;
 
 use std::time::Duration;
 
-use eos_protocol::state::{Identity, PerFamily, RestartError, StoreId};
+use eos_protocol::state::{Identity, PerFamily, Progress, RestartError, RestoreKind, StoreId};
 use eos_protocol::windows::Expiry;
 use eos_protocol::{CommitCause, Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
@@ -55,10 +55,13 @@ pub(in crate::worker) struct Restoring<R> {
     /// How many partitions the topic has that drives its stage.
     width: u32,
     phase: Phase<R>,
+    kind: RestoreKind,
     since: Now,
     told: Now,
     /// The changelogs that were read, and are assigned still.
     read: Vec<TopicPartition>,
+    /// What is to be read next is not in one of them: where they begin and end is to be asked again.
+    out_of_range: bool,
 }
 
 /// Windows that are over as of the last commit: nobody will read them, so they are not restored.
@@ -93,11 +96,30 @@ enum Phase<R> {
 impl<R> Restoring<R> {
     /// Whether it asks where its changelogs end.
     pub(in crate::worker) fn is_asking(&self) -> bool {
-        matches!(self.phase, Phase::Asking(_))
+        matches!(self.phase, Phase::Asking(_)) || self.out_of_range
+    }
+
+    /// The client says that an offset is not in the log that it was to read: if it is one of these,
+    /// nothing more will come of it.
+    pub(in crate::worker) fn out_of_range(&mut self, partition: &TopicPartition, now: Now) {
+        let reading = matches!(self.phase, Phase::Reading(_));
+        if reading && self.partitions().any(|log| log == *partition) {
+            self.out_of_range = true;
+            // Since when a broker is waited for.
+            self.since = now;
+        }
     }
 
     pub(in crate::worker) fn task(&self) -> TaskId {
         self.task
+    }
+
+    /// How far it is; `None` before it reads.
+    pub(in crate::worker) fn progress(&self, now: Now) -> Option<Progress> {
+        match &self.phase {
+            Phase::Decided(reader) | Phase::Reading(reader) => Some(reader.restore.progress(now)),
+            Phase::Opening | Phase::Asking(_) | Phase::Whole(_) => None,
+        }
     }
 
     /// The changelogs that are assigned for it.
@@ -208,6 +230,7 @@ impl<C: Client> Worker<C> {
                     });
                     at.extend(wanted);
                     one.phase = Phase::Reading(reader);
+                    one.read.clear();
                     restoring.push(one);
                 }
                 Phase::Whole(store) => {

@@ -3,7 +3,9 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::state::{ChangelogOffsets, Family, Position, Restore, Restored, StoreId};
+use eos_protocol::state::{
+    ChangelogOffsets, Family, Position, Restore, RestoreKind, Restored, StoreId,
+};
 use eos_protocol::{Now, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreError, TaskStore};
@@ -170,7 +172,10 @@ impl<C: Client> Worker<C> {
                     _ => {}
                 }
                 reader.records.drop_first();
-                self.restored_records += u64::from(wanted);
+                if wanted {
+                    self.restored_records += 1;
+                    self.restored_bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+                }
             }
             if reader.pending.bytes.len() >= WRITE {
                 let position = reader.restore.checkpoint();
@@ -188,8 +193,10 @@ impl<C: Client> Worker<C> {
     pub(super) fn restored(&mut self, one: Restoring<RecordsOf<C>>, store: TaskStore) {
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, task = %one.task,
-            exact = one.read.is_empty(), "state is whole"
+            exact = one.kind == RestoreKind::Exact, kind = one.kind.name(), "state is whole"
         );
+        self.meter.restored(one.kind);
+
         self.restarts.remove(&one.task);
         let stored = store.position().map(|position| position.changelogs);
         let Some(task) = self.tasks.get_mut(&one.task) else {

@@ -8,6 +8,7 @@ mod membership;
 mod metrics;
 mod policies;
 mod processors;
+mod purging;
 mod rebalances;
 mod recreated;
 mod redeploys;
@@ -72,6 +73,7 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         output_limits: vec![Some(1000)],
         input_partitions: BTreeMap::from([("in".into(), 2)]),
         state: StateSpec::default(),
+        done_with: Arc::default(),
     }
 }
 

@@ -546,3 +546,141 @@ fn a_transaction_with_many_changes_is_committed_early() {
         "one for the start, three records: {metadata}"
     );
 }
+
+impl Bench {
+    /// A database that is made anew, of which nothing is read yet.
+    fn restart_reading(&mut self, disk: &Disk) {
+        self.restart(disk);
+        disk.wipe();
+        for _ in 0..40 {
+            self.step();
+            self.clock.pass(Duration::from_millis(50));
+            if self.read_changelog() {
+                return;
+            }
+        }
+        panic!("no changelog is read");
+    }
+
+    /// What the client says of a changelog, having stopped to read it.
+    fn changelog_is_out_of_range(&self) {
+        let event = SourceEvent::OutOfRange(changelog());
+        self.kafka.event("app-i-0-consumer", event);
+    }
+}
+
+#[test]
+fn a_changelog_whose_front_goes_while_it_is_read_is_read_from_its_new_one() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    // Its first record is of no use any more.
+    bench.feed(0, &["a"]);
+    bench.settle();
+    bench.restart_reading(&disk);
+    bench.kafka.broker().starts.insert(changelog(), 1);
+    bench.changelog_is_out_of_range();
+    bench.settle();
+    let calls = bench.kafka.calls();
+    let from_front = |call: &String| call.starts_with("assign app-in-changelog-0@1");
+    assert!(calls.iter().any(from_front), "{calls:#?}");
+    bench.feed(0, &["a", "b"]);
+    bench.settle();
+    bench.assert_counted();
+}
+
+#[test]
+fn a_changelog_that_was_out_of_range_for_a_moment_is_read_on() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart_reading(&disk);
+    bench.changelog_is_out_of_range();
+    bench.step();
+    bench.settle();
+    assert!(
+        bench.read_changelog(),
+        "the client stops at such a partition"
+    );
+    bench.feed(0, &["a", "b"]);
+    bench.settle();
+    bench.assert_counted();
+}
+
+#[test]
+fn a_changelog_whose_front_goes_time_and_again_stops_the_task() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.restart(&disk);
+    disk.wipe();
+    let mut end = Ok(());
+    let mut reads = 0;
+    for _ in 0..400 {
+        end = bench.worker.step().map(drop);
+        bench.clock.pass(Duration::from_millis(50));
+        if end.is_err() {
+            break;
+        }
+        if bench.read_changelog() {
+            reads += 1;
+            bench.kafka.broker().starts.insert(changelog(), reads);
+            bench.changelog_is_out_of_range();
+        }
+    }
+    let error = end.unwrap_err().to_string();
+    assert!(error.contains("its front was deleted meanwhile"), "{error}");
+    assert_eq!(reads, 4);
+}
+
+impl Bench {
+    /// Restores of this worker: exact, replayed, rebuilt, first; and the records read for them.
+    fn restores(&self) -> ([u64; 4], u64) {
+        let totals = self.worker.meter.read(Now::default()).totals;
+        let mut kinds = totals.restores.iter().map(|(_, n)| n);
+        (
+            std::array::from_fn(|_| kinds.next().unwrap()),
+            totals.restored_records,
+        )
+    }
+}
+
+#[test]
+fn restores_are_counted_by_what_they_were_made_from() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    assert_eq!(bench.restores(), ([0, 0, 0, 1], 0));
+    bench.restart(&disk);
+    bench.settle();
+    assert_eq!(bench.restores(), ([1, 0, 0, 0], 0), "nothing was read");
+    let elsewhere = Disk::default();
+    bench.restart(&elsewhere);
+    bench.feed(0, &["a"]);
+    bench.settle();
+    assert_eq!(bench.restores(), ([0, 0, 1, 0], 3), "a, b, a commit record");
+    bench.restart(&disk);
+    bench.settle();
+    let (kinds, records) = bench.restores();
+    assert_eq!(kinds, [0, 1, 0, 0]);
+    assert!(records >= 2, "a and a commit record: {records}");
+    assert!(bench.worker.meter.read(Now::default()).restoring.is_empty());
+}
+
+#[test]
+fn a_restore_tells_how_much_is_left() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    bench.kafka.broker().open_at_end = 5;
+    bench.restart_reading(&disk);
+    bench.kafka.broker().open_at_end = 0;
+    bench.kafka.broker().starts.insert(changelog(), 4);
+    bench.clock.pass(Duration::from_secs(1));
+    bench.step();
+    let metrics = bench.worker.meter.read(Now::default());
+    let [one] = metrics.restoring[..] else {
+        panic!("{metrics:?}");
+    };
+    assert_eq!((one.records, one.remaining), (0, Some(9)));
+}

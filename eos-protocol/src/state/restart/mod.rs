@@ -32,12 +32,14 @@
 //! for clocks that are wrong, in either direction: a position from the future is as suspect as an old one.
 
 mod error;
+mod kind;
 mod situation;
 mod why;
 
 use std::time::Duration;
 
 pub use error::{Evidence, RestartError};
+pub use kind::RestoreKind;
 pub use situation::{Bounds, Local, Offsets, Situation};
 pub use why::Why;
 

@@ -1,0 +1,149 @@
+//! The databases that are open in this process, which share its memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use eos_protocol::TaskId;
+use eos_state::pressure::to_flush;
+use eos_state::rocks::{Flusher, StateMemory};
+
+/// They share one number of bytes for what they have not flushed. RocksDB's own way to keep to it is to
+/// flush whichever is written to: with many databases those are small tables, over and over, beside a
+/// large one that nobody writes to any more. So we are earlier, and choose.
+#[derive(Debug)]
+pub(super) struct OpenDatabases {
+    memory: StateMemory,
+    open: Mutex<BTreeMap<TaskId, Flusher>>,
+}
+
+impl OpenDatabases {
+    pub(super) fn new(memory: StateMemory) -> Self {
+        Self {
+            memory,
+            open: Mutex::default(),
+        }
+    }
+
+    pub(super) fn memory(&self) -> &StateMemory {
+        &self.memory
+    }
+
+    pub(super) fn opened(&self, task: TaskId, database: Flusher) {
+        self.lock().insert(task, database);
+    }
+
+    /// To be called before the database itself is let go of: until then it stays open.
+    pub(super) fn closing(&self, task: TaskId) {
+        self.lock().remove(&task);
+    }
+
+    /// Something was written: one of them may have to flush. Cheap as long as none has to.
+    pub(super) fn written(&self) {
+        if self.memory.unflushed() <= self.memory.flushes_beyond() {
+            return;
+        }
+        let open = self.lock();
+        let limit = u64::try_from(self.memory.flushes_beyond()).unwrap_or(u64::MAX);
+        let databases = open.iter();
+        let unflushed = databases.map(|(task, database)| (task, database.unflushed()));
+        let Some((task, database)) = to_flush(limit, unflushed).and_then(|t| open.get_key_value(t))
+        else {
+            return;
+        };
+        match database.begin() {
+            Ok(()) => tracing::debug!(%task, "its database flushes: together they are too large"),
+            Err(error) => tracing::warn!(%task, %error, "its database does not flush"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, Flusher>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::on_disk::OnDisk;
+    use super::*;
+    use crate::worker::{Home, TaskHome};
+    use eos_protocol::state::{Identity, PerFamily, Position, Standing, StoreId, StoresHash};
+    use eos_protocol::{Partition, StageId, Timestamp};
+    use eos_state::{Batch, StoreBackend};
+    use std::time::{Duration, Instant};
+
+    const BYTES: usize = 24 << 20;
+
+    fn task(partition: i32) -> TaskId {
+        TaskId {
+            stage: StageId(0),
+            partition: Partition::new(partition).unwrap(),
+        }
+    }
+
+    /// So many values of a kilobyte that nobody can make smaller.
+    fn write(database: &mut dyn StoreBackend, task: TaskId, from: u64, count: u64) {
+        let position = Position {
+            identity: Identity {
+                cluster: "c".into(),
+                app: "a".into(),
+                task,
+                topics: Vec::new(),
+                stores: StoresHash::of(["s"]),
+            },
+            standing: Standing::Restoring {
+                since: Timestamp(0),
+                seen: PerFamily::default(),
+            },
+            changelogs: PerFamily::default(),
+        };
+        let store = StoreId::plain("s");
+        for n in from..from + count {
+            let mut batch = Batch::with_capacity(1);
+            let (key, value) = (n.to_be_bytes(), [n as u8; 1000]);
+            batch.write(store, &key, Some(&value));
+            database.apply(&batch, &position).unwrap();
+        }
+    }
+
+    #[test]
+    fn together_they_keep_to_their_share_and_the_largest_flushes_first() {
+        let slot = tempfile::tempdir().unwrap();
+        let home = OnDisk::new(slot.path().to_owned(), "a".into(), "c".into(), BYTES);
+        let open = |n| {
+            let home_of = TaskHome {
+                task: task(n),
+                windowed: false,
+            };
+            home.open(&home_of).unwrap().unwrap()
+        };
+        let mut databases: Vec<_> = (0..8).map(open).collect();
+        let limit = home.flushes_beyond() as u64;
+        let sum = |databases: &[Box<dyn StoreBackend>]| -> u64 {
+            databases.iter().map(|d| d.bytes_unflushed()).sum()
+        };
+        // One that nobody writes to any more, and holds the most.
+        write(&mut *databases[0], task(0), 0, 2000);
+        let idle = databases[0].bytes_unflushed();
+        assert!(idle > limit / 4, "{idle} of {limit}");
+        let mut most = 0;
+        for round in 0..40 {
+            for (n, database) in databases.iter_mut().enumerate().skip(1) {
+                write(&mut **database, task(n as i32), round * 50, 50);
+            }
+            // What is on its way to disk counts until it is there.
+            let patience = Instant::now() + Duration::from_secs(30);
+            while sum(&databases) > limit && Instant::now() < patience {
+                write(&mut *databases[1], task(1), 0, 1);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            most = most.max(sum(&databases));
+        }
+        assert!(most <= limit, "{most} of {limit}");
+        assert!(most > limit / 2, "it was never put to the test: {most}");
+        let idle = databases[0].bytes_unflushed();
+        assert!(idle < limit / 50, "the largest was left as it was: {idle}");
+        drop(databases);
+        // Nothing holds them open.
+        drop(open(0));
+    }
+}

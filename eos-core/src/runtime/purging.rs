@@ -1,0 +1,110 @@
+//! Deletes the records that the workers are done with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::{AppId, Offset, TopicPartition};
+
+use super::chores::Chore;
+use crate::client::{Client, Result};
+use crate::worker::DoneWith;
+
+/// How long the brokers may take for one turn. What they are late with is due at the next one again.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Deletes it, every now and then.
+pub(super) fn chore<C>(
+    app: AppId,
+    client: Arc<C>,
+    done_with: Arc<DoneWith>,
+    every: Duration,
+) -> Chore
+where
+    C: Client + Send + Sync + 'static,
+{
+    Chore {
+        every,
+        act: Box::new(move || turn(&app, &done_with, |due| client.delete_records(due, TURN))),
+    }
+}
+
+/// Nothing here stops anybody: what is not deleted takes room, and is due again.
+fn turn(
+    app: &AppId,
+    done_with: &DoneWith,
+    delete: impl FnOnce(&[(TopicPartition, Offset)]) -> Result<Vec<(TopicPartition, Result<Offset>)>>,
+) {
+    let due = done_with.due();
+    if due.is_empty() {
+        return;
+    }
+    let answers = match delete(&due) {
+        Ok(answers) => answers,
+        Err(error) => {
+            tracing::warn!(
+                %app, partitions = due.len(), %error,
+                "records that are done with could not be deleted; they are tried again"
+            );
+            return;
+        }
+    };
+    let (mut deleted, mut failed) = (0, 0);
+    for (partition, outcome) in answers {
+        match outcome {
+            Ok(begins) => {
+                deleted += 1;
+                done_with.begins(&partition, begins);
+            }
+            Err(error) => {
+                failed += 1;
+                if failed == 1 {
+                    tracing::warn!(
+                        %app, %partition, %error,
+                        "records that are done with could not be deleted; they are tried again"
+                    );
+                }
+            }
+        }
+    }
+    tracing::debug!(%app, deleted, failed, "deleted what is done with, by partitions");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ClientError;
+    use eos_protocol::{CallSite, Partition, code};
+
+    fn tp(n: i32) -> TopicPartition {
+        TopicPartition::new("words", Partition::new(n).unwrap())
+    }
+
+    fn offset(n: i64) -> Offset {
+        Offset::new(n).unwrap()
+    }
+
+    fn failure() -> ClientError {
+        ClientError::new(CallSite::DeleteRecords, code::LOCAL_TIMED_OUT, "because")
+    }
+
+    #[test]
+    fn what_fails_is_due_again_and_what_is_done_is_not() {
+        let (app, done_with) = ("a".into(), DoneWith::default());
+        done_with.told(&tp(0), offset(3));
+        done_with.told(&tp(1), offset(4));
+        let all = [(tp(0), offset(3)), (tp(1), offset(4))];
+        turn(&app, &done_with, |due| {
+            assert_eq!(due, all);
+            Err(failure())
+        });
+        turn(&app, &done_with, |due| {
+            assert_eq!(due, all);
+            Ok(vec![(tp(0), Err(failure())), (tp(1), Ok(offset(4)))])
+        });
+        turn(&app, &done_with, |due| {
+            assert_eq!(due, &all[..1]);
+            Ok(vec![(tp(0), Ok(offset(3)))])
+        });
+        turn(&app, &done_with, |_| unreachable!("nothing is due"));
+    }
+}

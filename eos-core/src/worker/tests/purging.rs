@@ -1,0 +1,115 @@
+//! What a worker says that nobody needs any more: never what is not committed.
+
+use super::*;
+
+const WORDS: &str = "app-words-repartition";
+
+fn words() -> TopicPartition {
+    TopicPartition::new(WORDS, eos_protocol::Partition::ZERO)
+}
+
+fn through_a_repartition(app: &mut App) {
+    app.source(&Topic::<String, String>::plain("in"))
+        .key_by(|word: &String| word.clone())
+        .repartition(&Topic::plain("words"))
+        .to(&Topic::plain("out"));
+}
+
+/// A worker that reads a repartition topic, and commits when it is told to.
+fn bench() -> Bench {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let log = ["a", "b", "c"].map(str::to_owned).to_vec();
+    kafka.broker().input.insert(words(), log.clone());
+    kafka.broker().input.insert(tp(0), log);
+    let mut spec = spec(0, Guarantee::ExactlyOnce);
+    spec.output_partitions = vec![1, 1];
+    spec.output_limits = vec![None, None];
+    spec.input_partitions.insert(WORDS.into(), 1);
+    spec.policy.interval = Duration::from_secs(3600);
+    let worker = new_worker(&kafka, &clock, spec, through_a_repartition);
+    let bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    let assigned = SourceEvent::Assigned(vec![words(), tp(0)]);
+    bench.kafka.event("app-i-0-consumer", assigned);
+    bench
+}
+
+impl Bench {
+    fn due(&mut self) -> Vec<(TopicPartition, i64)> {
+        // Told once a second.
+        self.clock.pass(Duration::from_secs(2));
+        self.step();
+        let due = self.worker.spec.done_with.due().into_iter();
+        due.map(|(partition, below)| (partition, below.get()))
+            .collect()
+    }
+
+    /// Longer than a commit interval.
+    fn an_hour_passes(&mut self) {
+        self.clock.pass(Duration::from_secs(3601));
+        self.settle();
+    }
+}
+
+#[test]
+fn records_of_a_repartition_topic_are_done_with_once_their_commit_is_known() {
+    let mut bench = bench();
+    bench.settle();
+    assert_eq!(bench.worker.machine.state(), State::Open);
+    assert_eq!(bench.due(), [], "they are processed, and not committed");
+    bench.an_hour_passes();
+    assert_eq!(bench.due(), [(words(), 3)], "and nothing of anybody else's");
+    let log = bench.kafka.broker().committed[&words()].0;
+    assert_eq!(log, 3);
+}
+
+#[test]
+fn what_an_abort_gives_back_is_not_done_with() {
+    let mut bench = bench();
+    bench.settle();
+    bench.next_flush_aborts();
+    bench.an_hour_passes();
+    assert_eq!(bench.due(), []);
+    bench.an_hour_passes();
+    assert_eq!(bench.due(), [(words(), 3)]);
+}
+
+/// Whoever takes over may find offsets that no transaction of ours committed.
+#[test]
+fn offsets_without_a_name_are_not_believed() {
+    let mut bench = bench();
+    let unnamed = (2, String::new());
+    bench.kafka.broker().committed.insert(words(), unnamed);
+    bench.settle();
+    assert_eq!(bench.due(), []);
+    bench.an_hour_passes();
+    assert_eq!(bench.due(), [(words(), 3)]);
+}
+
+#[test]
+fn what_was_committed_before_is_done_with_at_once() {
+    let mut bench = bench();
+    bench.settle();
+    bench.an_hour_passes();
+    let (kafka, clock) = (bench.kafka.clone(), bench.clock.clone());
+    let spec = WorkerSpec {
+        done_with: Arc::default(),
+        ..bench.worker.spec.clone()
+    };
+    bench.worker = new_worker(&kafka, &clock, spec, through_a_repartition);
+    let assigned = SourceEvent::Assigned(vec![words()]);
+    bench.kafka.event("app-i-0-consumer", assigned);
+    bench.settle();
+    bench
+        .kafka
+        .broker()
+        .input
+        .get_mut(&words())
+        .unwrap()
+        .push("d".into());
+    bench.settle();
+    assert_eq!(bench.due(), [(words(), 3)]);
+}

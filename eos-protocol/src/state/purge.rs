@@ -1,0 +1,100 @@
+//! What is deleted of topics that only this app reads.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{Offset, TopicPartition};
+
+/// The partitions of which nobody needs the front any more, and how far that is.
+///
+/// It knows nothing of its own: whoever [tells](Self::told) it an offset vouches that everything below
+/// is done with for good, whatever fails later. Several owners of a partition may tell, in any order,
+/// and one that lost it long ago too: the highest offset counts, and each of them was right.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Purge {
+    partitions: BTreeMap<TopicPartition, Front>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Front {
+    /// Below this nothing is needed.
+    needless: Offset,
+    /// Where the log begins, as far as it is known.
+    begins: Offset,
+}
+
+impl Purge {
+    /// Below this offset nobody needs anything any more.
+    pub fn told(&mut self, partition: &TopicPartition, needless: Offset) {
+        match self.partitions.get_mut(partition) {
+            Some(front) => front.needless = front.needless.max(needless),
+            None => {
+                let begins = Offset::ZERO;
+                let front = Front { needless, begins };
+                self.partitions.insert(partition.clone(), front);
+            }
+        }
+    }
+
+    /// What is to be deleted: everything below these offsets. What could not be deleted is due again.
+    #[must_use]
+    pub fn due(&self) -> Vec<(TopicPartition, Offset)> {
+        let due = self.partitions.iter();
+        due.filter(|(_, front)| front.needless > front.begins)
+            .map(|(partition, front)| (partition.clone(), front.needless))
+            .collect()
+    }
+
+    /// The broker told where the log begins now.
+    pub fn begins(&mut self, partition: &TopicPartition, at: Offset) {
+        if let Some(front) = self.partitions.get_mut(partition) {
+            front.begins = front.begins.max(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Partition;
+
+    fn tp(n: i32) -> TopicPartition {
+        TopicPartition::new("words", Partition::new(n).unwrap())
+    }
+
+    fn offset(n: i64) -> Offset {
+        Offset::new(n).unwrap()
+    }
+
+    fn due(purge: &Purge) -> Vec<(i32, i64)> {
+        let due = purge.due().into_iter();
+        due.map(|(tp, offset)| (tp.partition.get(), offset.get()))
+            .collect()
+    }
+
+    #[test]
+    fn what_was_told_is_due_until_it_is_gone() {
+        let mut purge = Purge::default();
+        purge.told(&tp(0), offset(5));
+        purge.told(&tp(1), offset(0));
+        assert_eq!(due(&purge), [(0, 5)], "there is nothing below 0");
+        assert_eq!(due(&purge), [(0, 5)], "nobody said that it was done");
+        purge.begins(&tp(0), offset(5));
+        assert_eq!(due(&purge), []);
+        purge.told(&tp(0), offset(9));
+        purge.begins(&tp(0), offset(7));
+        assert_eq!(due(&purge), [(0, 9)], "only a part of it is gone");
+    }
+
+    #[test]
+    fn it_never_asks_for_more_than_it_was_told() {
+        let mut purge = Purge::default();
+        purge.told(&tp(0), offset(9));
+        purge.told(&tp(0), offset(3));
+        assert_eq!(due(&purge), [(0, 9)], "an owner of before is late");
+        purge.begins(&tp(0), offset(20));
+        purge.told(&tp(0), offset(15));
+        assert_eq!(due(&purge), [], "somebody else deleted more");
+        purge.begins(&tp(7), offset(1));
+        assert_eq!(due(&purge), [], "nobody told of it");
+    }
+}

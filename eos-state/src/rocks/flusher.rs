@@ -1,0 +1,71 @@
+//! A database's memory, for whoever decides which database flushes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rocksdb::{DB, FlushOptions, properties};
+
+use super::{PLAIN, RocksBackend, WINDOWED, fault};
+use crate::StoreError;
+use crate::pressure::Unflushed;
+
+/// A hold on a database, to flush it from another thread than its owner's. The database stays open
+/// for as long as this lives.
+#[derive(Clone)]
+pub struct Flusher {
+    db: Arc<DB>,
+    path: PathBuf,
+}
+
+impl RocksBackend {
+    /// A hold on this database.
+    #[must_use]
+    pub fn flusher(&self) -> Flusher {
+        Flusher {
+            db: Arc::clone(&self.db),
+            path: self.path.clone(),
+        }
+    }
+}
+
+impl Flusher {
+    /// What it holds in memory.
+    #[must_use]
+    pub fn unflushed(&self) -> Unflushed {
+        Unflushed {
+            bytes: sum_of(&self.db, properties::CUR_SIZE_ALL_MEM_TABLES),
+            flushing: sum_of(&self.db, properties::NUM_IMMUTABLE_MEM_TABLE) > 0,
+        }
+    }
+
+    /// Begins to move it to disk, and does not wait for the end.
+    ///
+    /// # Errors
+    /// If the database can't be written any more; its owner is told at its next write.
+    pub fn begin(&self) -> Result<(), StoreError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        let names = [PLAIN, WINDOWED].into_iter();
+        let families: Vec<_> = names.filter_map(|name| self.db.cf_handle(name)).collect();
+        let begun = self.db.flush_cfs_opt(&families, &options);
+        begun.map_err(|error| fault(&self.path, error))
+    }
+}
+
+impl std::fmt::Debug for Flusher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flusher")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A number of all families of a database; what can't be read counts as nothing.
+pub(super) fn sum_of(db: &DB, property: &properties::PropName) -> u64 {
+    let names = [PLAIN, WINDOWED].into_iter();
+    let numbers = names.filter_map(|name| {
+        let family = db.cf_handle(name)?;
+        db.property_int_value_cf(family, property).ok().flatten()
+    });
+    numbers.sum()
+}
