@@ -1,4 +1,5 @@
 //! Counts views of each page per minute: windows of time, and what becomes of records that come too late.
+//! `cargo run -p eos-examples --bin 07-page-views`
 //!
 //! ```text
 //! page-views ─(by page: repartition)─→ windows of a minute ─→ page-views-per-minute
@@ -9,6 +10,18 @@
 //! that is ten seconds younger than its end. What comes later is not lost: it goes to a topic of its own,
 //! as it was. Both topics commit in one transaction with the offsets and the counts, and so does how far
 //! time has come: kill this program at any moment, and no minute opens again that was closed.
+//!
+//! With Kafka up:
+//!
+//! ```sh
+//! cargo xtask kafka topic page-views page-views-per-minute late-page-views
+//! cargo xtask kafka produce --no-keys page-views < examples/07-page-views/views.txt
+//! cargo run -p eos-examples --bin 07-page-views
+//! cargo xtask kafka read page-views-per-minute
+//! ```
+//!
+//! Keys and counts are bytes there, as Kafka Streams writes them: the page and 8 bytes of time, and 8 bytes
+//! of a number.
 
 use std::time::Duration;
 

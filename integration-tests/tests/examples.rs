@@ -1,18 +1,19 @@
-//! Examples 03 to 05 and 08, by the commands in their own headers, and what they do to Kafka.
+//! Examples 03 to 05, 07 and 08, by the commands in their own headers, and what they do to Kafka.
 
 use std::collections::HashMap;
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::data::{self, City};
 use integration_tests::user::{Pipeline, User, blocks};
 use serde::Deserialize;
 use xtask::kafka::missing;
-use xtask::wire::{Client, Isolation, Record};
+use xtask::wire::{Client, Isolation, Producer, Record};
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-const PIPELINES: [Pipeline<'static>; 4] = [
+const PIPELINES: [Pipeline<'static>; 5] = [
     Pipeline {
         bin: "03-errors",
         app: "errors-v1",
@@ -30,6 +31,12 @@ const PIPELINES: [Pipeline<'static>; 4] = [
         app: "configuration-v1",
         inputs: &["cities"],
         own_outputs: &[],
+    },
+    Pipeline {
+        bin: "07-page-views",
+        app: "page-views-v1",
+        inputs: &["page-views"],
+        own_outputs: &["page-views-v1-pages-repartition"],
     },
     Pipeline {
         bin: "08-enriched-orders",
@@ -52,6 +59,7 @@ fn examples_do_what_their_headers_say() -> Result<()> {
     errors(&user, &mut client).context("03-errors")?;
     two_topics(&user, &mut client).context("04-two-topics")?;
     configuration(&user, &mut client).context("05-configuration")?;
+    page_views(&user, &mut client).context("07-page-views")?;
     enriched_orders(&user, &mut client).context("08-enriched-orders")
 }
 
@@ -284,6 +292,70 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let text = format!("{error:?}");
     let hint = "did you mean commit.interval.ms?";
     ensure!(text.contains(hint), "{text}");
+    Ok(())
+}
+
+/// The last count of each page and minute.
+fn views(client: &mut Client) -> Result<HashMap<(String, i64), u64>> {
+    let mut last = HashMap::new();
+    for record in committed(client, "page-views-per-minute")? {
+        let (key, count) = (
+            record.key.unwrap_or_default(),
+            record.value.unwrap_or_default(),
+        );
+        let (page, start) = key.split_last_chunk().context("no start of a window")?;
+        let count = count.first_chunk().context("no count")?;
+        let of = (text(Some(page)), i64::from_be_bytes(*start));
+        last.insert(of, u64::from_be_bytes(*count));
+    }
+    Ok(last)
+}
+
+fn page_views(user: &User<'_>, client: &mut Client) -> Result<()> {
+    let printed = follow(user, "07-page-views")?;
+    let read = said(&printed, "read page-views-per-minute")?;
+    ensure!(read.contains("/books/sorting"), "{read}");
+    let mut by_page = HashMap::new();
+    for ((page, start), count) in views(client)? {
+        ensure!(start % 60_000 == 0, "{start}");
+        // The minute may have ended meanwhile.
+        *by_page.entry(page).or_insert(0) += count;
+    }
+    let expected = [("/books", 3), ("/", 2), ("/books/sorting", 1)];
+    let expected = HashMap::from(expected.map(|(page, n)| (page.to_owned(), n)));
+    ensure!(by_page == expected, "{by_page:?}");
+    ensure!(committed(client, "late-page-views")?.is_empty());
+
+    // Times of our own, later than all others: two minutes, then a restart, and one of the first again.
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    let minute = i64::try_from(since_1970)? / 60_000 * 60_000 + 600_000;
+    for views in [
+        [(0, "ada /noon"), (120_000, "alan /noon")],
+        [(30_000, "late /noon"), (121_000, "grace /noon")],
+    ] {
+        let mut producer = Producer::new(&user.bootstrap()?)?;
+        for (after_ms, view) in views {
+            let (view, time) = (Some(view.as_bytes()), minute + after_ms);
+            producer.send("page-views", 0, None, view, &[], time)?;
+        }
+        producer.flush()?;
+        user.run("cargo run -p eos-examples --bin 07-page-views")?;
+    }
+    let counted = views(client)?.into_iter();
+    let counted = counted.filter(|((page, _), _)| page == "/noon");
+    let counted: HashMap<i64, u64> = counted.map(|((_, at), n)| (at - minute, n)).collect();
+    ensure!(
+        counted == HashMap::from([(0, 1), (120_000, 2)]),
+        "{counted:?}"
+    );
+    let late = committed(client, "late-page-views")?;
+    let late: Vec<_> = (late.iter())
+        .map(|r| (text(r.key.as_deref()), text(r.value.as_deref())))
+        .collect();
+    ensure!(
+        late == [("/noon".to_owned(), "late /noon".to_owned())],
+        "{late:?}"
+    );
     Ok(())
 }
 

@@ -218,6 +218,30 @@ fn an_aborted_transaction_closes_no_window() {
 }
 
 #[test]
+fn a_closure_sees_stream_time_with_its_own_record() {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let log = ["a@none", "b@5", "c@3", "d@9"].map(str::to_owned).to_vec();
+    kafka.broker().input.insert(tp(0), log);
+    let spec = spec(0, Guarantee::ExactlyOnce);
+    let worker = new_worker(&kafka, &clock, spec, |app| {
+        let out = app.output(&Topic::<String, String>::plain("out"));
+        app.source(&Topic::<String, String>::plain("in"))
+            .process(move |ctx, record| {
+                let seen = ctx.stream_time().map(|time| time.0);
+                ctx.emit(&out, record.key, format!("{seen:?}"))
+            });
+    });
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.visible(), ["None", "Some(5)", "Some(5)", "Some(9)"]);
+}
+
+#[test]
 fn a_record_that_is_dropped_moves_stream_time_too() {
     let mut windows = Windows::new();
     assert_eq!(windows.take(&["a@10", "drop@500", "b@20"]), ["0:1", "b@20"]);
