@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::{
-    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, Situation, StoresHash,
+    Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, Situation, Standing, StoresHash,
     TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
@@ -14,6 +14,7 @@ use eos_state::{StoreBackend, TaskStore};
 use super::reading::{Pending, Reader};
 use super::{Committed, Over, Phase, Restoring, no_home, store_failed};
 use crate::client::{Client, LogEnds, Source};
+use crate::failpoints::{self, Defence};
 use crate::worker::home::{HomeError, TaskHome};
 use crate::worker::{RecordsOf, Worker, WorkerError};
 
@@ -234,7 +235,24 @@ impl<C: Client> Worker<C> {
             changelogs: bounds,
             now: self.env.wall_clock(),
         };
-        let restart = decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?;
+        let restart = match (situation.local, &one.committed) {
+            (Local::Position(_), Committed::Named(_))
+                if failpoints::undefended(Defence::RestartTable) =>
+            {
+                Restart::Exact
+            }
+            _ => decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?,
+        };
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, task = %one.task,
+            restart = restart.row(), local = told(situation.local),
+            committed = match &one.committed {
+                Committed::Named(name) => name.seq.0.to_string(),
+                Committed::Unnamed { .. } => "no name".to_owned(),
+                Committed::Missing(_) => "none".to_owned(),
+            },
+            "what the local state is worth"
+        );
         let (discard, reading) = match restart {
             Restart::Exact => (None, None),
             Restart::Replay(reading) => (None, Some(reading)),
@@ -289,5 +307,17 @@ impl<C: Client> Worker<C> {
         let home = &self.spec.state.home;
         let opened = home.discard(&one.home).and_then(|()| home.open(&one.home));
         opened.map_err(|source| no_home(one.task, source))
+    }
+}
+
+/// Where local state stands, for the log.
+fn told(local: Local<'_>) -> String {
+    match local {
+        Local::Nothing => "none".to_owned(),
+        Local::Unreadable(_) => "unreadable".to_owned(),
+        Local::Position(position) => match &position.standing {
+            Standing::At { seq, .. } => seq.0.to_string(),
+            Standing::Restoring { .. } => "restoring".to_owned(),
+        },
     }
 }
