@@ -5,21 +5,20 @@
 //! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test counts --
 //! --nocapture`. `EOS_SEED=n` repeats a run.
 
-use std::collections::BTreeMap;
-use std::process::Command;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use integration_tests::counted::{Counted, Counts, visible};
 use integration_tests::faults::is_full;
 use integration_tests::fleet::Fleet;
 use integration_tests::kill::Random;
-use integration_tests::partitioner::partition;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
 use xtask::kafka::{ClusterOptions, own_for_tests};
 use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Producer};
+use xtask::wire::{Client, Producer};
 
 const INPUT: &str = "lines";
 const CHANGELOG: &str = "word-count-v1-words-repartition-changelog";
@@ -82,11 +81,7 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
     let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let app = build(
-        "eos-examples",
-        Program::Bin("06-word-count"),
-        &["--features=rocksdb"],
-    )?;
+    let app = build("eos-examples", Program::Bin("06-word-count"), &[])?;
     let mut fleet = Fleet::new(&app, environment.into(), &dir.path().join("logs"))?;
     for _ in 0..PROCESSES {
         fleet.start()?;
@@ -94,8 +89,16 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
     let ran = run(&mut client, &mut fleet, bootstrap, &size);
     ran.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     fleet.stop_all(Signal::Term)?;
-    let judged = judge(&mut client, &state, &size);
-    judged.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
+    let counted = Counted {
+        output: OUTPUT,
+        changelog: CHANGELOG,
+        partitions: PARTITIONS,
+        state: &state,
+        stored: Path::new(env!("CARGO_BIN_EXE_stored")),
+    };
+    let findings = counted.check(&mut client, &expected(&size))?;
+    let clean = findings.ensure_clean();
+    clean.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
 
     let whole = |line: &str| line.contains("state is whole");
     let exact = |line: &str| whole(line) && line.contains("exact=true");
@@ -147,146 +150,17 @@ fn run(client: &mut Client, fleet: &mut Fleet, bootstrap: &str, size: &Size) -> 
     producer.flush()?;
     wait_until(PATIENCE, "every word is in the output", || {
         fleet.check()?;
-        Ok(total(client, OUTPUT)? >= 2 * size.lines)
+        Ok(visible(client, OUTPUT)? >= 2 * size.lines)
     })
 }
 
-/// How many records a reader of committed data sees.
-fn total(client: &mut Client, topic: &str) -> Result<u64> {
-    let mut count = 0;
-    for partition in 0..PARTITIONS {
-        let end = client.end_offsets(topic, Isolation::ReadCommitted)?[partition as usize];
-        let mut next = 0;
-        while next < end {
-            let tally = client.tally(topic, partition, next)?;
-            if tally.next_offset <= next {
-                break;
-            }
-            count += tally.visible;
-            next = tally.next_offset;
-        }
-    }
-    Ok(count)
-}
-
-/// Compares what the run left with one loop over the input.
-fn judge(client: &mut Client, state: &std::path::Path, size: &Size) -> Result<()> {
-    let mut expected = BTreeMap::<String, u64>::new();
+/// What one loop over the input says.
+fn expected(size: &Size) -> Counts {
+    let mut expected = Counts::new();
     for n in 0..size.lines {
         for word in line(n, size.keys) {
             *expected.entry(word).or_default() += 1;
         }
     }
-
-    let (mut counted, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
-    client.read_all(OUTPUT, Isolation::ReadCommitted, |at, record| {
-        let word = text(record.key.as_deref());
-        let count = counted.entry(word.clone()).or_default();
-        *count += 1;
-        let found = number(record.value.as_deref());
-        if found != Some(*count) || partition(word.as_bytes(), PARTITIONS) != at {
-            wrong.push(format!(
-                "{word} at {at}@{}: {found:?}, not {count}",
-                record.offset
-            ));
-            *count = found.unwrap_or(*count);
-        }
-    })?;
-    ensure!(
-        wrong.is_empty(),
-        "updates that are not one more: {} {:?}",
-        wrong.len(),
-        &wrong[..wrong.len().min(10)]
-    );
-    ensure!(
-        counted == expected,
-        "the output: {}",
-        difference(&counted, &expected)
-    );
-
-    // Eight bytes of time come before each count.
-    let mut logged = BTreeMap::<String, u64>::new();
-    client.read_all(CHANGELOG, Isolation::ReadCommitted, |_, record| {
-        let key = record.key.as_deref().unwrap_or_default();
-        if let Some((_, word)) = key
-            .split_first_chunk::<4>()
-            .filter(|(_, word)| !word.is_empty())
-        {
-            let count = record
-                .value
-                .as_deref()
-                .and_then(|value| number(value.get(8..)));
-            logged.insert(text(Some(word)), count.unwrap_or(0));
-        }
-    })?;
-    ensure!(
-        logged == expected,
-        "the changelog: {}",
-        difference(&logged, &expected)
-    );
-
-    let stored = stored(state)?;
-    ensure!(
-        stored == expected,
-        "the databases: {}",
-        difference(&stored, &expected)
-    );
-    Ok(())
-}
-
-/// What a program of its own reads from the databases. A task that moved has left an older copy behind,
-/// and counts only grow: the largest is the latest.
-fn stored(state: &std::path::Path) -> Result<BTreeMap<String, u64>> {
-    let program = build(
-        "integration-tests",
-        Program::Bin("stored"),
-        &["--features=stored"],
-    )?;
-    let output = Command::new(program).arg(state).output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let mut stored = BTreeMap::<String, u64>::new();
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let mut fields = line.split(' ').skip(1).map(unhex);
-        let (Some(key), Some(value)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        let count = stored.entry(text(Some(&key?))).or_default();
-        *count = (*count).max(number(value?.get(8..)).context("a count")?);
-    }
-    Ok(stored)
-}
-
-fn unhex(text: &str) -> Result<Vec<u8>> {
-    let pairs = (0..text.len()).step_by(2);
-    pairs
-        .map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?))
-        .collect()
-}
-
-fn text(bytes: Option<&[u8]>) -> String {
-    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
-}
-
-fn number(bytes: Option<&[u8]>) -> Option<u64> {
-    Some(u64::from_be_bytes(bytes?.try_into().ok()?))
-}
-
-fn difference(found: &BTreeMap<String, u64>, expected: &BTreeMap<String, u64>) -> String {
-    let wrong = expected
-        .iter()
-        .filter(|(word, n)| found.get(*word) != Some(n));
-    let some: Vec<_> = wrong
-        .clone()
-        .take(5)
-        .map(|(word, n)| (word, found.get(word), n))
-        .collect();
-    format!(
-        "{} of {} words differ, such as {some:?}",
-        wrong.count(),
-        expected.len()
-    )
+    expected
 }

@@ -1,0 +1,30 @@
+//! The app of `tests/state_sweep.rs`:
+//! `APP=words cargo run -p integration-tests --example word_count --features failpoints`
+//!
+//! It takes the values of `<APP>-in` for words, brings all of one word into one task, counts them in the
+//! store `counts`, and writes each count to `<APP>-out`.
+
+use std::env::var;
+
+use eos_core::{App, KeyValueStore, Topic};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let name = var("APP")?;
+    let mut app = App::new(&name);
+    app.source(&Topic::<Option<String>, String>::plain(&format!(
+        "{name}-in"
+    )))
+    .key_by(|word| word.clone())
+    .repartition(&Topic::<String, String>::plain("words"))
+    .group_by_key()
+    .count(&KeyValueStore::<String, u64>::plain("counts"))
+    .to(&Topic::plain(&format!("{name}-out")));
+    app.run(&var("KAFKA_BOOTSTRAP_SERVERS")?).await?;
+    Ok(())
+}
