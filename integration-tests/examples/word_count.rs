@@ -1,7 +1,7 @@
-//! The app of `tests/state_sweep.rs`:
+//! The app of `tests/state_sweep.rs`, and of the control in `tests/counts.rs`:
 //! `APP=words cargo run -p integration-tests --example word_count --features failpoints`
 //!
-//! It takes the values of `<APP>-in` for words, brings all of one word into one task, counts them in the
+//! It takes the values of `<APP>-in` for words between blanks, brings all of one word into one task, counts them in the
 //! store `counts`, and writes each count to `<APP>-out`.
 
 use std::env::var;
@@ -16,10 +16,15 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let name = var("APP")?;
-    let mut app = App::new(&name);
+    let workers = var("WORKERS").ok().and_then(|n| n.parse().ok());
+    let mut app = App::new(&name).workers(workers.unwrap_or(1));
     app.source(&Topic::<Option<String>, String>::plain(&format!(
         "{name}-in"
     )))
+    .flat_map(|line| {
+        let words = line.split(' ').map(str::to_owned);
+        words.collect::<Vec<_>>()
+    })
     .key_by(|word| word.clone())
     .repartition(&Topic::<String, String>::plain("words"))
     .group_by_key()
