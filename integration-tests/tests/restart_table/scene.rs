@@ -1,17 +1,21 @@
 //! An app that counts by key, its state directory, and what it has to come out at.
+#![allow(
+    dead_code,
+    reason = "two test files share it, and each uses its own part"
+)]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{App, Error, KeyValueStore, RestartError, StopMode, Topic, WorkerError};
+use eos_core::{App, Error, KeyValueStore, RestartError, Running, StopMode, Topic, WorkerError};
+use integration_tests::counted::{Counted, Counts};
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::wait::wait_until;
 use tempfile::TempDir;
-use xtask::wire::{Isolation, Producer};
+use xtask::wire::Producer;
 
 use crate::common::{Case, PATIENCE, ended};
 use crate::tap;
@@ -20,7 +24,7 @@ use crate::tap;
 pub(crate) struct Scene {
     pub(crate) case: Case,
     /// How often each key was sent.
-    sent: BTreeMap<String, u64>,
+    sent: Counts,
     /// How many lines of its log are known.
     read: usize,
 }
@@ -40,7 +44,7 @@ impl Scene {
     pub(crate) fn new(bootstrap: &str, name: &str) -> Result<Scene> {
         Ok(Scene {
             case: Case::new(bootstrap, name)?,
-            sent: BTreeMap::new(),
+            sent: Counts::new(),
             read: 0,
         })
     }
@@ -90,30 +94,38 @@ impl Scene {
     }
 
     pub(crate) fn run_app(&mut self, app: App) -> Result<Began> {
+        match self.run_to_end(app)? {
+            Ok(began) => Ok(began),
+            Err(error) => bail!("{error}\n{}", self.log().concat()),
+        }
+    }
+
+    /// The same, for an app that may stop by itself: how it does.
+    pub(crate) fn run_to_end(&mut self, app: App) -> Result<Result<Began, Error>> {
         let wanted = Some(self.total());
-        let mut running = app.start(&self.case.bootstrap)?;
-        let mut early = false;
+        self.log();
+        let read = self.read;
+        let mut running = match app.start(&self.case.bootstrap) {
+            Ok(running) => running,
+            Err(error) => return Ok(Err(error)),
+        };
+        let name = self.case.app.clone();
         let reached = wait_until(PATIENCE, "all is committed and its state is whole", || {
-            early = tap::lines(&self.case.app, self.read)
-                .iter()
-                .any(|line| line.contains("stopping by itself"));
-            let whole = tap::lines(&self.case.app, self.read)
-                .iter()
-                .any(|line| line.contains("state is whole"));
-            Ok(early || (whole && self.case.committed()? == wanted))
+            let log = tap::lines(&name, read);
+            let says = |words: &str| log.iter().any(|line| line.contains(words));
+            let whole = says("state is whole") && self.case.committed()? == wanted;
+            Ok(whole || says("stopped app="))
         });
         running.handle().stop(StopMode::Leave);
-        let end = ended(&mut running)?;
-        let log = self.log();
-        let log_text = || format!("{end:?}\n{}", log.concat());
-        reached.with_context(log_text)?;
-        if let Err(error) = &end {
-            bail!("{error}\n{}", log.concat());
+        if let Err(error) = ended(&mut running)? {
+            return Ok(Err(error));
         }
-        Ok(Began {
+        let log = self.log();
+        reached.with_context(|| log.concat())?;
+        Ok(Ok(Began {
             rows: rows(&log),
             log,
-        })
+        }))
     }
 
     /// Starts the app, which must stop by itself before its first record because of the restart table.
@@ -138,30 +150,19 @@ impl Scene {
         new
     }
 
-    /// Fails unless every key was counted exactly as often as it was sent, one by one.
+    /// Fails unless every key was counted exactly as often as it was sent, one by one: in the output, in
+    /// the changelog and in the databases.
     pub(crate) fn judge(&mut self) -> Result<()> {
-        let (mut counts, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
-        let output = self.case.output.clone();
-        let client = &mut self.case.client;
-        client.read_all(&output, Isolation::ReadCommitted, |_, record| {
-            let key = record.key.as_deref().unwrap_or_default();
-            let key = String::from_utf8_lossy(key).into_owned();
-            let count = counts.entry(key.clone()).or_default();
-            *count += 1;
-            let found = record.value.as_deref().and_then(|v| v.try_into().ok());
-            let found = found.map(u64::from_be_bytes);
-            if found != Some(*count) {
-                wrong.push(format!("{key}: {found:?}, not {count}"));
-                *count = found.unwrap_or(*count);
-            }
-        })?;
-        ensure!(wrong.is_empty(), "{wrong:?}");
-        ensure!(
-            counts == self.sent,
-            "{counts:?} counted, {:?} sent",
-            self.sent
-        );
-        Ok(())
+        let changelog = self.changelog()?;
+        let counted = Counted {
+            output: &self.case.output,
+            changelog: &changelog,
+            partitions: 1,
+            state: self.case.state.path(),
+            stored: Path::new(env!("CARGO_BIN_EXE_stored")),
+        };
+        let findings = counted.check(&mut self.case.client, &self.sent)?;
+        findings.ensure_clean()
     }
 
     /// The changelog of the app.
@@ -218,26 +219,57 @@ impl Scene {
 
     /// Starts the app as a process of its own, which kills itself at its failpoint.
     pub(crate) fn crash(&mut self, failpoints: &str, undefended: &str) -> Result<()> {
+        let mut child = self.child(failpoints, undefended)?;
+        let status = child.wait(PATIENCE)?;
+        let fired = fs::read_to_string(self.fired()).unwrap_or_default();
+        ensure!(
+            status.code().is_none() && fired.lines().count() == 1,
+            "it did not kill itself at {failpoints}: {status}, {fired:?}"
+        );
+        Ok(())
+    }
+
+    /// Starts the app as a process of its own.
+    pub(crate) fn child(&self, failpoints: &str, undefended: &str) -> Result<ChildGuard> {
         let app = Program::Example("counting");
         let program = build("integration-tests", app, &["--features", "failpoints"])?;
-        let fired = self.case.state.path().with_extension("fired");
         let mut command = Command::new(program);
         command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .env("KAFKA_BOOTSTRAP_SERVERS", &self.case.bootstrap)
             .env("APP", &self.case.app)
             .env("EOS_STATE_DIR", self.case.state.path())
             .env("EOS_COMMIT_INTERVAL_MS", "20")
             .env("EOS_SESSION_TIMEOUT_MS", "6000")
             .env("EOS_FAILPOINTS", failpoints)
-            .env("EOS_FAILPOINTS_LOG", &fired)
+            .env("EOS_FAILPOINTS_LOG", self.fired())
             .env("EOS_UNDEFENDED", undefended);
-        let status = ChildGuard::spawn(command)?.wait(PATIENCE)?;
-        let fired = fs::read_to_string(&fired).unwrap_or_default();
-        ensure!(
-            status.code().is_none() && fired.lines().count() == 1,
-            "it did not kill itself at {failpoints}: {status}, {fired:?}"
-        );
-        Ok(())
+        ChildGuard::spawn(command)
+    }
+
+    fn fired(&self) -> PathBuf {
+        self.case.state.path().with_extension("fired")
+    }
+
+    /// Starts the app, and leaves it running.
+    pub(crate) fn begin(&self) -> Result<Running> {
+        Ok(self.counting("counts").start(&self.case.bootstrap)?)
+    }
+
+    /// Waits until everything that was sent is committed.
+    pub(crate) fn await_committed(&mut self) -> Result<()> {
+        let wanted = Some(self.total());
+        wait_until(PATIENCE, "all is committed", || {
+            Ok(self.case.committed()? == wanted)
+        })
+    }
+
+    /// Replaces what the engine of the only task has by that of a copy.
+    pub(crate) fn put_database_back(&self, kept: &Kept) -> Result<()> {
+        let (from, to) = (find(kept.0.path(), "CURRENT")?, self.database()?);
+        fs::remove_dir_all(&to)?;
+        copy(&from.context("no database in the copy")?, &to)
     }
 
     pub(crate) fn delete_state(&self) -> Result<()> {
