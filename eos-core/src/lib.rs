@@ -97,6 +97,7 @@ pub use app::App;
 pub use client::{Header, Headers};
 pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
+pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{
     CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicName,

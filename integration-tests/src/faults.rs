@@ -14,7 +14,7 @@ pub const REPORT_VAR: &str = "EOS_FAULTS_REPORT";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// Which of the points: `1 KIP-890 gap`, `2 in doubt`, `3 zombies`, `4 brokers`,
-    /// `5 crash sweep`, `7 permanent errors`.
+    /// `5 crash sweep`, `7 permanent errors`, `8 state`.
     pub point: String,
     /// What was done, such as `EndTxn held, quarantine on`.
     pub case: String,

@@ -61,6 +61,22 @@ impl Fleet {
         self.started
     }
 
+    /// The how many-th start a running process is.
+    pub fn nth(&self, index: usize) -> Option<usize> {
+        self.members.get(index).map(|member| member.nth)
+    }
+
+    /// Where the process runs that was started as the `nth`; nothing if it ended.
+    pub fn index_of(&self, nth: usize) -> Option<usize> {
+        self.members.iter().position(|member| member.nth == nth)
+    }
+
+    /// What the `nth` process has logged so far.
+    pub fn text(&self, nth: usize) -> String {
+        let text = fs::read(self.log(nth)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
     /// Starts one process more.
     ///
     /// # Errors

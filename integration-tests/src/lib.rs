@@ -4,6 +4,7 @@
 //! programs under `src/bin` are built from this library, the wire client of `xtask` and nothing
 //! else: a verifier that shared code with what it verifies would share its bugs.
 
+pub mod counted;
 pub mod data;
 pub mod faults;
 pub mod fleet;

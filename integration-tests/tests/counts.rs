@@ -1,34 +1,34 @@
-//! State under SIGKILL: `06-word-count` counts each word exactly once, and what its output, its changelog
+//! State under SIGKILL: `06-word-count` counts each word exactly once while its processes are killed, one
+//! of them freezes past every time-out, and another one joins and leaves. What its output, its changelog
 //! and its databases say at the end is the same as what one loop over the input says.
 //!
-//! `cargo test -p integration-tests --test counts` takes half a minute. The full size (a million words,
+//! `cargo test -p integration-tests --test counts` takes a minute. The full size (a million words,
 //! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test counts --
 //! --nocapture`. `EOS_SEED=n` repeats a run.
 
-use std::collections::BTreeMap;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::faults::is_full;
+use integration_tests::counted::{Counted, Counts, Findings, visible};
+use integration_tests::faults::{Row, is_full, record};
 use integration_tests::fleet::Fleet;
 use integration_tests::kill::Random;
-use integration_tests::partitioner::partition;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
 use xtask::kafka::{ClusterOptions, own_for_tests};
 use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Producer};
+use xtask::wire::{Client, Producer};
 
-const INPUT: &str = "lines";
-const CHANGELOG: &str = "word-count-v1-words-repartition-changelog";
-const REPARTITION: &str = "word-count-v1-words-repartition";
-const OUTPUT: &str = "word-counts";
 const PARTITIONS: i32 = 6;
 const PROCESSES: usize = 2;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// `session.timeout.ms` and `transaction.timeout.ms`.
+const TIME_OUT: Duration = Duration::from_secs(6);
+/// How long the zombie is frozen.
+const FREEZE: Duration = Duration::from_secs(9);
 
 struct Size {
     lines: u64,
@@ -48,11 +48,49 @@ fn size() -> Size {
         }
     } else {
         Size {
-            lines: 40_000,
+            lines: 60_000,
             keys: 2_000,
-            kills: 6,
+            kills: 8,
             rate: 2_500,
         }
+    }
+}
+
+/// What runs, and where.
+struct App {
+    program: PathBuf,
+    environment: Vec<(String, String)>,
+    input: &'static str,
+    output: &'static str,
+    changelog: &'static str,
+}
+
+impl App {
+    fn shipped() -> Result<App> {
+        Ok(App {
+            program: build(
+                "eos-examples",
+                Program::Bin("06-word-count"),
+                &["--features=rocksdb"],
+            )?,
+            environment: Vec::new(),
+            input: "lines",
+            output: "word-counts",
+            changelog: "word-count-v1-words-repartition-changelog",
+        })
+    }
+
+    fn without(defence: &str) -> Result<App> {
+        let program = Program::Example("word_count");
+        let environment = [("APP", "control"), ("EOS_UNDEFENDED", defence)];
+        let owned = environment.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Ok(App {
+            program: build("integration-tests", program, &["--features", "failpoints"])?,
+            environment: owned.into(),
+            input: "control-in",
+            output: "control-out",
+            changelog: "control-words-repartition-changelog",
+        })
     }
 }
 
@@ -64,238 +102,341 @@ fn line(n: u64, keys: u64) -> [String; 2] {
     ]
 }
 
-#[test]
-fn each_word_counts_once_whoever_is_killed() -> Result<()> {
-    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
-        return Ok(());
-    };
-    let (size, dir) = (size(), tempfile::tempdir()?);
-    let state = dir.path().join("state");
-    let bootstrap = cluster.bootstrap();
-    let mut client = Client::connect(bootstrap, PATIENCE)?;
-    for topic in [INPUT, OUTPUT] {
-        client.create_topic(topic, PARTITIONS, 1, &[])?;
-    }
-    let environment = [
-        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
-        ("EOS_STATE_DIR", state.display().to_string()),
-        ("WORKERS", "2".to_owned()),
-        ("RUST_BACKTRACE", "0".to_owned()),
-        // Often, so that kills come in the middle of it.
-        ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),
-    ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let app = build(
-        "eos-examples",
-        Program::Bin("06-word-count"),
-        &["--features=rocksdb"],
-    )?;
-    let mut fleet = Fleet::new(&app, environment.into(), &dir.path().join("logs"))?;
-    for _ in 0..PROCESSES {
-        fleet.start()?;
-    }
-    let ran = run(&mut client, &mut fleet, bootstrap, &size);
-    ran.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
-    fleet.stop_all(Signal::Term)?;
-    let judged = judge(&mut client, &state, &size);
-    judged.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
-
-    let begins = client.start_offsets(REPARTITION)?;
-    ensure!(
-        begins.iter().all(|begins| *begins > 0),
-        "nothing was deleted of {REPARTITION}: {begins:?}"
-    );
-
-    let whole = |line: &str| line.contains("state is whole");
-    let exact = |line: &str| whole(line) && line.contains("exact=true");
-    let (all, exact) = (fleet.count_lines(whole)?, fleet.count_lines(exact)?);
-    eprintln!(
-        "{} lines, {} kills, {all} times a task took over its state, {exact} times without reading",
-        size.lines, size.kills
-    );
-    ensure!(
-        fleet.started() == PROCESSES + size.kills as usize,
-        "not every kill happened"
-    );
-    // A kill between a commit and its write to the databases leaves those one behind, as it should; on
-    // a machine that is busy with something else commits take long, and few kills say little.
-    let least = if is_full() { 9 } else { 3 };
-    ensure!(
-        exact * 10 >= all * least,
-        "only {exact} of {all} databases were exact"
-    );
-    let wiped = fleet.count_lines(|line| line.contains("thrown away"))?;
-    ensure!(wiped == 0, "{wiped} databases were thrown away");
-    Ok(())
-}
-
-/// Feeds the lines at a steady pace, kills somebody again and again meanwhile, and waits until all is
-/// committed.
-fn run(client: &mut Client, fleet: &mut Fleet, bootstrap: &str, size: &Size) -> Result<()> {
-    // Older records would be gone before they are read: the brokers keep a week.
-    let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
-    let (mut producer, began) = (Producer::new(bootstrap)?, Instant::now());
-    let seed = std::env::var("EOS_SEED").map_or(Ok(6), |seed| seed.parse())?;
-    let (mut plan, mut killed) = (Random::new(seed), 0);
-    for n in 0..size.lines {
-        let text = line(n, size.keys).join(" ");
-        let to = i32::try_from(n % PARTITIONS.unsigned_abs() as u64)?;
-        producer.send(INPUT, to, None, Some(text.as_bytes()), &[], now)?;
-        if n % 100 == 0 {
-            producer.flush()?;
-            let due = Duration::from_secs_f64(n as f64 / size.rate as f64);
-            thread::sleep(due.saturating_sub(began.elapsed()));
-        }
-        // The kills are spread over the run; none before the first commits, none after the last lines.
-        let due = size.lines * u64::from(killed + 1) / u64::from(size.kills + 1);
-        if n > due && killed < size.kills {
-            fleet.kill_and_restart(plan.index(PROCESSES))?;
-            killed += 1;
-        }
-    }
-    producer.flush()?;
-    wait_until(PATIENCE, "every word is in the output", || {
-        fleet.check()?;
-        Ok(total(client, OUTPUT)? >= 2 * size.lines)
-    })
-}
-
-/// How many records a reader of committed data sees.
-fn total(client: &mut Client, topic: &str) -> Result<u64> {
-    let mut count = 0;
-    for partition in 0..PARTITIONS {
-        let end = client.end_offsets(topic, Isolation::ReadCommitted)?[partition as usize];
-        let mut next = 0;
-        while next < end {
-            let tally = client.tally(topic, partition, next)?;
-            if tally.next_offset <= next {
-                break;
-            }
-            count += tally.visible;
-            next = tally.next_offset;
-        }
-    }
-    Ok(count)
-}
-
-/// Compares what the run left with one loop over the input.
-fn judge(client: &mut Client, state: &std::path::Path, size: &Size) -> Result<()> {
-    let mut expected = BTreeMap::<String, u64>::new();
+/// What one loop over the input says.
+fn expected(size: &Size) -> Counts {
+    let mut expected = Counts::new();
     for n in 0..size.lines {
         for word in line(n, size.keys) {
             *expected.entry(word).or_default() += 1;
         }
     }
+    expected
+}
 
-    let (mut counted, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
-    client.read_all(OUTPUT, Isolation::ReadCommitted, |at, record| {
-        let word = text(record.key.as_deref());
-        let count = counted.entry(word.clone()).or_default();
-        *count += 1;
-        let found = number(record.value.as_deref());
-        if found != Some(*count) || partition(word.as_bytes(), PARTITIONS) != at {
-            wrong.push(format!(
-                "{word} at {at}@{}: {found:?}, not {count}",
-                record.offset
-            ));
-            *count = found.unwrap_or(*count);
-        }
+#[test]
+fn each_word_counts_once_whoever_is_killed() -> Result<()> {
+    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    let (size, since) = (size(), Instant::now());
+    let done = run(&App::shipped()?, cluster.bootstrap(), &size)?;
+    let Done {
+        findings,
+        told,
+        calm,
+        wiped,
+        ..
+    } = &done;
+    record(&Row {
+        point: "8 state".into(),
+        case: format!(
+            "{} words, {} keys: kills, a zombie, one joins and leaves",
+            2 * size.lines,
+            size.keys
+        ),
+        cases: 1,
+        fired: u64::from(size.kills) + 3,
+        verdict: format!(
+            "{findings}; after a kill alone {} of {} databases were exact, {} records read for \
+             them; {wiped} thrown away",
+            calm.exact, calm.all, calm.records
+        ),
+        seconds: since.elapsed().as_secs_f64(),
+        command: "EOS_FULL=1 cargo test -p integration-tests --test counts".into(),
     })?;
+    findings.ensure_clean().with_context(|| told.clone())?;
+    ensure!(*wiped == 0, "{wiped} databases were thrown away:\n{told}");
+    // A kill between a commit and its write to the databases leaves those one behind, as it should; on
+    // a machine that is busy with something else commits take long, and few kills say little.
+    let least = if is_full() { 9 } else { 3 };
     ensure!(
-        wrong.is_empty(),
-        "updates that are not one more: {} {:?}",
-        wrong.len(),
-        &wrong[..wrong.len().min(10)]
+        calm.exact * 10 >= calm.all * least && calm.all > 0,
+        "only {} of {} databases were exact",
+        calm.exact,
+        calm.all
     );
     ensure!(
-        counted == expected,
-        "the output: {}",
-        difference(&counted, &expected)
-    );
-
-    // Eight bytes of time come before each count.
-    let mut logged = BTreeMap::<String, u64>::new();
-    client.read_all(CHANGELOG, Isolation::ReadCommitted, |_, record| {
-        let key = record.key.as_deref().unwrap_or_default();
-        if let Some((_, word)) = key
-            .split_first_chunk::<4>()
-            .filter(|(_, word)| !word.is_empty())
-        {
-            let count = record
-                .value
-                .as_deref()
-                .and_then(|value| number(value.get(8..)));
-            logged.insert(text(Some(word)), count.unwrap_or(0));
-        }
-    })?;
-    ensure!(
-        logged == expected,
-        "the changelog: {}",
-        difference(&logged, &expected)
-    );
-
-    let stored = stored(state)?;
-    ensure!(
-        stored == expected,
-        "the databases: {}",
-        difference(&stored, &expected)
+        calm.records == 0,
+        "exact, and yet {} were read",
+        calm.records
     );
     Ok(())
 }
 
-/// What a program of its own reads from the databases. A task that moved has left an older copy behind,
-/// and counts only grow: the largest is the latest.
-fn stored(state: &std::path::Path) -> Result<BTreeMap<String, u64>> {
-    let program = build(
-        "integration-tests",
-        Program::Bin("stored"),
-        &["--features=stored"],
-    )?;
-    let output = Command::new(program).arg(state).output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let mut stored = BTreeMap::<String, u64>::new();
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let mut fields = line.split(' ').skip(1).map(unhex);
-        let (Some(key), Some(value)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        let count = stored.entry(text(Some(&key?))).or_default();
-        *count = (*count).max(number(value?.get(8..)).context("a count")?);
+/// Otherwise it proves nothing: the faults might be harmless.
+#[test]
+fn without_the_restart_table_words_count_wrong() -> Result<()> {
+    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    let since = Instant::now();
+    let size = Size {
+        lines: 40_000,
+        keys: 500,
+        kills: 4,
+        rate: 2_500,
+    };
+    let done = run(&App::without("restart_table")?, cluster.bootstrap(), &size)?;
+    record(&Row {
+        point: "8 state".into(),
+        case: "control: the same, local state believed whatever the offsets say".into(),
+        cases: 1,
+        fired: u64::from(size.kills) + 3,
+        verdict: format!("{}: red, as it must be", done.findings),
+        seconds: since.elapsed().as_secs_f64(),
+        command: "cargo test -p integration-tests --test counts".into(),
+    })?;
+    ensure!(done.findings.jumps > 0, "{}", done.told);
+    Ok(())
+}
+
+struct Done {
+    findings: Findings,
+    /// Databases of processes that took the place of a killed one while nobody came or went.
+    calm: Calm,
+    /// Databases that were thrown away.
+    wiped: usize,
+    told: String,
+}
+
+#[derive(Debug, Default)]
+struct Calm {
+    all: usize,
+    exact: usize,
+    /// How many records were read for those that were exact.
+    records: u64,
+}
+
+fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
+    let dir = tempfile::tempdir()?;
+    let state = dir.path().join("state");
+    let mut client = Client::connect(bootstrap, PATIENCE)?;
+    for topic in [app.input, app.output] {
+        client.create_topic(topic, PARTITIONS, 1, &[])?;
     }
-    Ok(stored)
-}
-
-fn unhex(text: &str) -> Result<Vec<u8>> {
-    let pairs = (0..text.len()).step_by(2);
-    pairs
-        .map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?))
-        .collect()
-}
-
-fn text(bytes: Option<&[u8]>) -> String {
-    String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
-}
-
-fn number(bytes: Option<&[u8]>) -> Option<u64> {
-    Some(u64::from_be_bytes(bytes?.try_into().ok()?))
-}
-
-fn difference(found: &BTreeMap<String, u64>, expected: &BTreeMap<String, u64>) -> String {
-    let wrong = expected
-        .iter()
-        .filter(|(word, n)| found.get(*word) != Some(n));
-    let some: Vec<_> = wrong
-        .clone()
-        .take(5)
-        .map(|(word, n)| (word, found.get(word), n))
+    let time_out = TIME_OUT.as_millis().to_string();
+    let environment = [
+        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_STATE_DIR", state.display().to_string()),
+        ("EOS_SESSION_TIMEOUT_MS", time_out.clone()),
+        ("EOS_TRANSACTION_TIMEOUT_MS", time_out),
+        // Often, so that kills come in the middle of it.
+        ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),
+        ("RUST_LOG", "info".to_owned()),
+        ("WORKERS", "2".to_owned()),
+        ("RUST_BACKTRACE", "0".to_owned()),
+    ];
+    let environment = environment.map(|(key, value)| (key.to_owned(), value));
+    let environment: Vec<_> = environment
+        .into_iter()
+        .chain(app.environment.clone())
         .collect();
-    format!(
-        "{} of {} words differ, such as {some:?}",
-        wrong.count(),
-        expected.len()
-    )
+    let mut fleet = Fleet::new(&app.program, environment, &dir.path().join("logs"))?;
+    for _ in 0..PROCESSES {
+        fleet.start()?;
+    }
+    let mut fate = Fate::new(size)?;
+    let fed = feed(app, &mut fleet, &mut fate, bootstrap, size);
+    fed.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
+    let counted = wait_until(PATIENCE, "every word is in the output", || {
+        fleet.check()?;
+        Ok(visible(&mut client, app.output)? >= 2 * size.lines)
+    });
+    counted.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
+    fleet.stop_all(Signal::Term)?;
+    fate.check(&fleet, size)?;
+    let purged = app.changelog.trim_end_matches("-changelog");
+    let begins = client.start_offsets(purged)?;
+    ensure!(
+        begins.iter().all(|begins| *begins > 0),
+        "nothing was deleted of {purged}: {begins:?}"
+    );
+
+    let counted = Counted {
+        output: app.output,
+        changelog: app.changelog,
+        partitions: PARTITIONS,
+        state: &state,
+        stored: Path::new(env!("CARGO_BIN_EXE_stored")),
+    };
+    let mut calm = Calm::default();
+    for nth in &fate.calm {
+        calm.add(&fleet.text(*nth));
+    }
+    Ok(Done {
+        findings: counted.check(&mut client, &expected(size))?,
+        calm,
+        wiped: fleet.count_lines(|line| line.contains("thrown away"))?,
+        told: format!("logs:\n{}", fleet.tails(20)),
+    })
+}
+
+/// Feeds the lines at a steady pace, while the processes meet their fate.
+fn feed(app: &App, fleet: &mut Fleet, fate: &mut Fate, bootstrap: &str, size: &Size) -> Result<()> {
+    // Older records would be gone before they are read: the brokers keep a week.
+    let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
+    let (mut producer, began) = (Producer::new(bootstrap)?, Instant::now());
+    for n in 0..size.lines {
+        let text = line(n, size.keys).join(" ");
+        let to = i32::try_from(n % PARTITIONS.unsigned_abs() as u64)?;
+        producer.send(app.input, to, None, Some(text.as_bytes()), &[], now)?;
+        if n % 100 == 0 {
+            producer.flush()?;
+            let due = Duration::from_secs_f64(n as f64 / size.rate as f64);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            fate.strike(fleet, n * 1_000 / size.lines)?;
+        }
+    }
+    producer.flush()?;
+    // A frozen one holds partitions until it is missed.
+    fate.thaw(fleet)
+}
+
+/// What happens to the processes, by how much of the input was sent, in thousandths.
+struct Fate {
+    plan: Random,
+    kills: u32,
+    killed: u32,
+    joined: Option<usize>,
+    left: bool,
+    frozen: Option<(usize, Instant)>,
+    zombie: Option<usize>,
+    /// Until when partitions move for other reasons than a kill.
+    moving: Instant,
+    /// Those who took the place of a killed one while nothing else moved.
+    calm: Vec<usize>,
+}
+
+/// When one joins, leaves, and another one freezes.
+const JOIN: u64 = 50;
+const LEAVE: u64 = 200;
+const FREEZES: u64 = 550;
+/// How long after the others came or went partitions may still move.
+const SETTLE: Duration = Duration::from_secs(3);
+
+impl Fate {
+    fn new(size: &Size) -> Result<Fate> {
+        let seed = std::env::var("EOS_SEED").map_or(Ok(6), |seed| seed.parse())?;
+        Ok(Fate {
+            plan: Random::new(seed),
+            kills: size.kills,
+            killed: 0,
+            joined: None,
+            left: false,
+            frozen: None,
+            zombie: None,
+            moving: Instant::now(),
+            calm: Vec::new(),
+        })
+    }
+
+    fn strike(&mut self, fleet: &mut Fleet, at: u64) -> Result<()> {
+        if at >= JOIN && self.joined.is_none() {
+            fleet.start()?;
+            self.joined = fleet.nth(fleet.len() - 1);
+        }
+        if at >= LEAVE && !self.left {
+            self.left = true;
+            // By then it is somebody's successor, if it was killed: the last one started may go.
+            let last = self.joined.and_then(|nth| fleet.index_of(nth));
+            fleet.stop(last.unwrap_or(fleet.len() - 1), Signal::Interrupt)?;
+            self.moving = Instant::now();
+        }
+        if at >= FREEZES && self.zombie.is_none() {
+            fleet.signal(0, Signal::Stop)?;
+            self.zombie = fleet.nth(0);
+            self.frozen = self.zombie.map(|nth| (nth, Instant::now()));
+        }
+        if self
+            .frozen
+            .is_some_and(|(_, since)| since.elapsed() >= FREEZE)
+        {
+            self.thaw(fleet)?;
+        }
+        // The kills are spread over the run; none before the first commits, none after the last lines.
+        let due = 1_000 * u64::from(self.killed + 1) / u64::from(self.kills + 1);
+        if at > due && self.killed < self.kills {
+            self.kill(fleet)?;
+        }
+        Ok(())
+    }
+
+    /// Kills one that is not frozen.
+    fn kill(&mut self, fleet: &mut Fleet) -> Result<()> {
+        let mut victim = self.plan.index(fleet.len());
+        if self
+            .frozen
+            .is_some_and(|(nth, _)| fleet.nth(victim) == Some(nth))
+        {
+            victim = (victim + 1) % fleet.len();
+        }
+        let moving = (self.joined.is_some() && !self.left)
+            || self.frozen.is_some()
+            || (self.left && self.moving.elapsed() < SETTLE);
+        fleet.kill_and_restart(victim)?;
+        self.killed += 1;
+        if !moving {
+            self.calm.extend(fleet.nth(fleet.len() - 1));
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self, fleet: &mut Fleet) -> Result<()> {
+        let Some((nth, since)) = self.frozen.take() else {
+            return Ok(());
+        };
+        thread::sleep(FREEZE.saturating_sub(since.elapsed()));
+        let index = fleet.index_of(nth).context("the zombie is gone")?;
+        self.moving = Instant::now();
+        fleet.signal(index, Signal::Continue)
+    }
+
+    /// Fails unless everything happened.
+    fn check(&self, fleet: &Fleet, size: &Size) -> Result<()> {
+        ensure!(
+            self.killed == size.kills && fleet.started() == PROCESSES + 1 + size.kills as usize,
+            "not every kill happened: {} of {}, {} processes",
+            self.killed,
+            size.kills,
+            fleet.started()
+        );
+        ensure!(self.left, "nobody joined and left");
+        let zombie = self.zombie.context("nobody froze")?;
+        let text = fleet.text(zombie);
+        ensure!(
+            text.contains("lost=true"),
+            "the zombie lost nothing:\n{text}"
+        );
+        Ok(())
+    }
+}
+
+impl Calm {
+    /// What a process found that took the place of a killed one: before anything moved again.
+    fn add(&mut self, log: &str) {
+        let first = log.split("partitions revoked").next().unwrap_or_default();
+        for line in first.lines() {
+            let Some((_, rest)) = line.split_once(" restart=\"") else {
+                continue;
+            };
+            self.all += 1;
+            self.exact += usize::from(rest.starts_with("exact\""));
+        }
+        let read = |line: &&str| line.contains("state is read");
+        let tasks = |line: &str| Some(line.split_once(" task=")?.1.split(' ').next()?.to_owned());
+        let exact: Vec<String> = first
+            .lines()
+            .filter(|line| line.contains(" restart=\"exact\""))
+            .filter_map(tasks)
+            .collect();
+        for line in first.lines().filter(read) {
+            let records = line.split_once(" records=").and_then(|(_, rest)| {
+                let number = rest.split(' ').next()?;
+                number.parse::<u64>().ok()
+            });
+            if tasks(line).is_some_and(|task| exact.contains(&task)) {
+                self.records += records.unwrap_or(0);
+            }
+        }
+    }
 }

@@ -40,6 +40,9 @@
 //! | `pre_abort` | before `abort_transaction` | a retriable time-out; nothing is sent |
 //! | `in_revoke` | the open transaction is to be settled before partitions go | the group fences it |
 //! | `client_commit` | inside the client's `commit_transaction`, before anything is sent | a retriable time-out |
+//! | `post_commit_pre_state` | the commit is known, and no database has it yet | the worker stops |
+//! | `post_state` | every database has it | the worker stops |
+//! | `restore_k` | before a batch of a restore is written, the last one included | the worker stops |
 //!
 //! | defence | without it |
 //! |---|---|
@@ -48,6 +51,8 @@
 //! | `rewind` | rule 8: after an abort reading goes on where it was |
 //! | `in_doubt` | rule 6: a commit of unknown outcome counts as aborted |
 //! | `membership` | what one member owned, it goes on with as another one |
+//! | `restart_table` | local state is believed, whatever the committed offsets say |
+//! | `apply_after_commit` | databases take a transaction before its EndTxn is sent |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -21,6 +21,9 @@ pub(crate) enum Point {
     PreAbort,
     InRevoke,
     ClientCommit,
+    PostCommitPreState,
+    PostState,
+    RestoreK,
 }
 
 /// A defence that a test can take away, to see what it is good for.
@@ -31,11 +34,13 @@ pub(crate) enum Defence {
     Rewind,
     InDoubt,
     Membership,
+    RestartTable,
+    ApplyAfterCommit,
 }
 
 #[cfg(feature = "failpoints")]
 impl Point {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Poll,
         Self::Begin,
         Self::FirstSend,
@@ -48,6 +53,9 @@ impl Point {
         Self::PreAbort,
         Self::InRevoke,
         Self::ClientCommit,
+        Self::PostCommitPreState,
+        Self::PostState,
+        Self::RestoreK,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -64,6 +72,9 @@ impl Point {
             Self::PreAbort => "pre_abort",
             Self::InRevoke => "in_revoke",
             Self::ClientCommit => "client_commit",
+            Self::PostCommitPreState => "post_commit_pre_state",
+            Self::PostState => "post_state",
+            Self::RestoreK => "restore_k",
         }
     }
 
@@ -86,6 +97,10 @@ impl Point {
             Self::PreCommit | Self::InCommit | Self::ClientCommit => (CallSite::Commit, late()),
             Self::PostCommit => (CallSite::Commit, fatal(code::LOCAL_FENCED)),
             Self::PreAbort => (CallSite::Abort, late()),
+            // No call of the client is made there: the worker stops, as for a database that fails.
+            Self::PostCommitPreState | Self::PostState | Self::RestoreK => {
+                (CallSite::Poll, fatal(code::LOCAL_STATE))
+            }
             Self::InRevoke => (
                 CallSite::SendOffsets,
                 Fault::plain(code::ILLEGAL_GENERATION),
@@ -101,12 +116,14 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
         Self::InDoubt,
         Self::Membership,
+        Self::RestartTable,
+        Self::ApplyAfterCommit,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -116,6 +133,8 @@ impl Defence {
             Self::Rewind => "rewind",
             Self::InDoubt => "in_doubt",
             Self::Membership => "membership",
+            Self::RestartTable => "restart_table",
+            Self::ApplyAfterCommit => "apply_after_commit",
         }
     }
 }

@@ -120,6 +120,9 @@ impl<C: Client> Worker<C> {
             Action::SendOffsets => self.calls.send_offsets = true,
             Action::Flush => self.calls.flush = true,
             Action::Commit => {
+                if failpoints::undefended(Defence::ApplyAfterCommit) {
+                    self.apply_state();
+                }
                 failpoints::hit(Point::PreCommit)?;
                 self.calls.commit = true;
             }

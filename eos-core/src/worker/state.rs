@@ -13,6 +13,7 @@ use eos_state::{KeyRange, StoreError, TaskStore, changelog};
 use super::restoring::Restoring;
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, ClientError, Headers, LogEnds, Outgoing, Producer, Source};
+use crate::failpoints::{self, Point};
 use crate::store::windows_between;
 use crate::topology::Topology;
 
@@ -256,6 +257,11 @@ impl<C: Client> Worker<C> {
     /// Brings the databases of all touched tasks to the transaction that was just committed.
     pub(super) fn apply_state(&mut self) {
         let now = self.env.wall_clock();
+        let mut tasks = self.tasks.values();
+        let any = tasks.any(|task| task.progress.touched() && task.state.is_some());
+        if any && let Err(error) = failpoints::hit(Point::PostCommitPreState) {
+            return self.give_up(WorkerError::Client(error));
+        }
         let mut failed = None;
         for task in self.tasks.values_mut().filter(|t| t.progress.touched()) {
             let Some(state) = &mut task.state else {
@@ -268,6 +274,9 @@ impl<C: Client> Worker<C> {
             }
         }
         self.kept = 0;
+        if any && let Err(error) = failpoints::hit(Point::PostState) {
+            failed.get_or_insert(WorkerError::Client(error));
+        }
         if let Some(error) = failed {
             self.give_up(error);
         }

@@ -30,7 +30,7 @@ struct Test {
     failpoints: bool,
 }
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 12] = [
     shipped("brokers"),
     shipped("permanent_errors"),
     instrumented("kip890_gap"),
@@ -39,6 +39,10 @@ const TESTS: [Test; 8] = [
     instrumented("revocations"),
     instrumented("hanging_call"),
     instrumented("crash_sweep"),
+    instrumented("state_sweep"),
+    instrumented("restart_table"),
+    instrumented("counts"),
+    instrumented("broken_state"),
 ];
 
 const fn shipped(name: &'static str) -> Test {

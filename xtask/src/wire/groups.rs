@@ -7,6 +7,9 @@ use kafka_protocol::messages::describe_groups_response::DescribedGroupMember;
 use kafka_protocol::messages::offset_commit_request::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
 };
+use kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
@@ -93,6 +96,30 @@ impl Client {
         let what = format!("commit offset {offset} of {topic}-{partition} for group {group}");
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+            partitions.try_for_each(|p| check(p.error_code, || format!("{topic}-{partition}")))
+        })
+    }
+
+    /// Deletes an offset of a group that has no members, as `kafka-consumer-groups.sh --delete-offsets`
+    /// does.
+    ///
+    /// # Errors
+    /// When the group has members that read the topic, or its coordinator does not answer in time.
+    pub fn delete_offset(&mut self, group: &str, topic: &str, partition: i32) -> Result<()> {
+        let partitions =
+            vec![OffsetDeleteRequestPartition::default().with_partition_index(partition)];
+        let request = OffsetDeleteRequest::default()
+            .with_group_id(GroupId(text(group)))
+            .with_topics(vec![
+                OffsetDeleteRequestTopic::default()
+                    .with_name(topic_name(topic))
+                    .with_partitions(partitions),
+            ]);
+        let what = format!("delete the offset of {topic}-{partition} of group {group}");
+        self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            check(answer.error_code, || group.to_owned())?;
             let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
             partitions.try_for_each(|p| check(p.error_code, || format!("{topic}-{partition}")))
         })

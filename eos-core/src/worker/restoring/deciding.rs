@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eos_protocol::state::{
     Bounds, Identity, Local, Offsets, PerFamily, Restart, Restore, RestoreKind, Situation,
-    StoresHash, TopicIdentity, TopicUuid, Why, decide,
+    Standing, StoresHash, TopicIdentity, TopicUuid, Why, decide,
 };
 use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
 use eos_state::{StoreBackend, TaskStore};
@@ -14,6 +14,7 @@ use eos_state::{StoreBackend, TaskStore};
 use super::reading::{Pending, Reader};
 use super::{Committed, Over, Phase, Restoring, no_home, store_failed};
 use crate::client::{Client, LogEnds, Source};
+use crate::failpoints::{self, Defence};
 use crate::worker::home::{HomeError, TaskHome};
 use crate::worker::{RecordsOf, Worker, WorkerError};
 
@@ -239,8 +240,25 @@ impl<C: Client> Worker<C> {
             changelogs: bounds,
             now: self.env.wall_clock(),
         };
-        let restart = decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?;
+        let restart = match (situation.local, &one.committed) {
+            (Local::Position(_), Committed::Named(_))
+                if failpoints::undefended(Defence::RestartTable) =>
+            {
+                Restart::Exact
+            }
+            _ => decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?,
+        };
         one.kind = restart.kind();
+        tracing::info!(
+            app = %self.spec.app, worker = %self.spec.id, task = %one.task,
+            restart = restart.row(), local = told(situation.local),
+            committed = match &one.committed {
+                Committed::Named(name) => name.seq.0.to_string(),
+                Committed::Unnamed { .. } => "no name".to_owned(),
+                Committed::Missing(_) => "none".to_owned(),
+            },
+            "what the local state is worth"
+        );
         let (discard, reading) = match restart {
             Restart::Exact => (None, None),
             Restart::Replay(reading) => (None, Some(reading)),
@@ -320,5 +338,17 @@ impl<R> Restoring<R> {
         self.out_of_range = false;
         self.read = self.partitions().collect();
         Ok(Phase::Decided(reader))
+    }
+}
+
+/// Where local state stands, for the log.
+fn told(local: Local<'_>) -> String {
+    match local {
+        Local::Nothing => "none".to_owned(),
+        Local::Unreadable(_) => "unreadable".to_owned(),
+        Local::Position(position) => match &position.standing {
+            Standing::At { seq, .. } => seq.0.to_string(),
+            Standing::Restoring { .. } => "restoring".to_owned(),
+        },
     }
 }

@@ -12,6 +12,7 @@ use eos_state::{Batch, StoreError, TaskStore};
 
 use super::{Over, Phase, Restoring, STRETCH, store_failed};
 use crate::client::{Client, Message, Records, Source};
+use crate::failpoints::{self, Point};
 use crate::worker::state::TaskState;
 use crate::worker::task::Readiness;
 use crate::worker::{RecordsOf, Worker, WorkerError};
@@ -95,6 +96,7 @@ impl<C: Client> Worker<C> {
         };
         match whole {
             Some(Restored::At(position)) => {
+                failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
                 let written = reader.pending.write(&mut reader.store, &position);
                 written.map_err(|source| store_failed(task, source))?;
             }
@@ -178,6 +180,7 @@ impl<C: Client> Worker<C> {
                 }
             }
             if reader.pending.bytes.len() >= WRITE {
+                failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
                 let position = reader.restore.checkpoint();
                 let written = reader.pending.write(&mut reader.store, &position);
                 written.map_err(|source| store_failed(task, source))?;

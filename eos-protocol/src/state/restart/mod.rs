@@ -76,6 +76,21 @@ pub enum Restart {
     },
 }
 
+impl Restart {
+    /// Its row of the table above, for logs: `exact`, `replay`, `first`, `first_if_empty`; or why local
+    /// state can't be used.
+    #[must_use]
+    pub const fn row(&self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Replay(_) => "replay",
+            Self::Rebuild { why, .. } => why.row(),
+            Self::First { .. } => "first",
+            Self::FirstIfEmpty { .. } => "first_if_empty",
+        }
+    }
+}
+
 /// What has to be read of the changelogs, and what has to come out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {

@@ -82,6 +82,21 @@ impl Why {
         !matches!(self, Self::NoState)
     }
 
+    /// Its row of the restart table, for logs.
+    #[must_use]
+    pub const fn row(&self) -> &'static str {
+        match self {
+            Self::NoState => "no_state",
+            Self::Damaged(_) => "damaged",
+            Self::Identity(_) => "other_identity",
+            Self::OtherAttempt { .. } => "other_attempt",
+            Self::Ahead { .. } => "ahead",
+            Self::UnknownChanges { .. } => "unknown_changes",
+            Self::TooOld { .. } => "too_old",
+            Self::Trimmed { .. } => "trimmed",
+        }
+    }
+
     /// Why a copy at `seq`, with these commit records, did not come before transaction `name`.
     pub(super) fn of_another_history(
         seq: Seq,

@@ -1,0 +1,96 @@
+//! Every row of the restart table (`eos_protocol::state::decide`), reached on a real Kafka by a real
+//! app: what it finds is made by stopping it and copying, replacing or deleting its state directory, by
+//! setting or deleting the group's offsets, by making topics anew, or by taking a broker's data away.
+//! Each asserts that the start took that row, and that all counts are exact afterwards, or that nothing
+//! was counted and the error names the fix.
+//!
+//! `cargo test -p integration-tests --test restart_table -- --nocapture`;
+//! `EOS_CASE=trimmed` does those whose name holds this.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod broker;
+mod going_on;
+mod scene;
+mod stopping;
+mod tap;
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::faults::{Row, record};
+use integration_tests::sweep::each;
+use scene::Scene;
+use xtask::kafka::{ClusterOptions, own_for_tests};
+
+type One = (&'static str, fn(&mut Scene) -> Result<()>);
+
+const ROWS: [One; 25] = [
+    ("too-old", going_on::too_old),
+    ("exact", going_on::exact),
+    ("replay", going_on::replay),
+    ("interrupted", going_on::interrupted),
+    ("no-state", going_on::no_state),
+    ("other-attempt", going_on::other_attempt),
+    ("ahead", going_on::ahead),
+    ("other-identity", going_on::other_identity),
+    ("trimmed", going_on::trimmed),
+    ("first", going_on::first),
+    ("first-if-empty", going_on::first_if_empty),
+    ("unknown-changes", going_on::unknown_changes),
+    ("offsets-behind", stopping::offsets_behind),
+    ("changelog-lost", stopping::changelog_lost),
+    ("changelog-purged", stopping::changelog_purged),
+    ("offset-gone", stopping::offset_gone),
+    ("offset-reset", stopping::offset_reset),
+    ("reset-with-state", stopping::offset_reset_and_state),
+    ("offsets-moved", stopping::offsets_moved),
+    ("other-history", stopping::other_history),
+    ("input-recreated", stopping::input_recreated),
+    ("partitions-changed", stopping::partitions_changed),
+    ("too-slow", stopping::too_slow),
+    ("store-renamed", stopping::store_renamed),
+    ("newer-state", stopping::newer_state),
+];
+/// They mostly wait for a group.
+const AT_ONCE: usize = 4;
+
+#[test]
+fn every_row_of_the_restart_table_is_taken_where_it_should_be() -> Result<()> {
+    let Some(mut cluster) = own_for_tests(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    tap::listen();
+    let since = Instant::now();
+    let bootstrap = cluster.bootstrap().to_owned();
+    let wanted = |name: &str| std::env::var("EOS_CASE").map_or(true, |part| name.contains(&part));
+    let rows: Vec<One> = ROWS.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let done = each(&rows, AT_ONCE, |(name, scenario)| {
+        let mut scene = Scene::new(&bootstrap, name)?;
+        let outcome = scenario(&mut scene);
+        outcome.with_context(|| format!("{name}: its log:\n{}", scene.log().concat()))
+    });
+    let mut failed = Vec::new();
+    for ((name, _), one) in rows.iter().zip(done) {
+        let word = if one.answer.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("{name} ... {word} ({:.1?})", one.took);
+        failed.extend(one.answer.err().map(|error| format!("{name}: {error:?}")));
+    }
+    let mut count = rows.len();
+    if wanted("broker") {
+        let outcome = broker::loses_changelogs(&mut cluster);
+        failed.extend(outcome.err().map(|error| format!("the broker: {error:?}")));
+        count += 2;
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    record(&Row {
+        point: "8 state".into(),
+        case: "every row of the restart table".into(),
+        cases: count as u64,
+        fired: count as u64,
+        verdict: "each took its row; what went on is exact, what stopped counted nothing".into(),
+        seconds: since.elapsed().as_secs_f64(),
+        command: "cargo test -p integration-tests --test restart_table".into(),
+    })
+}
