@@ -42,4 +42,4 @@ pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use scan::Scan;
-pub use task_store::TaskStore;
+pub use task_store::{Changed, TaskStore};

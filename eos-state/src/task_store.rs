@@ -1,6 +1,7 @@
 //! All stores of one task: what is committed, and over it what is not.
 
 use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
 
 use eos_protocol::state::{Family, Position, StoreId};
 
@@ -52,7 +53,27 @@ struct Slot {
     id: StoreId,
     overlay: Overlay,
     /// The overlay's entries by key, once somebody asked; anything written makes it stale.
-    sorted: Option<Vec<u32>>,
+    sorted: Option<Arc<Vec<u32>>>,
+}
+
+/// The keys of one store that the open transaction has changed so far, in order. Made by
+/// [`TaskStore::changed`].
+#[derive(Debug)]
+pub struct Changed {
+    slot: usize,
+    order: Arc<Vec<u32>>,
+    at: usize,
+}
+
+impl Changed {
+    /// The next key, with the last value that was written to it. None behind the last one, and once the
+    /// transaction is over.
+    pub fn next<'a>(&mut self, of: &'a TaskStore) -> Option<Write<'a>> {
+        let number = *self.order.get(self.at)?;
+        let slot = of.stores.get(self.slot)?;
+        self.at += 1;
+        ((number as usize) < slot.overlay.table().len()).then(|| slot.entry(number))
+    }
 }
 
 impl TaskStore {
@@ -241,6 +262,17 @@ impl TaskStore {
             .flat_map(Slot::writes)
     }
 
+    /// The keys of one store that the transaction has changed so far, in order. Other stores may be written
+    /// to while they are gone through.
+    ///
+    /// # Errors
+    /// If the store is unknown or poisoned.
+    pub fn changed(&mut self, store: StoreId) -> Result<Changed, StoreError> {
+        let slot = self.slot(store)?;
+        let order = self.stores[slot].sorted();
+        Ok(Changed { slot, order, at: 0 })
+    }
+
     /// The transaction is committed: its writes and the position become the backend's, both or
     /// neither. What the record at hand wrote stays in the scratch.
     ///
@@ -392,9 +424,7 @@ impl TaskStore {
 
     fn sort(&mut self) {
         for slot in &mut self.stores {
-            if slot.sorted.is_none() {
-                slot.sorted = Some(slot.overlay.sorted());
-            }
+            slot.sorted();
         }
     }
 
@@ -407,13 +437,23 @@ impl TaskStore {
 }
 
 impl Slot {
+    fn sorted(&mut self) -> Arc<Vec<u32>> {
+        let sorted = &mut self.sorted;
+        Arc::clone(sorted.get_or_insert_with(|| Arc::new(self.overlay.sorted())))
+    }
+
     fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        let sorted = self.sorted.iter().flat_map(|order| order.iter());
+        sorted.map(move |number| self.entry(*number))
+    }
+
+    fn entry(&self, number: u32) -> Write<'_> {
         let table = self.overlay.table();
-        (self.sorted.iter().flatten()).map(move |number| Write {
+        Write {
             store: self.id,
-            key: table.key(*number),
-            value: table.value(*number),
-        })
+            key: table.key(number),
+            value: table.value(number),
+        }
     }
 }
 

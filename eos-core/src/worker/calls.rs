@@ -8,6 +8,7 @@ use eos_protocol::{
     Taken, blames_a_record,
 };
 
+use super::emitting::Emitting;
 use super::error::{self, WorkerError};
 use super::record::rewind_to;
 use super::task::Readiness;
@@ -116,6 +117,7 @@ impl<C: Client> Worker<C> {
                 let late = |load: &Load| now.since(load.since) >= most;
                 self.blamed |= self.load.as_ref().is_some_and(late);
                 self.calls.seal = true;
+                self.emitting = Emitting::default();
             }
             Action::SendOffsets => self.calls.send_offsets = true,
             Action::Flush => self.calls.flush = true,
@@ -266,7 +268,7 @@ impl<C: Client> Worker<C> {
             }
             self.calls.pause_until = None;
         }
-        if self.calls.seal && self.send_rest() && self.send_changes() {
+        if self.calls.seal && self.send_rest() && self.emit_results() && self.send_changes() {
             self.calls.seal = false;
             self.seal();
         }
