@@ -159,7 +159,8 @@ impl WorkerMeter {
     }
 
     fn totals(&self) -> Totals {
-        let [seal, send_offsets, drain, commit] = self.phases.each_ref().map(SpentMeter::read);
+        let [seal, send_offsets, drain, commit, apply] =
+            self.phases.each_ref().map(SpentMeter::read);
         let mut totals = Totals {
             commits: Commits(self.commits.each_ref().map(|n| n.load(Ordering::Relaxed))),
             commit_times: CommitTimes {
@@ -167,6 +168,7 @@ impl WorkerMeter {
                 send_offsets,
                 drain,
                 commit,
+                apply,
                 whole: self.whole.read(),
             },
             ..Totals::default()

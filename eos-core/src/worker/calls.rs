@@ -177,6 +177,7 @@ impl<C: Client> Worker<C> {
         let taken = self.tasks.values().flat_map(|task| task.progress.taken());
         self.isolation.committed(taken);
         self.blamed = false;
+        self.stopwatch.known(self.env.now());
         self.apply_state();
         let now = self.env.now();
         for task in self.tasks.values_mut() {
@@ -198,7 +199,7 @@ impl<C: Client> Worker<C> {
             generation = self.generation, cause = self.cause.name(),
             seal_ms = in_ms(phases.seal), send_offsets_ms = in_ms(phases.send_offsets),
             drain_ms = in_ms(phases.drain), commit_ms = in_ms(phases.commit),
-            whole_ms = in_ms(phases.whole), "committed"
+            apply_ms = in_ms(phases.apply), whole_ms = in_ms(phases.whole), "committed"
         );
     }
 
