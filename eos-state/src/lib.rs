@@ -37,6 +37,7 @@ mod testing;
 
 pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};
+pub use cache::CacheMemory;
 pub use error::{EngineFault, StoreError};
 pub use memory::MemoryBackend;
 pub use overlay::StoreKind;

@@ -8,7 +8,7 @@ use eos_protocol::state::{Family, Position, StoreId};
 use crate::StoreError;
 use crate::backend::StoreBackend;
 use crate::batch::{Batch, Write};
-use crate::cache::CommittedCache;
+use crate::cache::{CacheMemory, CommittedCache};
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
@@ -97,7 +97,9 @@ impl TaskStore {
             return Err(StoreError::SameId { store: pair[0].id });
         }
         let scratch = stores.iter().map(|_| Table::new()).collect();
-        let caches = stores.iter().map(|_| CommittedCache::new(0)).collect();
+        let none = CacheMemory::default();
+        let caches = stores.iter().map(|_| CommittedCache::new(&none));
+        let caches = caches.collect();
         Ok(Self {
             backend,
             stores,
@@ -108,12 +110,11 @@ impl TaskStore {
         })
     }
 
-    /// Keeps committed values that were read or written lately at hand, up to this many bytes over
-    /// all stores. Reads by key find them there; scans do not look.
+    /// Keeps committed values that were read or written lately at hand, in memory that it shares with
+    /// others. Reads by key find them there; scans do not look.
     #[must_use]
-    pub fn cached(mut self, bytes: usize) -> Self {
-        let each = bytes / self.stores.len().max(1);
-        let caches = self.stores.iter().map(|_| CommittedCache::new(each));
+    pub fn cached(mut self, memory: &CacheMemory) -> Self {
+        let caches = self.stores.iter().map(|_| CommittedCache::new(memory));
         self.caches = RefCell::new(caches.collect());
         self
     }

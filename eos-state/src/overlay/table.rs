@@ -90,6 +90,11 @@ impl Table {
         Some(self.value(entry))
     }
 
+    /// The number of a key's entry.
+    pub(crate) fn number(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
+        self.find(hash, key).ok()
+    }
+
     /// Writes a value, or that there is none. Answers the entry's number, and whether it is new.
     ///
     /// Key and value are shorter than `u32::MAX`: the task store has looked.
