@@ -13,6 +13,8 @@ use xtask::wire::protocol::protocol::StrBytes;
 use xtask::wire::{Client, Node, Producer};
 
 use crate::check::{self, Check};
+use crate::counted::{self, Counted};
+use crate::eos::COUNTS;
 use crate::proc;
 use crate::records::Input;
 use crate::running::Running;
@@ -136,6 +138,15 @@ impl Bench {
             self.client.create_topic(&warm, self.partitions, 1, &[])?;
             topics.push(warm);
         }
+        if work.counts() {
+            // The sides create them; somebody has to delete them.
+            let group = &task.group;
+            topics.extend([
+                format!("{group}-{input}-changelog"),
+                format!("{group}-{COUNTS}-changelog"),
+                format!("{group}-warm-{COUNTS}-changelog"),
+            ]);
+        }
         Ok(Play { task, side, topics })
     }
 
@@ -179,6 +190,19 @@ impl Bench {
     pub(crate) fn check(&mut self, play: &Play) -> Result<Check> {
         let check = Check::new(play.task.work, self.partitions, play.task.records);
         check::read(&mut self.client, &play.task.output, check)
+    }
+
+    /// Reads a play's whole output, which has to be right. Answers how many records it has.
+    pub(crate) fn ensure_right(&mut self, play: &Play) -> Result<u64> {
+        let Task { work, records, .. } = play.task;
+        if work.counts() {
+            let counted = Counted::new(work, self.partitions);
+            counted::read(&mut self.client, &play.task.output, counted)?.complete(records)
+        } else {
+            let check = self.check(play)?;
+            check.complete(records)?;
+            Ok(check.count())
+        }
     }
 
     /// Waits until all offsets of a group are decided, and checks that they are at the end.

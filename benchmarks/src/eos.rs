@@ -1,10 +1,20 @@
 //! The work as a user of eos writes it.
 
 use anyhow::Result;
-use eos_core::{App, Guarantee, Topic};
+use eos_core::metrics::Phase;
+use eos_core::{App, Guarantee, KeyValueStore, Metrics, StopMode, Topic};
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::side::{Side, Task};
+use crate::stats::rounded;
 use crate::work::{View, Work};
+
+/// The store of the counts.
+pub(crate) const COUNTS: &str = "counts";
+
+/// What the line begins with that tells how long the phases of a commit took.
+pub(crate) const PHASES: &str = "phases ";
 
 /// Works until it is asked to stop.
 pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
@@ -25,6 +35,17 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
         Work::Pass => app
             .source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input))
             .to(&Topic::plain(&task.output)),
+        Work::Count | Work::CountPerCommit => {
+            let counts = app
+                .source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input))
+                .group_by_key()
+                .count(&KeyValueStore::plain(COUNTS));
+            let counts = match task.work {
+                Work::CountPerCommit => counts.emit_per_commit(),
+                _ => counts,
+            };
+            counts.to(&Topic::plain(&task.output));
+        }
         Work::Map => {
             let mut views = app.source(&Topic::<Vec<u8>, View>::json(&task.input));
             if let Some(sibling) = &task.sibling {
@@ -50,8 +71,30 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(app.run(&task.bootstrap))?;
-    Ok(())
+    runtime.block_on(async {
+        let mut asked = signal(SignalKind::terminate())?;
+        let mut running = app.start(&task.bootstrap)?;
+        let handle = running.handle();
+        tokio::select! {
+            ended = running.ended() => ended?,
+            _ = asked.recv() => {
+                handle.stop(StopMode::Restart);
+                running.ended().await?;
+            }
+        }
+        println!("{PHASES}{}", phases(&handle.metrics()));
+        Ok(())
+    })
+}
+
+/// Milliseconds per commit, on average over the whole run.
+fn phases(metrics: &Metrics) -> Value {
+    let times = &metrics.totals.commit_times;
+    let ms = |phase| rounded(times.phase(phase).mean().as_secs_f64() * 1e3);
+    let phases = Phase::ALL.map(|phase| (phase.name().to_owned(), ms(phase).into()));
+    let commits = metrics.totals.commits.total();
+    let commits = ("commits".to_owned(), commits.into());
+    Value::Object(phases.into_iter().chain([commits]).collect())
 }
 
 /// Apps that are started while this is held go without.

@@ -1,18 +1,19 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | latency | memory | siblings    one benchmark each
+//! main ─► throughput | count | latency | memory | siblings    one benchmark each
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
 //! records   every record is a function of its number
-//! check     so the output can be judged, after every run
+//! check, counted    so the output can be judged, after every run
 //! page      results into docs/benchmarks.md
 //! ```
 
 mod bare;
 mod bench;
 mod check;
+mod counted;
 mod eos;
 mod latency;
 mod memory;
@@ -103,6 +104,14 @@ fn measure(options: &Options) -> Result<()> {
     if options.what == What::Quarantine {
         let usual = [Side::Eos, Side::EosUnguarded];
         throughput(What::Quarantine, Work::Pass, &usual, options)?;
+    }
+    if wanted(What::Count) {
+        let usual = [Side::Eos, Side::Streams];
+        let sides = options.sides(&usual, &usual)?;
+        let works = [Work::Count, Work::CountPerCommit].into_iter();
+        let results = works.map(|work| throughput::run(What::Count, work, &sides, options));
+        let results = results.collect::<Result<Vec<_>>>()?;
+        page::show(What::Count, &tables::counts(&results, options), options)?;
     }
     if wanted(What::Latency) {
         let sides = options.sides(&latency::SIDES, &latency::SIDES)?;

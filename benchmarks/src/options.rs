@@ -12,6 +12,8 @@ use crate::side::Side;
 pub(crate) enum What {
     /// JSON map and filter: records/s and CPU per record of every side
     Throughput,
+    /// Counts by key: every update written, and the last one per commit
+    Count,
     /// From produce to a read_committed consumer, at a fixed rate
     Latency,
     /// Peak resident memory behind a slow closure
@@ -33,7 +35,7 @@ pub(crate) struct Options {
     /// What is measured
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
-    /// How many records [default: throughput 10,000,000; pass-through and siblings 6,000,000;
+    /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
     /// memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
@@ -51,6 +53,9 @@ pub(crate) struct Options {
     /// Throughput: how many records Kafka Streams passes before the run that counts, in its JVM
     #[arg(long, default_value_t = 3_000_000)]
     pub(crate) warm_up: u64,
+    /// The heap of Kafka Streams, in MB
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..))]
+    pub(crate) heap_mb: u32,
     /// Latency: records per second
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) rate: u64,

@@ -12,7 +12,8 @@ pub(crate) const PARTITIONS: i32 = 6;
 /// Bytes of an input value.
 pub(crate) const VALUE_BYTES: usize = 120;
 
-const KEYS: u64 = 100_000;
+/// How many different keys there are.
+pub(crate) const KEYS: u64 = 100_000;
 
 /// One record of the input.
 #[derive(Debug, Default, Clone)]
@@ -46,7 +47,7 @@ impl Input {
 
     /// Turns the input's value into what the work must have made of it; false if it is dropped.
     pub(crate) fn becomes_output(&mut self, seq: u64, work: Work) -> bool {
-        if work == Work::Pass {
+        if work != Work::Map {
             return true;
         }
         let fields = Fields::of(seq);
@@ -61,13 +62,13 @@ impl Input {
 
 /// Whether a record comes out at the other end. One in ten does not.
 pub(crate) fn is_kept(seq: u64, work: Work) -> bool {
-    work == Work::Pass || !seq.is_multiple_of(10)
+    work != Work::Map || !seq.is_multiple_of(10)
 }
 
 /// How many of the first `records` come out.
 pub(crate) fn kept(records: u64, work: Work) -> u64 {
     match work {
-        Work::Pass => records,
+        Work::Pass | Work::Count | Work::CountPerCommit => records,
         Work::Map => records - records.div_ceil(10),
     }
 }
@@ -81,6 +82,20 @@ pub(crate) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
+/// The number of a record's key, below [`KEYS`].
+pub(crate) fn key_number(seq: u64) -> u64 {
+    Fields::of(seq).user - FIRST_KEY
+}
+
+/// The number of this key.
+pub(crate) fn number_of_key(key: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(key.strip_prefix(b"u")?).ok()?;
+    let number = digits.parse::<u64>().ok()?.checked_sub(FIRST_KEY)?;
+    (number < KEYS).then_some(number)
+}
+
+const FIRST_KEY: u64 = 10_000_000;
+
 struct Fields {
     user: u64,
     page: u64,
@@ -92,7 +107,7 @@ impl Fields {
     fn of(seq: u64) -> Self {
         let bits = mixed(seq);
         Self {
-            user: 10_000_000 + bits % KEYS,
+            user: FIRST_KEY + bits % KEYS,
             page: (bits >> 20) % 10_000,
             ms: (bits >> 40) % 100 * 10 + seq % 10,
         }

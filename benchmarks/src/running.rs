@@ -66,11 +66,11 @@ impl Running {
         Ok(())
     }
 
-    /// Asks it to stop and waits until it has.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    /// Asks it to stop and waits until it has. Answers what it said.
+    pub(crate) fn stop(mut self) -> Result<String> {
         self.check()?;
         if self.ended {
-            return Ok(());
+            return Ok(self.text());
         }
         os::signal(self.child.id(), Signal::Term)?;
         let deadline = Instant::now() + STOP;
@@ -81,12 +81,17 @@ impl Running {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.ended = true;
-        Ok(())
+        Ok(self.text())
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let _nothing_to_read = File::open(&self.log).and_then(|mut f| f.read_to_string(&mut text));
+        text
     }
 
     fn said(&self) -> String {
-        let mut text = String::new();
-        let _nothing_to_read = File::open(&self.log).and_then(|mut f| f.read_to_string(&mut text));
+        let text = self.text();
         let lines: Vec<_> = text.lines().collect();
         let last = lines
             .get(lines.len().saturating_sub(20)..)

@@ -6,9 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::side::Task;
-
-/// Heap of the size that its results were best with; the rest is the JVM's choice.
-const HEAP: [&str; 2] = ["-Xms512m", "-Xmx512m"];
+use crate::work::Work;
 
 /// The built program.
 #[derive(Debug)]
@@ -17,11 +15,13 @@ pub(crate) struct Streams {
     java: PathBuf,
     /// How many records an application in the same JVM passes before the one that counts begins.
     pub(crate) warm_up: u64,
+    /// The heap; the rest is the JVM's choice.
+    heap_mb: u32,
 }
 
 impl Streams {
     /// Builds it in the user's cache, unless it is there already in this very version.
-    pub(crate) fn build(warm_up: u64) -> Result<Self> {
+    pub(crate) fn build(warm_up: u64, heap_mb: u32) -> Result<Self> {
         let sources = xtask::workspace_root().join("benchmarks/kafka-streams");
         let place = xtask::cache_dir()?.join("kafka-streams-side");
         if !is_same(&sources, &place)? {
@@ -51,6 +51,7 @@ impl Streams {
                 .filter(|java| java.is_file())
                 .unwrap_or_else(|| "java".into()),
             warm_up,
+            heap_mb,
         })
     }
 
@@ -64,7 +65,9 @@ impl Streams {
         for variable in ["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"] {
             command.env_remove(variable);
         }
-        command.args(HEAP).args(["-cp", &self.class_path]);
+        let heap = self.heap_mb;
+        command.args([format!("-Xms{heap}m"), format!("-Xmx{heap}m")]);
+        command.args(["-cp", &self.class_path]);
         command.arg("eos.bench.StreamsSide");
         for (name, value) in [
             ("bootstrap", task.bootstrap.clone()),
@@ -79,6 +82,10 @@ impl Streams {
             ("warmout", Self::warm_up_output(task)),
         ] {
             command.arg(format!("{name}={value}"));
+        }
+        if task.work == Work::Count {
+            // With a cache it writes what the cache lets through.
+            command.arg("p.statestore.cache.max.bytes=0");
         }
         command
     }

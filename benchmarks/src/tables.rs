@@ -6,7 +6,10 @@ use crate::latency;
 use crate::memory;
 use crate::options::Options;
 use crate::siblings;
+use crate::side::Side;
+use crate::stats::median;
 use crate::throughput::{Outcome, Results};
+use crate::work::Work;
 
 /// A row per side, then the ratios by round.
 pub(crate) fn throughput(results: &Results, options: &Options) -> String {
@@ -49,6 +52,61 @@ pub(crate) fn throughput(results: &Results, options: &Options) -> String {
             rounds.join(" · ")
         );
     }
+    text
+}
+
+/// A table for each of the two works, and where the commits of eos spend their time.
+pub(crate) fn counts(all: &[Results], options: &Options) -> String {
+    let mut text = String::new();
+    for results in all {
+        let (title, cache) = match results.work {
+            Work::CountPerCommit => ("The last count of each key per commit", "its default cache"),
+            _ => ("Every update", "no cache"),
+        };
+        let _ = writeln!(
+            text,
+            "**{title}** (Kafka Streams: {cache}, a heap of {} MB). {}",
+            options.heap_mb,
+            throughput(results, options)
+        );
+        let outputs = |side| {
+            let outputs = results.of(side).into_iter().map(|o| o.outputs as f64);
+            format!("{} {}", side.name(), thousands(median(outputs.collect())))
+        };
+        let outputs: Vec<_> = results.sides().into_iter().map(outputs).collect();
+        let _ = writeln!(text, "Records written: {}.\n", outputs.join(", "));
+        text.push_str(&commits(results));
+    }
+    text
+}
+
+/// Where the commits of each round spent their time.
+fn commits(results: &Results) -> String {
+    const PHASES: [&str; 5] = ["seal", "send_offsets", "drain", "commit", "apply"];
+    let mut text = String::new();
+    for outcome in results.of(Side::Eos) {
+        let Some(phases) = &outcome.phases else {
+            continue;
+        };
+        if text.is_empty() {
+            let _ = write!(
+                text,
+                "| eos, ms per commit | commits | {} |\n|---|---|{}\n",
+                PHASES.join(" | "),
+                "---|".repeat(PHASES.len())
+            );
+        }
+        let of = |name| phases.get(name).and_then(serde_json::Value::as_f64);
+        let ms = PHASES.map(|name| figure(of(name).unwrap_or(f64::NAN), 1));
+        let _ = writeln!(
+            text,
+            "| round {} | {} | {} |",
+            outcome.round,
+            thousands(of("commits").unwrap_or(f64::NAN)),
+            ms.join(" | ")
+        );
+    }
+    text.push('\n');
     text
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Play};
+use crate::eos::PHASES;
 use crate::options::{Options, What};
 use crate::proc;
 use crate::records::PARTITIONS;
@@ -33,11 +34,16 @@ pub(crate) struct Outcome {
     /// What others than side, broker and this program used meanwhile, of one core. Above a few percent
     /// the figures are noise. None where the broker's share is not known.
     pub(crate) foreign_percent: Option<f64>,
+    /// Records in the output.
+    pub(crate) outputs: u64,
+    /// How long the phases of a commit took on average, in milliseconds, by name; of eos alone.
+    pub(crate) phases: Option<Value>,
 }
 
 /// All runs of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Results {
+    pub(crate) work: Work,
     pub(crate) records: u64,
     pub(crate) outcomes: Vec<Outcome>,
 }
@@ -46,11 +52,14 @@ pub(crate) struct Results {
 pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
     let rounds = if what == What::Quarantine { 7 } else { 3 };
     let records = options.records.unwrap_or(match work {
-        Work::Map => 10_000_000,
+        Work::Map | Work::Count | Work::CountPerCommit => 10_000_000,
         Work::Pass => 6_000_000,
     });
     let streams = if sides.contains(&Side::Streams) {
-        Some(Streams::build(options.warm_up.min(records))?)
+        Some(Streams::build(
+            options.warm_up.min(records),
+            options.heap_mb,
+        )?)
     } else {
         None
     };
@@ -79,7 +88,11 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
             bench.clear(&play)?;
         }
     }
-    Ok(Results { records, outcomes })
+    Ok(Results {
+        work,
+        records,
+        outcomes,
+    })
 }
 
 /// Each round begins with another side, so that a machine that slows down favours nobody.
@@ -94,9 +107,11 @@ fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) ->
     let mut running = bench.start(play, streams)?;
     let (start, end) = watch(bench, play, &mut running)?;
     let peak_mib = running.peak_mib().unwrap_or(f64::NAN);
-    running.stop()?;
+    let said = running.stop()?;
     bench.ensure_finished(play)?;
-    bench.check(play)?.complete(play.task.records)?;
+    let outputs = bench.ensure_right(play)?;
+    let phases = said.lines().find_map(|line| line.strip_prefix(PHASES));
+    let phases = phases.and_then(|line| serde_json::from_str(line).ok());
 
     let records = (end.records - start.records) as f64;
     let per_record = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / records;
@@ -111,6 +126,8 @@ fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) ->
             .map(|(start, end)| per_record(start, end)),
         peak_mib,
         foreign_percent: start.foreign_until(&end),
+        outputs,
+        phases,
     })
 }
 
@@ -189,6 +206,8 @@ impl Outcome {
             "broker_cpu_us_per_record": self.broker_cpu_us.map(rounded),
             "peak_mib": rounded(self.peak_mib),
             "foreign_cpu_percent": self.foreign_percent.map(rounded),
+            "outputs": self.outputs,
+            "commit_ms": self.phases,
             "verified": true,
         })
     }
@@ -226,6 +245,12 @@ impl Results {
                 Side::Eos,
                 Side::Streams,
                 cpu,
+            ),
+            (
+                "peak memory, eos / streams",
+                Side::Eos,
+                Side::Streams,
+                |o| o.peak_mib,
             ),
             (
                 "records/s, exactly once / at least once",

@@ -9,14 +9,26 @@ pub(crate) enum Work {
     Pass,
     /// JSON is read, one field is set, one record in ten is dropped, JSON is written.
     Map,
+    /// Counted by key, in a store; every update is written.
+    Count,
+    /// Counted by key; the last count of each key is written, once per commit. Kafka Streams does so as
+    /// far as its cache reaches.
+    CountPerCommit,
 }
 
 impl Work {
+    /// Whether it counts, in a store.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Work::Count | Work::CountPerCommit)
+    }
+
     /// As the command line writes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Work::Pass => "pass",
             Work::Map => "map",
+            Work::Count => "count",
+            Work::CountPerCommit => "count-per-commit",
         }
     }
 }

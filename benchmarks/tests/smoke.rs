@@ -33,6 +33,16 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
     let figures = result(&said, "eos-default")?;
     let (p50, p99) = (figures["p50_ms"].as_f64(), figures["p99_ms"].as_f64());
     ensure!(p50 > Some(0.0) && p50 <= p99, "{figures}");
+    let said = bench(
+        kafka.bootstrap(),
+        "count --records 150000 --rounds 1 --interval-ms 20 --sides eos",
+    )?;
+    let figures = result(&said, "eos")?;
+    ensure!(figures["outputs"] == 150_000, "every update: {figures}");
+    for phase in ["seal", "apply"] {
+        let ms = figures["commit_ms"][phase].as_f64();
+        ensure!(ms.is_some_and(|ms| ms > 0.0), "{phase} in {figures}");
+    }
     let said = bench(kafka.bootstrap(), "memory --records 20000 --seconds 8")?;
     let figures = result(&said, "eos")?;
     ensure!(figures["peak_mib"].as_f64() > Some(1.0), "{figures}");

@@ -16,7 +16,7 @@ use crate::topic::Topic;
 use crate::topology::{EncodeError, OutputSpec, Scratch};
 
 /// Where the record at hand came from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'r> {
     pub(crate) task: TaskId,
     pub(crate) partition: &'r TopicPartition,
@@ -68,6 +68,21 @@ impl<'r> Ctx<'r> {
             scratch,
             state,
             origin,
+            brand: PhantomData,
+        }
+    }
+
+    /// The same, for a result of another time.
+    pub(crate) fn at(&self, timestamp: Option<Timestamp>) -> Ctx<'_> {
+        Ctx {
+            app: self.app,
+            outputs: self.outputs,
+            scratch: self.scratch,
+            state: self.state,
+            origin: Origin {
+                timestamp,
+                ..self.origin
+            },
             brand: PhantomData,
         }
     }

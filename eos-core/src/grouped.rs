@@ -9,7 +9,7 @@ use crate::keys::Partitioned;
 use crate::store::{KeyValueStore, Stamped};
 use crate::stream::Stream;
 use crate::topic::Topic;
-use crate::topology::{Aggregate, AggregateOrDelete, Kind};
+use crate::topology::{Aggregate, AggregateOrDelete, Kind, Node, PerCommit};
 
 /// The records of a stream by their keys. Made by [`Stream::group_by_key`].
 #[must_use = "groups do nothing until they are counted, reduced or aggregated"]
@@ -174,7 +174,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
     ) -> Table<K, A> {
         let f = Arc::new(f);
-        let store = self.stream.own_store(&store.stamped());
+        let definition = store.stamped();
+        let store = self.stream.own_store(&definition);
         let stream = self.stream.then(kind(store), move || {
             Box::new(Aggregate::<K, V, A, _>::new(store, Arc::clone(&f)))
         });
@@ -192,7 +193,8 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 /// ([`App::table`](crate::App::table)).
 ///
 /// Streams join with it ([`Stream::join`]), and its updates go on. Every one does so at once: a reader
-/// sees each row in turn, of each key in order. A result has the highest time of the records behind it, a
+/// sees each row in turn, of each key in order; with `emit_per_commit` only the last one of each transaction
+/// does. A result has the highest time of the records behind it, a
 /// row of a topic the time of its record.
 ///
 /// `U` is what an update is: the new row, or `Option` of it where rows can be deleted. `None` is
@@ -233,6 +235,60 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
             stream: self.stream.on_error(policy),
             ..self
         }
+    }
+}
+
+impl<K: 'static, V: 'static> Table<K, V> {
+    /// Hands on only the last row of each key in a transaction, when that is committed, instead of every
+    /// update: where a key is updated often, far fewer records leave, and the app works faster. Readers lose
+    /// nothing but intermediate results, which depend on when commits happen. Streams that join with the
+    /// table see each row at once all the same.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let clicks = Topic::<String, String>::plain("clicks");
+    /// let counts = KeyValueStore::<String, u64>::plain("counts");
+    /// app.source(&clicks)
+    ///     .group_by_key()
+    ///     .count(&counts)
+    ///     .emit_per_commit()
+    ///     .to(&Topic::plain("clicks-by-user"));
+    /// ```
+    ///
+    /// Kafka Streams does it too, for as many keys as its cache holds (`statestore.cache.max.bytes`);
+    /// here it is for all, whatever memory there is.
+    ///
+    /// A row goes on in the very transaction that made it, with its time and without headers, in the order
+    /// of the keys' bytes within a task. To closures behind it [`Ctx::offset`](crate::Ctx::offset) is that
+    /// of the last record taken from the stage's first topic.
+    ///
+    /// # Errors
+    /// What fails behind it fails at the commit, for the rows of many records: none of them is to
+    /// blame, so no [`ErrorPolicy`] is asked. The transaction is aborted, and the worker stops with
+    /// [`WorkerError::Results`](crate::WorkerError::Results).
+    pub fn emit_per_commit(self) -> Self {
+        self.per_commit(|row| row)
+    }
+}
+
+impl<K: 'static, V: 'static> Table<K, V, Option<V>> {
+    /// Hands on only the last row of each key in a transaction, or its deletion: see
+    /// [`emit_per_commit`](Table::emit_per_commit) of tables without deletions. A tombstone has the task's
+    /// stream time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn emit_per_commit(self) -> Self {
+        self.per_commit(Some)
+    }
+}
+
+impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
+    fn per_commit(self, result: fn(Option<V>) -> Option<U>) -> Self {
+        let store = self.store;
+        let make = move || -> Box<dyn Node> { Box::new(PerCommit::<K, V, U>::new(store, result)) };
+        Table::new(self.stream.then(Kind::PerCommit(store), make), store)
     }
 }
 

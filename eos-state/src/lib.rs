@@ -39,9 +39,10 @@ mod testing;
 
 pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};
+pub use cache::CacheMemory;
 pub use error::{EngineFault, StoreError};
 pub use memory::MemoryBackend;
 pub use overlay::StoreKind;
 pub use range::{Direction, KeyRange};
 pub use scan::Scan;
-pub use task_store::TaskStore;
+pub use task_store::{Changed, TaskStore};

@@ -1,13 +1,14 @@
 //! All stores of one task: what is committed, and over it what is not.
 
 use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
 
 use eos_protocol::state::{Family, Position, StoreId};
 
 use crate::StoreError;
 use crate::backend::StoreBackend;
 use crate::batch::{Batch, Write};
-use crate::cache::CommittedCache;
+use crate::cache::{CacheMemory, CommittedCache};
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
@@ -52,7 +53,27 @@ struct Slot {
     id: StoreId,
     overlay: Overlay,
     /// The overlay's entries by key, once somebody asked; anything written makes it stale.
-    sorted: Option<Vec<u32>>,
+    sorted: Option<Arc<Vec<u32>>>,
+}
+
+/// The keys of one store that the open transaction has changed so far, in order. Made by
+/// [`TaskStore::changed`].
+#[derive(Debug)]
+pub struct Changed {
+    slot: usize,
+    order: Arc<Vec<u32>>,
+    at: usize,
+}
+
+impl Changed {
+    /// The next key, with the last value that was written to it. None behind the last one, and once the
+    /// transaction is over.
+    pub fn next<'a>(&mut self, of: &'a TaskStore) -> Option<Write<'a>> {
+        let number = *self.order.get(self.at)?;
+        let slot = of.stores.get(self.slot)?;
+        self.at += 1;
+        ((number as usize) < slot.overlay.table().len()).then(|| slot.entry(number))
+    }
 }
 
 impl TaskStore {
@@ -76,7 +97,9 @@ impl TaskStore {
             return Err(StoreError::SameId { store: pair[0].id });
         }
         let scratch = stores.iter().map(|_| Table::new()).collect();
-        let caches = stores.iter().map(|_| CommittedCache::new(0)).collect();
+        let none = CacheMemory::default();
+        let caches = stores.iter().map(|_| CommittedCache::new(&none));
+        let caches = caches.collect();
         Ok(Self {
             backend,
             stores,
@@ -87,12 +110,11 @@ impl TaskStore {
         })
     }
 
-    /// Keeps committed values that were read or written lately at hand, up to this many bytes over
-    /// all stores. Reads by key find them there; scans do not look.
+    /// Keeps committed values that were read or written lately at hand, in memory that it shares with
+    /// others. Reads by key find them there; scans do not look.
     #[must_use]
-    pub fn cached(mut self, bytes: usize) -> Self {
-        let each = bytes / self.stores.len().max(1);
-        let caches = self.stores.iter().map(|_| CommittedCache::new(each));
+    pub fn cached(mut self, memory: &CacheMemory) -> Self {
+        let caches = self.stores.iter().map(|_| CommittedCache::new(memory));
         self.caches = RefCell::new(caches.collect());
         self
     }
@@ -239,6 +261,17 @@ impl TaskStore {
         stores
             .filter(move |slot| slot.id.family() == family)
             .flat_map(Slot::writes)
+    }
+
+    /// The keys of one store that the transaction has changed so far, in order. Other stores may be written
+    /// to while they are gone through.
+    ///
+    /// # Errors
+    /// If the store is unknown or poisoned.
+    pub fn changed(&mut self, store: StoreId) -> Result<Changed, StoreError> {
+        let slot = self.slot(store)?;
+        let order = self.stores[slot].sorted();
+        Ok(Changed { slot, order, at: 0 })
     }
 
     /// The transaction is committed: its writes and the position become the backend's, both or
@@ -392,9 +425,7 @@ impl TaskStore {
 
     fn sort(&mut self) {
         for slot in &mut self.stores {
-            if slot.sorted.is_none() {
-                slot.sorted = Some(slot.overlay.sorted());
-            }
+            slot.sorted();
         }
     }
 
@@ -407,13 +438,23 @@ impl TaskStore {
 }
 
 impl Slot {
+    fn sorted(&mut self) -> Arc<Vec<u32>> {
+        let sorted = &mut self.sorted;
+        Arc::clone(sorted.get_or_insert_with(|| Arc::new(self.overlay.sorted())))
+    }
+
     fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        let sorted = self.sorted.iter().flat_map(|order| order.iter());
+        sorted.map(move |number| self.entry(*number))
+    }
+
+    fn entry(&self, number: u32) -> Write<'_> {
         let table = self.overlay.table();
-        (self.sorted.iter().flatten()).map(move |number| Write {
+        Write {
             store: self.id,
-            key: table.key(*number),
-            value: table.value(*number),
-        })
+            key: table.key(number),
+            value: table.value(number),
+        }
     }
 }
 

@@ -185,7 +185,8 @@ impl WorkerMeter {
     }
 
     fn totals(&self) -> Totals {
-        let [seal, send_offsets, drain, commit] = self.phases.each_ref().map(SpentMeter::read);
+        let [seal, send_offsets, drain, commit, apply] =
+            self.phases.each_ref().map(SpentMeter::read);
         let mut totals = Totals {
             commits: Commits(self.commits.each_ref().map(|n| n.load(Ordering::Relaxed))),
             restores: Restores(self.restores.each_ref().map(|n| n.load(Ordering::Relaxed))),
@@ -194,6 +195,7 @@ impl WorkerMeter {
                 send_offsets,
                 drain,
                 commit,
+                apply,
                 whole: self.whole.read(),
             },
             ..Totals::default()

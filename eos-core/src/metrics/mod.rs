@@ -188,7 +188,8 @@ impl Restores {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CommitTimes {
-    /// Intake has stopped; what is under way is handed to the producer.
+    /// Intake has stopped; what is under way is handed to the producer: outputs, results that go on once per
+    /// commit, and what was changed in stores.
     pub seal: Spent,
     /// `send_offsets_to_transaction`. Nothing at least once, where the offsets are the commit.
     pub send_offsets: Spent,
@@ -196,7 +197,9 @@ pub struct CommitTimes {
     pub drain: Spent,
     /// `commit_transaction` (EndTxn), until its outcome was known.
     pub commit: Spent,
-    /// All of it: `seal`, the longer one of `send_offsets` and `drain`, `commit`.
+    /// What was changed in stores goes to their databases.
+    pub apply: Spent,
+    /// All of it: `seal`, the longer one of `send_offsets` and `drain`, `commit`, `apply`.
     pub whole: Histogram,
 }
 
@@ -209,6 +212,7 @@ impl CommitTimes {
             Phase::SendOffsets => self.send_offsets,
             Phase::Drain => self.drain,
             Phase::Commit => self.commit,
+            Phase::Apply => self.apply,
         }
     }
 
@@ -217,6 +221,7 @@ impl CommitTimes {
         self.send_offsets.add(other.send_offsets);
         self.drain.add(other.drain);
         self.commit.add(other.commit);
+        self.apply.add(other.apply);
         self.whole.add(&other.whole);
     }
 }

@@ -8,7 +8,7 @@ use eos_protocol::{Event, Now};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// What is under way is handed to the producer.
+    /// What is under way is handed to the producer, and what was changed in stores (changelog).
     Seal,
     /// `send_offsets_to_transaction`.
     SendOffsets,
@@ -16,11 +16,19 @@ pub enum Phase {
     Drain,
     /// `commit_transaction`.
     Commit,
+    /// What was changed in stores goes to their databases.
+    Apply,
 }
 
 impl Phase {
     /// All of them, in order.
-    pub const ALL: [Self; 4] = [Self::Seal, Self::SendOffsets, Self::Drain, Self::Commit];
+    pub const ALL: [Self; 5] = [
+        Self::Seal,
+        Self::SendOffsets,
+        Self::Drain,
+        Self::Commit,
+        Self::Apply,
+    ];
 
     /// Its name in metrics.
     #[must_use]
@@ -30,6 +38,7 @@ impl Phase {
             Self::SendOffsets => "send_offsets",
             Self::Drain => "drain",
             Self::Commit => "commit",
+            Self::Apply => "apply",
         }
     }
 }
@@ -41,6 +50,7 @@ pub(crate) struct Phases {
     pub(crate) send_offsets: Duration,
     pub(crate) drain: Duration,
     pub(crate) commit: Duration,
+    pub(crate) apply: Duration,
     pub(crate) whole: Duration,
 }
 
@@ -51,6 +61,7 @@ impl Phases {
             Phase::SendOffsets => self.send_offsets,
             Phase::Drain => self.drain,
             Phase::Commit => self.commit,
+            Phase::Apply => self.apply,
         }
     }
 }
@@ -68,6 +79,7 @@ pub(crate) struct Stopwatch {
     sealed: Option<Now>,
     offsets_sent: Option<Now>,
     drained: Option<Now>,
+    known: Option<Now>,
 }
 
 impl Stopwatch {
@@ -89,16 +101,23 @@ impl Stopwatch {
         }
     }
 
+    /// The transaction is known to be committed.
+    pub(crate) fn known(&mut self, now: Now) {
+        self.known = Some(now);
+    }
+
     /// The commit is through.
     pub(crate) fn stop(&self, now: Now) -> Phases {
         let sealed = self.sealed.unwrap_or(self.since);
         let offsets_sent = self.offsets_sent.unwrap_or(sealed);
         let drained = self.drained.unwrap_or(sealed);
+        let known = self.known.unwrap_or(now);
         Phases {
             seal: sealed.since(self.since),
             send_offsets: offsets_sent.since(sealed),
             drain: drained.since(sealed),
-            commit: now.since(offsets_sent.max(drained)),
+            commit: known.since(offsets_sent.max(drained)),
+            apply: now.since(known),
             whole: now.since(self.since),
         }
     }
@@ -117,7 +136,8 @@ mod tests {
         for &(at, event) in events {
             watch.heard(event, Now(ms(at)));
         }
-        watch.stop(Now(ms(120)))
+        watch.known(Now(ms(120)));
+        watch.stop(Now(ms(127)))
     }
 
     #[test]
@@ -132,8 +152,8 @@ mod tests {
             assert_eq!(phases.seal, ms(1));
             assert_eq!(phases.send_offsets, ms(offsets_sent - 101));
             assert_eq!(phases.drain, ms(drained - 101));
-            assert_eq!(phases.commit, ms(6));
-            assert_eq!(phases.whole, ms(20));
+            assert_eq!((phases.commit, phases.apply), (ms(6), ms(7)));
+            assert_eq!(phases.whole, ms(27));
         }
     }
 

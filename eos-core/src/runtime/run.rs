@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use eos_protocol::state::Family;
 use eos_protocol::{MaxIdle, Stage, WorkerId, subscription};
+use eos_state::CacheMemory;
 use tokio::sync::oneshot;
 
 use super::chores::{Chore, Chores};
@@ -313,8 +314,10 @@ fn state_spec(
     let outputs = topology.outputs().iter().zip(&partitions.delete_retention);
     let retention = outputs.filter_map(|(output, time)| Some((output.name.clone(), (*time)?)));
     let cluster = partitions.cluster.clone().unwrap_or_default();
+    let (home, cache) = home(settings, slot, &cluster, topology);
     StateSpec {
-        home: home(settings, slot, &cluster, topology),
+        home,
+        cache,
         cluster,
         topic_ids: partitions.ids.clone(),
         delete_retention: retention.collect(),
@@ -325,21 +328,29 @@ fn state_spec(
 }
 
 #[cfg(feature = "rocksdb")]
-fn home(settings: &Settings, slot: &Slot, cluster: &str, topology: &Topology) -> Arc<dyn Home> {
+fn home(
+    settings: &Settings,
+    slot: &Slot,
+    cluster: &str,
+    topology: &Topology,
+) -> (Arc<dyn Home>, CacheMemory) {
     if topology.stores().is_empty() {
-        return Arc::new(InMemory);
+        return (Arc::new(InMemory), CacheMemory::default());
     }
-    Arc::new(OnDisk::new(
+    // A value in the cache is found four times as fast as one in a database's memory.
+    let cache = settings.state_memory / 4;
+    let home = OnDisk::new(
         slot.path.clone(),
         settings.app.clone(),
         cluster.to_owned(),
-        settings.state_memory,
-    ))
+        settings.state_memory - cache,
+    );
+    (Arc::new(home), CacheMemory::new(cache))
 }
 
 #[cfg(not(feature = "rocksdb"))]
-fn home(_: &Settings, _: &Slot, _: &str, _: &Topology) -> Arc<dyn Home> {
-    Arc::new(InMemory)
+fn home(_: &Settings, _: &Slot, _: &str, _: &Topology) -> (Arc<dyn Home>, CacheMemory) {
+    (Arc::new(InMemory), CacheMemory::default())
 }
 
 /// How many bytes of keys and values one partition may have waiting in a worker that may come to own

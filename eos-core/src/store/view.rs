@@ -157,6 +157,11 @@ impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
         Ok(value)
     }
 
+    /// What it was declared as.
+    pub(crate) fn definition(&self) -> Result<&'c KeyValueStore<K, V>, StateError> {
+        Ok(self.found()?.definition)
+    }
+
     pub(crate) fn read(&self, key: &K) -> Result<Option<V>, StateError> {
         let found = self.found()?;
         found.read(|into| found.definition.key.encode(key, into))

@@ -25,6 +25,15 @@ pub(crate) struct Chains {
 }
 
 impl Chains {
+    /// The next place from `at` on whose node hands on results once per commit, and the store that it
+    /// has them from.
+    pub(crate) fn emitter(&self, at: usize) -> Option<(usize, usize)> {
+        let places = self.places.iter().enumerate().skip(at);
+        places
+            .filter_map(|(at, place)| Some((at, place.node.emits()?)))
+            .next()
+    }
+
     /// What was taken since the last commit is committed.
     pub(crate) fn committed(&mut self) {
         for place in &mut self.places {

@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Join(usize),
     /// The store of the table that is asked for a row.
     LeftJoin(usize),
+    /// The store that the results are kept in.
+    PerCommit(usize),
     /// The output that leads to the tasks that go on.
     Repartition(usize),
     /// The output that it writes to.
@@ -59,6 +61,7 @@ impl Kind {
             Self::Table(_) => "table",
             Self::Join(_) => "join",
             Self::LeftJoin(_) => "left_join",
+            Self::PerCommit(_) => "emit_per_commit",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
         }
@@ -80,7 +83,8 @@ impl Kind {
             | Self::ReduceOrDelete(store)
             | Self::Aggregate(store)
             | Self::AggregateOrDelete(store)
-            | Self::Table(store) => Some(store),
+            | Self::Table(store)
+            | Self::PerCommit(store) => Some(store),
             _ => self.joins(),
         }
     }
@@ -119,6 +123,7 @@ impl Kind {
             Self::Process => "PROCESSOR",
             Self::Count(_) | Self::Aggregate(_) | Self::AggregateOrDelete(_) => "AGGREGATE",
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
+            Self::PerCommit(_) => "PER-COMMIT",
             Self::Repartition(_) | Self::To(_) => "SINK",
         }
     }

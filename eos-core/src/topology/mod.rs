@@ -20,6 +20,7 @@ mod keep;
 mod kind;
 mod node;
 mod nodes;
+mod per_commit;
 mod process;
 #[cfg(test)]
 mod process_test;
@@ -46,6 +47,7 @@ pub(crate) use keep::Keep;
 pub(crate) use kind::Kind;
 pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
 pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};
+pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, Process};
 pub(crate) use scratch::Scratch;
 pub(crate) use windowed::WindowedAggregate;

@@ -114,6 +114,23 @@ pub(crate) trait Node: Send {
         next: &mut Next<'_>,
     ) -> Result<(), Fault>;
 
+    /// The store whose changes it hands on once per commit, if it does.
+    fn emits(&self) -> Option<usize> {
+        None
+    }
+
+    /// Hands on what the transaction made of one key of that store: `value` is the last one, and none if
+    /// the key was deleted. Intake has ended; there is no record at hand.
+    fn emit(
+        &mut self,
+        _ctx: &Ctx<'_>,
+        _key: &[u8],
+        _value: Option<&[u8]>,
+        _next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// What it took since the last commit is committed.
     fn committed(&mut self) {}
 
@@ -149,6 +166,21 @@ impl<'n> Next<'n> {
             base: 0,
             rest: places,
         }
+    }
+
+    /// The node at a place, and those behind it.
+    pub(crate) fn behind(
+        places: &'n mut [Place],
+        at: usize,
+    ) -> Option<(&'n mut dyn Node, Next<'n>)> {
+        let (place, rest) = places.get_mut(at..)?.split_first_mut()?;
+        let next = Next {
+            child: place.child,
+            other: place.rest,
+            base: at + 1,
+            rest,
+        };
+        Some((&mut *place.node, next))
     }
 
     /// Hands the record to the next node. A chain without an end drops it.

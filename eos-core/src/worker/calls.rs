@@ -8,6 +8,7 @@ use eos_protocol::{
     Taken, blames_a_record,
 };
 
+use super::emitting::Emitting;
 use super::error::{self, WorkerError};
 use super::record::rewind_to;
 use super::task::Readiness;
@@ -116,6 +117,7 @@ impl<C: Client> Worker<C> {
                 let late = |load: &Load| now.since(load.since) >= most;
                 self.blamed |= self.load.as_ref().is_some_and(late);
                 self.calls.seal = true;
+                self.emitting = Emitting::default();
             }
             Action::SendOffsets => self.calls.send_offsets = true,
             Action::Flush => self.calls.flush = true,
@@ -178,6 +180,7 @@ impl<C: Client> Worker<C> {
         let taken = self.tasks.values().flat_map(|task| task.progress.taken());
         self.isolation.committed(taken);
         self.blamed = false;
+        self.stopwatch.known(self.env.now());
         self.apply_state();
         let now = self.env.now();
         for task in self.tasks.values_mut() {
@@ -199,7 +202,7 @@ impl<C: Client> Worker<C> {
             generation = self.generation, cause = self.cause.name(),
             seal_ms = in_ms(phases.seal), send_offsets_ms = in_ms(phases.send_offsets),
             drain_ms = in_ms(phases.drain), commit_ms = in_ms(phases.commit),
-            whole_ms = in_ms(phases.whole), "committed"
+            apply_ms = in_ms(phases.apply), whole_ms = in_ms(phases.whole), "committed"
         );
     }
 
@@ -269,7 +272,7 @@ impl<C: Client> Worker<C> {
             }
             self.calls.pause_until = None;
         }
-        if self.calls.seal && self.send_rest() && self.send_changes() {
+        if self.calls.seal && self.send_rest() && self.emit_results() && self.send_changes() {
             self.calls.seal = false;
             self.seal();
         }

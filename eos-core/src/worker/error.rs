@@ -74,6 +74,21 @@ pub enum WorkerError {
         /// could not be done: a dead letter does not fit into its topic.
         policy: bool,
     },
+    /// The results that go on once per commit did not get through.
+    #[error(
+        "task {task}: the results of the store {store} could not be handed on at the commit: {reason}. They \
+         are of many records, so no `on_error` of a source applies. The transaction is aborted, and \
+         nothing of it is visible; a restart works on the same records again: mend what comes behind \
+         `emit_per_commit` before"
+    )]
+    Results {
+        /// The task.
+        task: TaskId,
+        /// Where the results are kept.
+        store: String,
+        /// Why.
+        reason: RecordFault,
+    },
     /// A task must not start where its offsets say.
     #[error("{0}")]
     Start(#[from] StartError),

@@ -12,6 +12,7 @@
 //! | `stopping.rs` | the way out |
 //! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
 //! | `sealing.rs` | gathers the offsets of a transaction and adds them |
+//! | `emitting.rs` | hands on the results that go on once per commit |
 //! | `doubt.rs` | finds out what became of a commit without a clean answer |
 //! | `rebalance.rs` | answers assignments and revocations |
 //! | `starting.rs` | finds out where assigned tasks start |
@@ -32,6 +33,7 @@
 mod calls;
 mod coverage;
 mod doubt;
+mod emitting;
 mod error;
 mod failed;
 #[cfg(test)]
@@ -79,6 +81,7 @@ pub use spec::{Env, StateSpec, WorkerSpec};
 
 use calls::Calls;
 use coverage::Coverage;
+use emitting::Emitting;
 use membership::Membership;
 use quiet::Quiet;
 use rebalance::{Answering, Change};
@@ -160,6 +163,8 @@ pub struct Worker<C: Client> {
     kept: usize,
     /// How much of the scratch is sent; the rest waits for room in the producer's queue.
     unsent: Option<send::Unsent>,
+    /// How far the results are that go on once per commit.
+    emitting: Emitting,
     /// A record that is done, and waits for a transaction of its own.
     held: Option<record::Held>,
     /// The group's generation at the last `send_offsets`, for the log.
@@ -273,6 +278,7 @@ impl<C: Client> Worker<C> {
             buffers: RefCell::default(),
             kept: 0,
             unsent: None,
+            emitting: Emitting::default(),
             held: None,
             generation: -1,
             load: None,

@@ -12,6 +12,8 @@ use eos_protocol::{
     TopicName, TransactionalId, WorkerId,
 };
 
+use eos_state::CacheMemory;
+
 use super::home::{Home, InMemory};
 use super::purging::DoneWith;
 
@@ -72,6 +74,8 @@ pub struct StateSpec {
     pub topic_ids: BTreeMap<TopicName, TopicUuid>,
     /// `delete.retention.ms` of each changelog.
     pub delete_retention: BTreeMap<TopicName, Duration>,
+    /// Memory for what was read or written lately, of all stores of the process.
+    pub cache: CacheMemory,
     /// How many bytes of changes a transaction may hold before it is committed early.
     pub uncommitted_bytes: usize,
     /// How long a restore may stand still.
@@ -79,13 +83,14 @@ pub struct StateSpec {
 }
 
 impl Default for StateSpec {
-    /// State in memory, 32 MiB of uncommitted changes, a minute of patience.
+    /// State in memory, no cache, 32 MiB of uncommitted changes, a minute of patience.
     fn default() -> Self {
         Self {
             home: Arc::new(InMemory),
             cluster: String::new(),
             topic_ids: BTreeMap::new(),
             delete_retention: BTreeMap::new(),
+            cache: CacheMemory::default(),
             uncommitted_bytes: 32 << 20,
             patience: Duration::from_secs(60),
         }

@@ -8,7 +8,7 @@ use proptest::test_runner::TestCaseError;
 
 use super::operation::{Key, Operation, STORES};
 use super::{Engine, Lasts, position};
-use crate::{Batch, Direction, KeyRange, StoreError, TaskStore};
+use crate::{Batch, CacheMemory, Direction, KeyRange, StoreError, TaskStore};
 
 type Rows = Vec<(Key, Vec<u8>)>;
 type Model = BTreeMap<(StoreId, Key), Vec<u8>>;
@@ -41,7 +41,7 @@ pub(super) fn run(engine: &dyn Engine, dir: &Path, operations: &[Operation]) -> 
         dir,
         store: None,
         // None, one that forgets all the time, and one that never does.
-        cache: [0, 1_500, 1 << 20][operations.len() % 3],
+        cache: [0, 3_000, 1 << 20][operations.len() % 3],
         expected: Expected::default(),
     };
     run.open()?;
@@ -70,7 +70,7 @@ impl Run<'_> {
         self.store = None;
         let backend = self.engine.open(self.dir).map_err(broke)?;
         let store = TaskStore::new(backend, STORES).map_err(broke)?;
-        self.store = Some(store.cached(self.cache));
+        self.store = Some(store.cached(&CacheMemory::new(self.cache)));
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! A hash table from byte keys to byte values that is only ever written to or emptied.
 //!
-//! Everything lies in three vectors: the bytes of all keys and values, one entry per key, and the
-//! places of the entries by hash. No allocation per entry, none at all once the vectors have grown
-//! to what a transaction needs; an overwritten value reuses its bytes when the new one fits, so
-//! a counter that is counted up a thousand times takes the room of one.
+//! Everything lies in three vectors: one entry per key, which holds key and value as well if they are
+//! short, the bytes of those that are not, and the places of the entries by hash. No allocation per
+//! entry, none at all once the vectors have grown to what a transaction needs; an overwritten value
+//! reuses its bytes when the new one fits, so a counter that is counted up a thousand times takes the
+//! room of one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -40,15 +41,23 @@ const TOMBSTONE: u32 = u32::MAX;
 /// Vectors smaller than this are kept from one transaction to the next, however full they were.
 const KEEP_BYTES: usize = 64 * 1024;
 
+/// What key and value may have together to lie in the entry itself.
+const SHORT: usize = 40;
+/// In place of a place among the bytes: they lie in the entry.
+const HERE: usize = usize::MAX;
+
+/// A cache line: to find a short key and its value is to wait for memory once, and once for its slot.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 struct Entry {
-    key_at: usize,
-    value_at: usize,
+    /// Where the key begins among the bytes; the value lies behind it.
+    at: usize,
     key_len: u32,
     value_len: u32,
-    /// Bytes reserved at `value_at`: a later value that fits is written there.
+    /// Bytes reserved for the value: a later one that fits is written there.
     room: u32,
     hash: u32,
+    short: [u8; SHORT],
 }
 
 /// A value, or the fact that the key was deleted.
@@ -90,6 +99,11 @@ impl Table {
         Some(self.value(entry))
     }
 
+    /// The number of a key's entry.
+    pub(crate) fn number(&self, hash: KeyHash, key: &[u8]) -> Option<u32> {
+        self.find(hash, key).ok()
+    }
+
     /// Writes a value, or that there is none. Answers the entry's number, and whether it is new.
     ///
     /// Key and value are shorter than `u32::MAX`: the task store has looked.
@@ -104,19 +118,27 @@ impl Table {
             }
             Err(slot) => {
                 let number = self.entries.len() as u32;
-                let key_at = self.bytes.len();
-                self.bytes.extend_from_slice(key);
-                let value_at = self.bytes.len();
-                self.bytes.extend_from_slice(value.unwrap_or_default());
-                let value_len = value.map_or(TOMBSTONE, |v| v.len() as u32);
-                self.entries.push(Entry {
-                    key_at,
-                    value_at,
+                let written = value.unwrap_or_default();
+                let len = key.len() + written.len();
+                let mut entry = Entry {
+                    at: HERE,
                     key_len: key.len() as u32,
-                    value_len,
-                    room: value.map_or(0, |v| v.len() as u32),
+                    value_len: value.map_or(TOMBSTONE, |v| v.len() as u32),
+                    room: 0,
                     hash: hash.0,
-                });
+                    short: [0; SHORT],
+                };
+                if len <= SHORT {
+                    entry.room = (SHORT - key.len()) as u32;
+                    entry.short[..key.len()].copy_from_slice(key);
+                    entry.short[key.len()..len].copy_from_slice(written);
+                } else {
+                    entry.at = self.bytes.len();
+                    entry.room = written.len() as u32;
+                    self.bytes.extend_from_slice(key);
+                    self.bytes.extend_from_slice(written);
+                }
+                self.entries.push(entry);
                 self.slots[slot] = number + 1;
                 (number, true)
             }
@@ -125,13 +147,23 @@ impl Table {
 
     pub(crate) fn key(&self, number: u32) -> &[u8] {
         let entry = &self.entries[number as usize];
-        &self.bytes[entry.key_at..][..entry.key_len as usize]
+        &self.bytes_of(entry)[..entry.key_len as usize]
     }
 
     pub(crate) fn value(&self, number: u32) -> Written<'_> {
         let entry = &self.entries[number as usize];
-        (entry.value_len != TOMBSTONE)
-            .then(|| &self.bytes[entry.value_at..][..entry.value_len as usize])
+        (entry.value_len != TOMBSTONE).then(|| {
+            let behind = &self.bytes_of(entry)[entry.key_len as usize..];
+            &behind[..entry.value_len as usize]
+        })
+    }
+
+    /// Key, value, and perhaps more.
+    fn bytes_of<'a>(&'a self, entry: &'a Entry) -> &'a [u8] {
+        match entry.at {
+            HERE => &entry.short,
+            at => &self.bytes[at..],
+        }
     }
 
     pub(crate) fn hash(&self, number: u32) -> KeyHash {
@@ -214,13 +246,21 @@ impl Table {
             entry.value_len = TOMBSTONE;
             return;
         };
-        let len = value.len() as u32;
-        if len <= entry.room {
-            self.bytes[entry.value_at..][..value.len()].copy_from_slice(value);
-        } else {
-            entry.value_at = self.bytes.len();
-            entry.room = len;
+        let (len, key_len) = (value.len() as u32, entry.key_len as usize);
+        if len > entry.room {
+            let at = self.bytes.len();
+            match entry.at {
+                HERE => self.bytes.extend_from_slice(&entry.short[..key_len]),
+                before => self.bytes.extend_from_within(before..before + key_len),
+            }
             self.bytes.extend_from_slice(value);
+            (entry.at, entry.room) = (at, len);
+        } else {
+            let bytes = match entry.at {
+                HERE => &mut entry.short[..],
+                at => &mut self.bytes[at..],
+            };
+            bytes[key_len..][..value.len()].copy_from_slice(value);
         }
         entry.value_len = len;
     }
@@ -266,17 +306,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_short_lies_in_its_entry_until_it_grows() {
+        let (hasher, mut table) = (KeyHasher::random(), Table::new());
+        let hash = hasher.hash(b"key");
+        for len in [0, 5, SHORT - 3] {
+            table.write(hash, b"key", Some(&vec![1; len]));
+            assert!(table.bytes.is_empty(), "{len}");
+        }
+        table.write(hash, b"key", Some(&[2; SHORT - 2]));
+        assert_eq!(table.bytes.len(), SHORT + 1);
+        table.write(hash, b"key", Some(b"3"));
+        assert_eq!(table.get(hash, b"key"), Some(Some(&b"3"[..])));
+        assert_eq!(size_of::<Entry>(), 64);
+    }
+
+    #[test]
     fn a_burst_gives_its_memory_back() {
         let (hasher, mut table) = (KeyHasher::random(), Table::new());
         for n in 0..100_000u64 {
             let key = n.to_be_bytes();
-            table.write(hasher.hash(&key), &key, Some(&[7; 32]));
+            table.write(hasher.hash(&key), &key, Some(&[7; 64]));
         }
+        let entries = table.entries.capacity();
         let full = (table.bytes.capacity(), table.slots.len());
         table.clear();
         table.write(hasher.hash(b"k"), b"k", Some(b"v"));
         table.clear();
         assert!(table.bytes.capacity() < full.0 / 4 && table.slots.len() < full.1 / 4);
+        assert!(table.entries.capacity() < entries / 4);
         table.write(hasher.hash(b"k"), b"k", Some(b"v"));
         assert_eq!(table.get(hasher.hash(b"k"), b"k"), Some(Some(&b"v"[..])));
     }
@@ -288,7 +345,12 @@ mod tests {
                 proptest::collection::vec(
                     (
                         proptest::collection::vec(0u8..4, 0..3),
-                        proptest::option::of(proptest::collection::vec(any::<u8>(), 0..6)),
+                        // Some fit into an entry, some do not, and some just do.
+                        proptest::option::of(prop_oneof![
+                            proptest::collection::vec(any::<u8>(), 0..6),
+                            proptest::collection::vec(any::<u8>(), 34..44),
+                            proptest::collection::vec(any::<u8>(), 90..100),
+                        ]),
                     ),
                     0..80,
                 ),

@@ -13,8 +13,12 @@ const MIB: usize = 1024 * KIB;
 /// How much of the memory may be writes that are not flushed yet.
 const WRITES_SHARE: usize = 3;
 /// A database flushes once it has this much unflushed, however much memory there is: it is what a
-/// start has to read again from the log.
-const WRITE_BUFFER: std::ops::RangeInclusive<usize> = MIB..=16 * MIB;
+/// start has to read again from the log, and what each write has to find its place in. At 16 MiB a write
+/// took twice as long as at 4 (docs/design/0024).
+const WRITE_BUFFER: std::ops::RangeInclusive<usize> = MIB..=4 * MIB;
+/// The first level that is kept in order holds so many write buffers: four of them are merged into it at a
+/// time, and the more it holds, the more is written again for each.
+const FIRST_LEVEL: u64 = 16;
 
 /// The memory of all databases of a process, from one number.
 ///
@@ -102,6 +106,9 @@ impl StateMemory {
         let share = self.bytes / WRITES_SHARE / 2;
         let write_buffer = share.clamp(*WRITE_BUFFER.start(), *WRITE_BUFFER.end());
         options.set_write_buffer_size(write_buffer);
+        let first_level = FIRST_LEVEL * write_buffer as u64;
+        options.set_max_bytes_for_level_base(first_level);
+        options.set_target_file_size_base(first_level / 4);
         options.set_write_buffer_manager(&self.writes);
         // By default a block of the arena is 1 MiB and more: 200 databases with next to nothing in
         // them counted as 618 MB, measured.

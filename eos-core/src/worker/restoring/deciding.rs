@@ -275,7 +275,8 @@ impl<C: Client> Worker<C> {
         };
         let now = self.env.now();
         let store = TaskStore::new(backend, one.stores.iter().copied())
-            .map_err(|source| store_failed(one.task, source))?;
+            .map_err(|source| store_failed(one.task, source))?
+            .cached(&self.spec.state.cache);
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));
         };

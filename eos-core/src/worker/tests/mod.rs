@@ -2,6 +2,7 @@
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
 mod coverage;
+mod emission;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod membership;

@@ -17,13 +17,16 @@ import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.Stores;
 
 /**
  * The benchmark's work as a Kafka Streams user writes it.
  *
- * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass, guarantee=eos|alos,
+ * <p>Arguments are key=value: bootstrap, app, in, out, dir, work=map|pass|count|count-per-commit, guarantee=eos|alos,
  * commit=milliseconds, threads; and p.NAME=VALUE for any property of Kafka Streams. With
  * warm=RECORDS and warmout=TOPIC a first application in the same JVM passes at least so many records
  * of the input to another topic, so that the code is compiled when the one that counts begins.
@@ -133,8 +136,19 @@ public final class StreamsSide {
     StreamsBuilder builder = new StreamsBuilder();
     Serde<byte[]> bytes = Serdes.ByteArray();
     KStream<byte[], byte[]> input = builder.stream(options.get("in"), Consumed.with(bytes, bytes));
-    if (options.getOrDefault("work", "map").equals("pass")) {
+    String work = options.getOrDefault("work", "map");
+    if (work.equals("pass")) {
       input.to(out, Produced.with(bytes, bytes));
+    } else if (work.startsWith("count")) {
+      // What a cache holds back is set by statestore.cache.max.bytes.
+      input
+          .groupByKey(Grouped.with(bytes, bytes))
+          .count(
+              Materialized.<byte[], Long>as(Stores.persistentKeyValueStore("counts"))
+                  .withKeySerde(bytes)
+                  .withValueSerde(Serdes.Long()))
+          .toStream()
+          .to(out, Produced.with(bytes, Serdes.Long()));
     } else {
       input
           .mapValues(StreamsSide::read)

@@ -1,0 +1,90 @@
+//! The node that holds results back until the transaction is sealed.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::node::{Fault, Next, Node};
+use super::nodes::take;
+use crate::client::Headers;
+use crate::ctx::Ctx;
+use crate::record::Record;
+use crate::store::{Stamped, StateError};
+
+/// Lets no update through. Once intake has ended it hands on the last result of each key that the
+/// transaction changed in the store before it: the store knows them, so nothing is kept twice, and an
+/// abort has nothing to undo here.
+///
+/// Kafka Streams' record cache does it as well (`CachingKeyValueStore`), as far as its size reaches.
+pub(crate) struct PerCommit<K, A, V> {
+    store: usize,
+    /// What becomes of a result, and of a key that has none any more.
+    result: fn(Option<A>) -> Option<V>,
+    types: PhantomData<fn(K)>,
+}
+
+impl<K, A, V> PerCommit<K, A, V> {
+    pub(crate) fn new(store: usize, result: fn(Option<A>) -> Option<V>) -> Self {
+        Self {
+            store,
+            result,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static, A: 'static, V: 'static> Node for PerCommit<K, A, V> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        _: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let store = ctx.store_at::<K, Stamped<A>>(self.store);
+        if let Some(record) = take::<K, V>(record) {
+            let definition = store.definition().map_err(Fault::State)?;
+            definition.key.recycle(record.key);
+        }
+        Ok(())
+    }
+
+    fn emits(&self) -> Option<usize> {
+        Some(self.store)
+    }
+
+    fn emit(
+        &mut self,
+        ctx: &Ctx<'_>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let store = ctx.store_at::<K, Stamped<A>>(self.store);
+        let definition = store.definition().map_err(Fault::State)?;
+        let unreadable = |source| {
+            Fault::State(StateError::Unreadable {
+                store: Arc::clone(&definition.name),
+                source,
+            })
+        };
+        let stamped = value.map(|value| definition.value.decode(Some(value)));
+        let (value, timestamp) = match stamped.transpose().map_err(unreadable)? {
+            Some(Stamped { value, timestamp }) => (Some(value), timestamp),
+            // Its time went with the row.
+            None => (None, ctx.stream_time()),
+        };
+        let Some(value) = (self.result)(value) else {
+            return Ok(());
+        };
+        let key = definition.key.decode(Some(key)).map_err(unreadable)?;
+        next.forward(
+            &ctx.at(timestamp),
+            &mut Some(Record {
+                key,
+                value,
+                timestamp,
+                headers: Headers::new(),
+            }),
+        )
+    }
+}

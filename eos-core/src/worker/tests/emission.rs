@@ -1,0 +1,293 @@
+//! Results that go on once per commit: the last one of each key, in the transaction that made it.
+
+use super::state::{Disk, stateful};
+use super::*;
+use crate::topology::{KeyBy, Kind};
+use crate::{Grouped, KeyValueStore, Table};
+
+/// The fake's keys are all one: here the value is the key as well.
+fn by_value(app: &mut App) -> Grouped<String, String> {
+    let source = app.source(&Topic::<String, String>::plain("in"));
+    let keyed: crate::Stream<String, String> = source.then(Kind::KeyBy, || {
+        let key = |value: &String| value.clone();
+        Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
+    });
+    keyed.group_by_key()
+}
+
+fn counts(app: &mut App) -> Table<String, u64> {
+    by_value(app).count(&KeyValueStore::plain("counts"))
+}
+
+/// `word=count@time`.
+fn told(app: &mut App, table: Table<String, u64>) {
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    table.to_stream().process(move |ctx, result| {
+        assert_eq!(ctx.timestamp(), result.timestamp);
+        assert!(result.headers.is_empty() && ctx.headers().is_empty());
+        match &result.key[..] {
+            "poison" => return Err("poison".into()),
+            "panic" => panic!("at the disco"),
+            _ => {}
+        }
+        let time = result.timestamp.map_or(-1, |time| time.0);
+        let text = format!("{}={}@{time}", result.key, result.value);
+        ctx.emit(&out, result.key, text)
+    });
+}
+
+fn per_commit(app: &mut App) {
+    let table = counts(app).emit_per_commit();
+    told(app, table);
+}
+
+fn bench_of(disk: &Disk, words: &[&str], declare: impl FnOnce(&mut App)) -> Bench {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let words = words.iter().map(|&word| word.to_owned()).collect();
+    kafka.broker().input.insert(tp(0), words);
+    let worker = new_worker(&kafka, &clock, stateful(disk, 0), declare);
+    let bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    bench
+}
+
+fn bench(words: &[&str]) -> Bench {
+    bench_of(&Disk::default(), words, per_commit)
+}
+
+#[test]
+fn every_update_goes_on_unless_said_otherwise() {
+    let mut bench = bench_of(&Disk::default(), &["b", "a", "b"], |app| {
+        let table = counts(app);
+        told(app, table);
+    });
+    bench.settle();
+    assert_eq!(bench.visible(), ["b=1@0", "a=1@1", "b=2@2"]);
+}
+
+#[test]
+fn the_last_result_of_each_key_goes_on_once_a_commit_in_the_order_of_keys() {
+    let mut bench = bench(&["b", "a", "b", "a", "b"]);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=2@3", "b=3@4"]);
+    bench.feed(0, &["c", "a"]);
+    bench.settle();
+    let new = &bench.visible()[2..];
+    assert_eq!(new, ["a=3@6", "c=1@5"], "b was not touched");
+    assert_eq!(bench.committed(0), Some(7));
+}
+
+#[test]
+fn a_row_that_is_gone_at_the_commit_is_one_tombstone() {
+    let mut bench = bench_of(&Disk::default(), &["b", "a", "b", "a", "b"], |app| {
+        let out = app.output(&Topic::<String, String>::plain("out"));
+        let at_most_once = |_: &String, _: String, n: u64| Some(n + 1).filter(|n| *n < 2);
+        by_value(app)
+            .aggregate_or_delete(&KeyValueStore::plain("counts"), || 0, at_most_once)
+            .emit_per_commit()
+            .to_stream()
+            .process(move |ctx, row| {
+                let time = row.timestamp.map_or(-1, |time| time.0);
+                let text = format!("{}={:?}@{time}", row.key, row.value);
+                ctx.emit(&out, row.key, text)
+            });
+    });
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=None@4", "b=Some(1)@4"]);
+}
+
+#[test]
+fn asked_for_twice_it_is_the_same() {
+    let mut bench = bench_of(&Disk::default(), &["b", "a", "b"], |app| {
+        let table = counts(app).emit_per_commit().emit_per_commit();
+        told(app, table);
+    });
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=1@1", "b=2@2"]);
+}
+
+#[test]
+fn results_of_an_aborted_transaction_go_on_with_the_one_that_takes_its_records_again() {
+    let mut bench = bench(&["a", "b"]);
+    bench.settle();
+    bench.next_flush_aborts();
+    bench.feed(0, &["a", "c"]);
+    bench.settle();
+    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.feed(0, &["c"]);
+    bench.settle();
+    let expected = ["a=1@0", "b=1@1", "a=2@2", "c=1@3", "c=2@4"];
+    assert_eq!(bench.visible(), expected);
+}
+
+#[test]
+fn a_restart_emits_what_comes_and_nothing_of_before() {
+    for wiped in [false, true] {
+        let disk = Disk::default();
+        let mut bench = bench_of(&disk, &["a", "b", "a"], per_commit);
+        bench.settle();
+        bench.worker = new_worker(&bench.kafka, &bench.clock, stateful(&disk, 0), per_commit);
+        if wiped {
+            disk.wipe();
+        }
+        bench.assign(&[0]);
+        bench.feed(0, &["a", "a"]);
+        bench.settle();
+        assert_eq!(bench.visible(), ["a=2@2", "b=1@1", "a=4@4"]);
+    }
+}
+
+#[test]
+fn an_early_commit_emits_as_well() {
+    let disk = Disk::default();
+    let mut bench = bench_of(&disk, &["a", "a", "b"], per_commit);
+    let mut spec = stateful(&disk, 0);
+    spec.state.uncommitted_bytes = 1;
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, per_commit);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=1@0", "a=2@1", "b=1@2"]);
+}
+
+#[test]
+fn a_full_queue_is_waited_for_and_no_result_goes_on_twice() {
+    let mut bench = bench(&["a", "b", "c", "b"]);
+    let full = [Answer::Pending; 3];
+    bench.kafka.answer(CallSite::Send, full);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=1@0", "b=2@3", "c=1@2"]);
+}
+
+#[test]
+fn a_result_that_was_refused_aborts_the_transaction() {
+    let mut bench = bench(&["a", "b"]);
+    let lost = abortable(code::UNKNOWN_PRODUCER_ID);
+    bench.kafka.answer(CallSite::Send, [Answer::Fails(lost)]);
+    bench.settle();
+    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    assert_eq!(bench.visible(), ["a=1@0", "b=1@1"]);
+}
+
+#[test]
+fn what_fails_behind_it_stops_the_worker_whatever_the_policy() {
+    for word in ["poison", "panic"] {
+        let disk = Disk::default();
+        let skipping = |app: &mut App| {
+            let source = app.source(&Topic::<String, String>::plain("other"));
+            source.to(&Topic::plain("another"));
+            let table = by_value_with(app, crate::ErrorPolicy::Skip)
+                .count(&KeyValueStore::plain("counts"))
+                .emit_per_commit();
+            told(app, table);
+        };
+        let mut bench = bench_of(&disk, &["a"], skipping);
+        bench.settle();
+        bench.feed(0, &["a", word, "b"]);
+        let error = bench.end().unwrap_err();
+        assert!(matches!(error, WorkerError::Results { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("counts") && text.contains("on_error"),
+            "{text}"
+        );
+        assert_eq!(bench.visible(), ["a=1@0"], "nothing of it is visible");
+        assert_eq!(bench.committed(0), Some(1));
+        let calls = bench.kafka.calls();
+        assert!(calls.contains(&"abort".to_owned()), "{calls:?}");
+    }
+}
+
+fn by_value_with(app: &mut App, policy: crate::ErrorPolicy) -> Grouped<String, String> {
+    let source = app.source(&Topic::<String, String>::plain("in"));
+    let keyed: crate::Stream<String, String> = source.on_error(policy).then(Kind::KeyBy, || {
+        let key = |value: &String| value.clone();
+        Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
+    });
+    keyed.group_by_key()
+}
+
+#[test]
+fn a_result_that_is_too_large_stops_the_worker() {
+    let disk = Disk::default();
+    let mut bench = bench_of(&disk, &["a"], per_commit);
+    let mut spec = stateful(&disk, 0);
+    spec.output_limits = vec![Some(100), None];
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, per_commit);
+    bench.feed(0, &["a word that is far too long for its topic"]);
+    let error = bench.end().unwrap_err();
+    assert!(error.to_string().contains("max.message.bytes"), "{error}");
+}
+
+/// What results are counted by is a table again, whose results go on at the same commit.
+#[test]
+fn a_table_behind_a_table_emits_the_results_of_the_same_transaction() {
+    let declare = |app: &mut App| {
+        let lengths = counts(app)
+            .emit_per_commit()
+            .to_stream()
+            .group_by_key()
+            .aggregate(
+                &KeyValueStore::plain("sums"),
+                || 0,
+                |_, n, sum: u64| sum + n,
+            )
+            .emit_per_commit();
+        told(app, lengths);
+    };
+    let disk = Disk::default();
+    let mut bench = bench_of(&disk, &["a", "a", "b"], declare);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=2@1", "b=1@2"]);
+    bench.feed(0, &["a"]);
+    bench.settle();
+    assert_eq!(bench.visible()[2..], ["a=5@3"], "2, and then 3");
+    // What the second one keeps is in the changelog of the same transaction.
+    bench.worker = new_worker(&bench.kafka, &bench.clock, stateful(&disk, 0), declare);
+    disk.wipe();
+    bench.assign(&[0]);
+    bench.feed(0, &["a"]);
+    bench.settle();
+    assert_eq!(bench.visible()[3..], ["a=9@4"]);
+}
+
+/// A record that took too long to join what is open waits in the scratch while that is committed.
+#[test]
+fn a_record_that_waits_for_its_own_transaction_counts_once() {
+    let clock = Clock::default();
+    let slow = clock.clone();
+    let declare = move |app: &mut App| {
+        let source = app.source(&Topic::<String, String>::plain("in"));
+        let slow = slow.clone();
+        let keyed: crate::Stream<String, String> = source
+            .peek(move |word| {
+                if word == "slow" {
+                    slow.pass(Duration::from_secs(29));
+                }
+            })
+            .then(Kind::KeyBy, || {
+                let key = |value: &String| value.clone();
+                Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
+            });
+        let table = keyed
+            .group_by_key()
+            .count(&KeyValueStore::plain("counts"))
+            .emit_per_commit();
+        told(app, table);
+    };
+    let disk = Disk::default();
+    let kafka = Fake::default();
+    let words = ["a", "b", "slow", "a"].map(str::to_owned).to_vec();
+    kafka.broker().input.insert(tp(0), words);
+    let worker = new_worker(&kafka, &clock, stateful(&disk, 0), declare);
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=1@0", "b=1@1", "a=2@3", "slow=1@2"]);
+}
