@@ -85,8 +85,10 @@ fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>) -> Result
     keyed::wait_for(bench, play, &mut running, now + 100)?;
     stream.stop()?;
     let said = running.stop()?;
-    let lines = said.lines().filter_map(|line| line.strip_prefix(RESTORED));
-    let last = lines.last().context("it did not say what it restored")?;
+    let mut lines = said.lines().filter_map(|line| line.strip_prefix(RESTORED));
+    let last = lines
+        .next_back()
+        .context("it did not say what it restored")?;
     let (records, ms) = last.split_once(' ').context("records and milliseconds")?;
     let (records, ms) = (records.parse::<u64>()?, ms.trim().parse::<f64>()?);
     ensure!(
