@@ -153,7 +153,9 @@ unsafe fn work(
         let value = &*slice_from_raw_parts((*message).payload.cast::<u8>(), (*message).len);
         match work {
             Work::Pass => forward(producer, output, message, value),
-            Work::Count | Work::CountPerCommit | Work::Stores => bail!("the bare loop keeps no counts"),
+            Work::Count | Work::CountPerCommit | Work::Stores => {
+                bail!("the bare loop keeps no counts")
+            }
             Work::Map => {
                 let view = serde_json::from_slice::<View>(value)?.with_slow();
                 if !view.is_kept() {
