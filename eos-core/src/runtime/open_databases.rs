@@ -66,7 +66,9 @@ mod tests {
     use super::super::on_disk::OnDisk;
     use super::*;
     use crate::worker::{Home, TaskHome};
-    use eos_protocol::state::{Identity, PerFamily, Position, Standing, StoreId, StoresHash};
+    use eos_protocol::state::{
+        Family, Identity, PerFamily, Position, Standing, StoreId, StoresHash,
+    };
     use eos_protocol::{Partition, StageId, Timestamp};
     use eos_state::{Batch, StoreBackend};
     use std::time::{Duration, Instant};
@@ -88,7 +90,7 @@ mod tests {
                 app: "a".into(),
                 task,
                 topics: Vec::new(),
-                stores: StoresHash::of(["s"]),
+                stores: StoresHash::of([("s", Family::Plain)]),
             },
             standing: Standing::Restoring {
                 since: Timestamp(0),

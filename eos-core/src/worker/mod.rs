@@ -20,6 +20,7 @@
 //! | `restoring.rs` | makes the state of a task whole before its first record |
 //! | `state.rs` | writes what a transaction changed to the changelog and to the database |
 //! | `purging.rs` | tells which records nobody needs any more |
+//! | `trimming.rs` | how much of a windowed changelog is of no use any more |
 //! | `rewinding.rs` | goes back to the last commit |
 //! | `membership.rs` | notices that the group took it for dead, and joins anew |
 //! | `coverage.rs` | looks whether the group has all partitions |
@@ -58,6 +59,7 @@ mod stopping;
 mod task;
 #[cfg(test)]
 mod tests;
+mod trimming;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

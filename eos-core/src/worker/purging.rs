@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eos_protocol::state::Purge;
+use eos_protocol::state::{Family, Purge};
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
 use super::Worker;
+use super::trimming::Trimming;
 use crate::client::Client;
 use crate::topology::{Purpose, Topology};
 
@@ -54,7 +55,7 @@ impl<C: Client> Worker<C> {
     /// Tells it once in a while.
     pub(super) fn tell_what_is_done(&mut self) {
         let now = self.env.about_now();
-        if self.repartitions.is_empty() || now < self.tell_done_at {
+        if now < self.tell_done_at {
             return;
         }
         self.tell_done_at = now.after(EVERY);
@@ -67,6 +68,15 @@ impl<C: Client> Worker<C> {
             let inputs = task.progress.inputs().iter();
             for input in inputs.filter(|i| self.repartitions.contains(&i.partition.topic)) {
                 done.told(&input.partition, input.committed);
+            }
+            let Some(state) = &task.state else { continue };
+            let Some(needless) = state.trimming.as_ref().and_then(Trimming::needless) else {
+                continue;
+            };
+            let mut topics = state.topics(&self.topology);
+            if let Some((_, topic)) = topics.find(|(family, _)| *family == Family::Windowed) {
+                let partition = task.progress.task.partition;
+                done.told(&TopicPartition::new(topic.clone(), partition), needless);
             }
         }
     }

@@ -11,6 +11,7 @@ use eos_protocol::{Nonce, Partition, TaskId, TaskProgress, Timestamp, TopicName,
 use eos_state::{KeyRange, StoreError, TaskStore, changelog};
 
 use super::restoring::Restoring;
+use super::trimming::Trimming;
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, ClientError, Headers, LogEnds, Outgoing, Producer, Source};
 use crate::failpoints::{self, Point};
@@ -31,6 +32,8 @@ pub(super) struct TaskState {
     pub(super) offsets: ChangelogOffsets,
     /// Its stores of windows, and when these are over.
     expiries: Vec<(StoreId, Expiry)>,
+    /// How much of their changelog is of no use any more.
+    pub(super) trimming: Option<Trimming>,
     /// How many records of the transaction being sealed are in the producer's hands.
     sent: PerFamily<usize>,
     /// Whether the transaction being sealed ends in a commit record there.
@@ -46,6 +49,7 @@ impl TaskState {
         expiries: Vec<(StoreId, Expiry)>,
     ) -> Self {
         Self {
+            trimming: Trimming::of(&store, &expiries),
             expiries,
             store,
             identity,
@@ -90,7 +94,12 @@ impl TaskState {
                 })
             };
             let sent = self.sent.get_mut(family);
+            let windows = self.trimming.as_mut();
+            let mut windows = windows.filter(|_| family == Family::Windowed);
             for write in self.store.changes(family).skip(*sent) {
+                if let Some(windows) = &mut windows {
+                    windows.wrote(write.key);
+                }
                 key.clear();
                 changelog::key(write.store, write.key, &mut key);
                 std::task::ready!(send(&key, write.value))?;
@@ -122,7 +131,11 @@ impl TaskState {
         };
         let over = self.over(name.stream_time);
         self.settle();
-        self.store.apply_and_forget(&position, &over)
+        self.store.apply_and_forget(&position, &over)?;
+        if let Some(trimming) = &mut self.trimming {
+            trimming.committed(name.stream_time);
+        }
+        Ok(())
     }
 
     /// The windows that the database forgets with a commit of this stream time.
@@ -140,8 +153,19 @@ impl TaskState {
     /// The transaction is gone, and what it changed.
     pub(super) fn discard(&mut self) {
         self.offsets.discarded();
+        if let Some(trimming) = &mut self.trimming {
+            trimming.discarded();
+        }
         self.settle();
         self.store.discard();
+    }
+
+    /// Intake has ended, and what it changed is with the producer.
+    pub(super) fn sealed(&mut self) {
+        self.offsets.sealed();
+        if let Some(trimming) = &mut self.trimming {
+            trimming.sealed(self.wrote.windowed);
+        }
     }
 
     fn settle(&mut self) {
@@ -150,7 +174,7 @@ impl TaskState {
     }
 
     /// The topics of its changelogs.
-    fn topics<'a>(
+    pub(super) fn topics<'a>(
         &'a self,
         topology: &'a Topology,
     ) -> impl Iterator<Item = (Family, &'a TopicName)> {
@@ -208,6 +232,9 @@ impl<C: Client> Worker<C> {
             });
             for (family, stable) in found.collect::<Vec<_>>() {
                 state.offsets.heard(family, stable);
+                if let (Family::Windowed, Some(trimming)) = (family, &mut state.trimming) {
+                    trimming.heard(stable, task.progress.stream_time());
+                }
             }
         }
     }

@@ -106,7 +106,7 @@ impl<R: Records> Task<R> {
     pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
         let mut wrote = PerFamily::default();
         if let Some(state) = &mut self.state {
-            state.offsets.sealed();
+            state.sealed();
             wrote = state.wrote();
         }
         self.progress.seal(nonce, wrote)

@@ -35,6 +35,12 @@ impl Expiry {
         }
     }
 
+    /// How long a window is kept after its start.
+    #[must_use]
+    pub fn retention(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.retention).unwrap_or(0))
+    }
+
     /// Windows that start before this are over at this stream time. None are if there is none: no
     /// record had a time.
     #[must_use]

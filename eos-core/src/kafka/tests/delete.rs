@@ -13,6 +13,16 @@ fn at(topic: &TopicName, partition: i32, offset: i64) -> (TopicPartition, Offset
     (TopicPartition::new(topic.clone(), partition), offset)
 }
 
+/// A topic of which nobody but us deletes anything: its records carry small numbers as times, and would
+/// be gone half a minute after the broker's start.
+fn kept(fixture: &mut Fixture, partitions: i32) -> TopicName {
+    let name = format!("{}-in", fixture.group());
+    let settings = [("retention.ms", "-1")];
+    let made = fixture.wire.create_topic(&name, partitions, 1, &settings);
+    made.unwrap();
+    name.as_str().into()
+}
+
 fn outcomes(answers: Vec<(TopicPartition, Result<Offset>)>) -> Vec<Result<i64, i32>> {
     let answers = answers.into_iter();
     answers
@@ -31,7 +41,7 @@ fn what_lies_before_an_offset_is_deleted_and_nothing_else() {
     let Some(mut fixture) = Fixture::new("delete") else {
         return;
     };
-    let topic = fixture.topic("in", 3);
+    let topic = kept(&mut fixture, 3);
     for partition in 0..3 {
         fixture.fill(&topic, partition, 10);
     }
@@ -51,7 +61,7 @@ fn what_can_t_be_deleted_keeps_nothing_else_from_it() {
     let Some(mut fixture) = Fixture::new("delete-some") else {
         return;
     };
-    let topic = fixture.topic("in", 1);
+    let topic = kept(&mut fixture, 1);
     fixture.fill(&topic, 0, 10);
     let absent = TopicName::new(format!("{topic}-absent"));
     let order = [at(&absent, 0, 1), at(&topic, 7, 1), at(&topic, 0, 5)];
@@ -91,7 +101,7 @@ fn many_deletions_at_once_do_no_harm() {
     let Some(mut fixture) = Fixture::new("deletions") else {
         return;
     };
-    let topic = fixture.topic("in", 3);
+    let topic = kept(&mut fixture, 3);
     for partition in 0..3 {
         fixture.fill(&topic, partition, 10);
     }

@@ -313,3 +313,95 @@ fn a_record_that_fails_is_not_counted_as_late() {
     let totals = windows.totals();
     assert_eq!((totals.skipped, totals.late_records), (1, 1));
 }
+
+impl Windows {
+    /// Up to where the changelog is of no use any more, as far as that was told.
+    fn trimmed(&mut self) -> Option<i64> {
+        self.bench.settle();
+        let due = self.bench.worker.spec.done_with.due();
+        let log = due.into_iter().find(|(log, _)| *log == changelog());
+        log.map(|(_, below)| below.get())
+    }
+
+    fn log(&self) -> Vec<Option<Vec<u8>>> {
+        let broker = self.bench.kafka.broker();
+        let log = broker.changelogs[&changelog()].iter();
+        log.map(|r| r.as_ref().map(|(key, _)| key.clone()))
+            .collect()
+    }
+}
+
+#[test]
+fn a_changelog_goes_as_far_as_all_windows_are_over() {
+    let mut windows = Windows::new();
+    windows.take(&["a@10", "b@20"]);
+    assert_eq!(windows.trimmed(), None);
+    windows.take(&["c@159"]);
+    assert_eq!(windows.trimmed(), None, "kept for 150 ms from 10 on");
+    let before = windows.log().len() as i64;
+    windows.take(&["d@400"]);
+    let trimmed = windows.trimmed().unwrap();
+    assert_eq!(trimmed, before, "everything up to the last transaction");
+    let last = changelog::commit_record_key(Family::Windowed);
+    let rest = windows.log().split_off(trimmed as usize);
+    assert!(rest.iter().flatten().any(|key| key[..] == last), "{rest:?}");
+    // What is left is enough.
+    let start = (changelog(), trimmed);
+    windows.bench.kafka.broker().starts.extend([start]);
+    windows.restart_without_a_database();
+    assert_eq!(windows.take(&["e@410", "f@20"]), ["400:2", "f@20"]);
+}
+
+#[test]
+fn without_a_later_commit_record_nothing_of_it_goes() {
+    let mut windows = Windows::new();
+    windows.take(&["a@10"]);
+    // Stream time goes on, and nothing is written.
+    windows.take(&["drop@5000"]);
+    windows.take(&["drop@9000"]);
+    assert_eq!(windows.trimmed(), None);
+    windows.restart_without_a_database();
+    assert_eq!(windows.take(&["b@9001"]), ["9000:1"]);
+}
+
+/// A closure may write to a window that begins later than its record.
+#[test]
+fn a_window_of_the_future_keeps_its_changelog() {
+    let ahead = |app: &mut App| {
+        let store =
+            app.window_store(&WindowStore::<String, u64>::plain("counts").retention(ms(150)));
+        app.source(&Topic::<String, String>::plain("in"))
+            .with_store(&store)
+            .process(move |ctx, record| {
+                let time = record.timestamp.map_or(0, |time| time.0);
+                let start = crate::Timestamp(if time == 10 { 5000 } else { time });
+                ctx.window_store(&store).put(&record.value, start, &1)?;
+                Ok(())
+            });
+    };
+    let mut windows = Windows::new();
+    let Bench { kafka, clock, .. } = &windows.bench;
+    let (kafka, clock) = (kafka.clone(), clock.clone());
+    let again = |disk: &Disk| {
+        let mut spec = spec_on(disk);
+        spec.output_partitions = vec![1];
+        spec.output_limits = vec![None];
+        new_worker(&kafka, &clock, spec, ahead)
+    };
+    windows.bench.worker = again(&windows.disk);
+    windows.bench.assign(&[0]);
+    windows.take(&["a@10"]);
+    windows.take(&["b@400"]);
+    windows.take(&["c@800"]);
+    assert_eq!(windows.trimmed(), None, "5000 is to come");
+    // Nor does whoever comes next forget it.
+    windows.bench.worker = again(&windows.disk);
+    windows.bench.assign(&[0]);
+    windows.bench.settle();
+    windows.take(&["d@1200"]);
+    windows.take(&["e@1600"]);
+    assert_eq!(windows.trimmed(), None);
+    windows.take(&["f@5150"]);
+    windows.take(&["g@5400"]);
+    assert!(windows.trimmed().is_some());
+}

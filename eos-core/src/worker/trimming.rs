@@ -1,0 +1,67 @@
+//! How far the front of a task's windowed changelog is of no use any more.
+
+use eos_protocol::state::{StoreId, Trim};
+use eos_protocol::windows::Expiry;
+use eos_protocol::{Offset, Timestamp};
+use eos_state::{Direction, KeyRange, StoreError, TaskStore};
+
+use crate::store::window_of;
+
+/// [`Trim`], of a task's stores. It takes for granted that no window starts after the stream time at which
+/// it was written; a closure may write to any. So the latest window counts as a stream time, too.
+#[derive(Debug)]
+pub(super) struct Trimming {
+    trim: Trim,
+    latest: Option<Timestamp>,
+    /// Below this nobody needs anything.
+    needless: Option<Offset>,
+}
+
+impl Trimming {
+    /// `None` without stores of windows.
+    pub(super) fn of(store: &TaskStore, windows: &[(StoreId, Expiry)]) -> Option<Self> {
+        let retention = windows.iter().map(|(_, expiry)| expiry.retention()).max()?;
+        let latest = windows.iter().map(|(id, _)| latest_window(store, *id));
+        Some(Self {
+            trim: Trim::new(retention),
+            latest: latest.max().flatten(),
+            needless: None,
+        })
+    }
+
+    /// This key of a store of windows is on its way into the changelog.
+    pub(super) fn wrote(&mut self, key: &[u8]) {
+        self.latest = self.latest.max(window_of(key));
+    }
+
+    pub(super) fn heard(&mut self, lso: Offset, stream_time: Option<Timestamp>) {
+        self.trim.heard(lso, stream_time.max(self.latest));
+    }
+
+    pub(super) fn sealed(&mut self, wrote: bool) {
+        self.trim.sealed(wrote);
+    }
+
+    pub(super) fn committed(&mut self, stream_time: Option<Timestamp>) {
+        self.needless = self.trim.committed(stream_time).or(self.needless);
+    }
+
+    pub(super) fn discarded(&mut self) {
+        self.trim.discarded();
+    }
+
+    pub(super) fn needless(&self) -> Option<Offset> {
+        self.needless
+    }
+}
+
+/// Windows lie in the order of their starts. What can't be read counts as late as can be: the store is
+/// poisoned by it.
+fn latest_window(store: &TaskStore, id: StoreId) -> Option<Timestamp> {
+    let last = || {
+        let mut windows = store.scan(id, &KeyRange::all(), Direction::Reverse)?;
+        let last = windows.next()?;
+        Ok::<_, StoreError>(last.and_then(|(key, _)| window_of(key)))
+    };
+    last().unwrap_or(Some(Timestamp(i64::MAX)))
+}
