@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{null_mut, slice_from_raw_parts};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use rdkafka::bindings as sys;
@@ -31,6 +31,55 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         sys::rd_kafka_destroy(producer);
         sys::rd_kafka_destroy(consumer);
         Ok(())
+    }
+}
+
+/// Reads a topic to its end as a reader of committed records, and does nothing with them. Answers how
+/// many they are and how long it took from the first one.
+pub(crate) fn read(bootstrap: &str, topic: &str, partitions: i32) -> Result<(u64, Duration)> {
+    let consumer = client(
+        sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
+        0,
+        &[
+            ("bootstrap.servers", bootstrap),
+            ("group.id", "bare-reader"),
+            ("isolation.level", "read_committed"),
+            ("enable.auto.commit", "false"),
+            ("enable.partition.eof", "true"),
+            ("check.crcs", "true"),
+        ],
+    )?;
+    let name = CString::new(topic)?;
+    // SAFETY: a live instance and C strings; the list, the queue and the messages are ours, and go
+    // before their instance.
+    unsafe {
+        sys::rd_kafka_poll_set_consumer(consumer);
+        let all = sys::rd_kafka_topic_partition_list_new(partitions);
+        for partition in 0..partitions {
+            (*sys::rd_kafka_topic_partition_list_add(all, name.as_ptr(), partition)).offset = 0;
+        }
+        check(sys::rd_kafka_assign(consumer, all))?;
+        sys::rd_kafka_topic_partition_list_destroy(all);
+        let queue = sys::rd_kafka_queue_get_consumer(consumer);
+        let mut room = vec![null_mut(); BATCH];
+        let (mut records, mut open, mut began) = (0, partitions, None);
+        while open > 0 {
+            let count = sys::rd_kafka_consume_batch_queue(queue, 1000, room.as_mut_ptr(), BATCH);
+            for &message in &room[..usize::try_from(count)?] {
+                began.get_or_insert_with(Instant::now);
+                match (*message).err {
+                    sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => records += 1,
+                    sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR__PARTITION_EOF => open -= 1,
+                    error => bail!("{topic}: {error:?}"),
+                }
+                sys::rd_kafka_message_destroy(message);
+            }
+        }
+        let took = began.map_or(Duration::ZERO, |began| began.elapsed());
+        sys::rd_kafka_queue_destroy(queue);
+        sys::rd_kafka_consumer_close(consumer);
+        sys::rd_kafka_destroy(consumer);
+        Ok((records, took))
     }
 }
 

@@ -130,6 +130,7 @@ impl Bench {
             commit_interval,
             pause: Duration::ZERO,
             sibling: None,
+            stays: false,
             state: self.dir.path().join(name),
         };
         let mut topics = vec![task.output.clone()];

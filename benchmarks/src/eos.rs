@@ -5,7 +5,12 @@ use eos_core::metrics::Phase;
 use eos_core::{App, Guarantee, KeyValueStore, Metrics, StopMode, Topic};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::restoring::Restoring;
 use crate::side::{Side, Task};
 use crate::stats::rounded;
 use crate::work::{View, Work};
@@ -19,7 +24,7 @@ pub(crate) const PHASES: &str = "phases ";
 /// Works until it is asked to stop.
 pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     let mut app = App::new(&task.group)
-        .static_membership(false)
+        .static_membership(task.stays)
         .state_dir(&task.state)
         // The Java client checks them unless told otherwise, librdkafka does not: all sides do here.
         .set("check.crcs", true);
@@ -68,6 +73,11 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
         Side::EosUnguarded => Some(without_quarantine()?),
         _ => None,
     };
+    if task.work.counts() {
+        tracing_subscriber::registry()
+            .with(Restoring::default().with_filter(LevelFilter::INFO))
+            .init();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -1,7 +1,7 @@
 //! eos beside others, in one run: `cargo xtask bench`. How to read it: `docs/benchmarks.md`.
 //!
 //! ```text
-//! main ─► throughput | count | latency | memory | siblings    one benchmark each
+//! main ─► throughput | count | restart | restore | latency | memory | siblings
 //!           └── bench    broker, topics, directories
 //!                 └── running   a process of one side, watched through /proc
 //!                       └── bare | eos | kafka-streams/   what runs in it
@@ -15,12 +15,16 @@ mod bench;
 mod check;
 mod counted;
 mod eos;
+mod keyed;
 mod latency;
 mod memory;
 mod options;
 mod page;
 mod proc;
 mod records;
+mod restart;
+mod restore;
+mod restoring;
 mod running;
 mod siblings;
 mod side;
@@ -117,6 +121,15 @@ fn measure(options: &Options) -> Result<()> {
         let sides = options.sides(&latency::SIDES, &latency::SIDES)?;
         let outcomes = latency::run(&sides, options)?;
         page::show(What::Latency, &tables::latency(&outcomes, options), options)?;
+    }
+    if wanted(What::Restart) {
+        let sides = options.sides(&restart::SIDES, &restart::SIDES)?;
+        let outcomes = restart::run(&sides, options)?;
+        page::show(What::Restart, &tables::restart(&outcomes), options)?;
+    }
+    if wanted(What::Restore) {
+        let outcomes = restore::run(options)?;
+        page::show(What::Restore, &tables::restore(&outcomes), options)?;
     }
     if wanted(What::Memory) {
         let outcome = memory::run(options)?;

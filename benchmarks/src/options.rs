@@ -24,6 +24,10 @@ pub(crate) enum What {
     PassThrough,
     /// Bytes in, bytes out, with and without the look at unanswered requests
     Quarantine,
+    /// From SIGKILL to new results, by the size of the state
+    Restart,
+    /// State made anew from its changelog: records/s, beside a bare reader
+    Restore,
     /// All of them, one after the other
     All,
 }
@@ -36,7 +40,7 @@ pub(crate) struct Options {
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
-    /// memory 2,000,000]
+    /// restore 3,000,000; memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]. One more warms the broker
@@ -53,6 +57,9 @@ pub(crate) struct Options {
     /// Throughput: how many records Kafka Streams passes before the run that counts, in its JVM
     #[arg(long, default_value_t = 3_000_000)]
     pub(crate) warm_up: u64,
+    /// Restart: how many keys the store has, several sizes separated by commas
+    #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000, 10_000_000])]
+    pub(crate) keys: Vec<u64>,
     /// The heap of Kafka Streams, in MB
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(64..))]
     pub(crate) heap_mb: u32,

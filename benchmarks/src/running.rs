@@ -84,6 +84,14 @@ impl Running {
         Ok(self.text())
     }
 
+    /// Kills it outright.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.ended = true;
+        Ok(())
+    }
+
     fn text(&self) -> String {
         let mut text = String::new();
         let _nothing_to_read = File::open(&self.log).and_then(|mut f| f.read_to_string(&mut text));

@@ -86,6 +86,9 @@ pub(crate) struct Task {
     /// A second topic, merged with the first by time. eos alone has it.
     #[arg(long)]
     pub(crate) sibling: Option<String>,
+    /// A static member of its group: it is known again when it comes back.
+    #[arg(long)]
+    pub(crate) stays: bool,
     /// Where a side keeps what it must keep.
     #[arg(long)]
     pub(crate) state: PathBuf,
@@ -126,6 +129,9 @@ impl Task {
         }
         if let Some(sibling) = &self.sibling {
             command.args(["--sibling", sibling]);
+        }
+        if self.stays {
+            command.arg("--stays");
         }
         command.arg("--state").arg(&self.state);
         Ok(command)

@@ -83,6 +83,9 @@ impl Streams {
         ] {
             command.arg(format!("{name}={value}"));
         }
+        if task.stays {
+            command.arg("p.main.consumer.group.instance.id=bench");
+        }
         if task.work == Work::Count {
             // With a cache it writes what the cache lets through.
             command.arg("p.statestore.cache.max.bytes=0");

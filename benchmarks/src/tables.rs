@@ -5,6 +5,8 @@ use std::fmt::Write;
 use crate::latency;
 use crate::memory;
 use crate::options::Options;
+use crate::restart;
+use crate::restore;
 use crate::siblings;
 use crate::side::Side;
 use crate::stats::median;
@@ -107,6 +109,50 @@ fn commits(results: &Results) -> String {
         );
     }
     text.push('\n');
+    text
+}
+
+/// A row per side and size, with a bar of a tenth of a second each.
+pub(crate) fn restart(outcomes: &[restart::Outcome]) -> String {
+    let mut text = String::from(
+        "| side | keys | first new commit ms | every partition ms | by kill | |\n|---|---|---|---|---|---|\n",
+    );
+    for o in outcomes {
+        let kills: Vec<_> = o.everywhere_ms.iter().map(|ms| figure(*ms, 0)).collect();
+        let bars = (o.everywhere() / 100.0).round().clamp(1.0, 200.0) as usize;
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} |",
+            o.side.name(),
+            thousands(o.keys as f64),
+            figure(o.first(), 0),
+            figure(o.everywhere(), 0),
+            kills.join(" · "),
+            "▇".repeat(bars),
+        );
+    }
+    text
+}
+
+/// A row per round.
+pub(crate) fn restore(outcomes: &[restore::Outcome]) -> String {
+    let mut text = String::from(
+        "| round | keys | bare reader, records/s | eos | Kafka Streams | eos / bare | eos / Kafka Streams |\n\
+         |---|---|---|---|---|---|---|\n",
+    );
+    for o in outcomes {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} |",
+            o.round,
+            thousands(o.keys as f64),
+            thousands(o.bare),
+            thousands(o.eos),
+            thousands(o.streams),
+            figure(o.eos / o.bare, 2),
+            figure(o.eos / o.streams, 2),
+        );
+    }
     text
 }
 

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
@@ -21,6 +22,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.streams.state.Stores;
 
 /**
@@ -161,6 +163,30 @@ public final class StreamsSide {
           .mapValues(StreamsSide::write)
           .to(out, Produced.with(bytes, bytes));
     }
-    return new KafkaStreams(builder.build(properties), properties);
+    KafkaStreams streams = new KafkaStreams(builder.build(properties), properties);
+    streams.setGlobalStateRestoreListener(new Restored());
+    return streams;
+  }
+
+  /** Says after each store how many records were read so far, and in how long a time. */
+  private static final class Restored implements StateRestoreListener {
+    private long began;
+    private long records;
+
+    @Override
+    public synchronized void onRestoreStart(TopicPartition at, String store, long from, long to) {
+      if (began == 0) {
+        began = System.nanoTime();
+      }
+    }
+
+    @Override
+    public void onBatchRestored(TopicPartition at, String store, long end, long count) {}
+
+    @Override
+    public synchronized void onRestoreEnd(TopicPartition at, String store, long total) {
+      records += total;
+      System.out.println("restored " + records + " " + (System.nanoTime() - began) / 1e6);
+    }
   }
 }

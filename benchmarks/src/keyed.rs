@@ -1,0 +1,128 @@
+//! A store of any size: an input that has each key once, and what goes on behind it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use eos_protocol::partition_for;
+use xtask::wire::Producer;
+
+use crate::bench::{Bench, Play, now_ms};
+use crate::running::Running;
+
+/// What every record says; it is counted, not read.
+const VALUE: &[u8] = b"one more";
+
+/// How long a side may stand still.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Between two records of each partition, once all keys are there.
+const PACE: Duration = Duration::from_millis(5);
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key-{number:09}").into_bytes()
+}
+
+fn partition(key: &[u8], partitions: i32) -> i32 {
+    partition_for(key, partitions.unsigned_abs()).get()
+}
+
+/// A topic with each of so many keys once.
+pub(crate) fn filled(bench: &mut Bench, name: &str, keys: u64) -> Result<String> {
+    let topic = bench.topic(name)?;
+    let mut producer = Producer::new(&bench.bootstrap)?;
+    let time = now_ms()?;
+    for number in 0..keys {
+        let key = key(number);
+        let to = partition(&key, bench.partitions);
+        producer.send(&topic, to, Some(&key), Some(VALUE), &[], time)?;
+    }
+    producer.flush()?;
+    Ok(topic)
+}
+
+/// Waits until a side has committed so many records of its input.
+pub(crate) fn wait_for(
+    bench: &mut Bench,
+    play: &Play,
+    running: &mut Running,
+    records: u64,
+) -> Result<()> {
+    let (mut last, mut since) = (0, Instant::now());
+    loop {
+        running.check()?;
+        let finished = bench.finished(&play.task.group, &play.task.input);
+        let finished = finished.unwrap_or(last);
+        if finished >= records {
+            return Ok(());
+        }
+        if finished != last {
+            (last, since) = (finished, Instant::now());
+        }
+        ensure!(
+            since.elapsed() < PATIENCE,
+            "{} stands still at {last} of {records} records",
+            play.side.name()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Keys that are there already come again, in every partition, until this is stopped.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Stream {
+    pub(crate) fn start(bench: &Bench, topic: &str, keys: u64) -> Result<Self> {
+        let mut producer = Producer::new(&bench.bootstrap)?;
+        let topic = topic.to_owned();
+        // A key of each partition is enough: what is measured is when commits go on.
+        let partitions = bench.partitions;
+        let of = |at: i32| {
+            (0..keys)
+                .map(key)
+                .find(|key| partition(key, partitions) == at)
+        };
+        let keys: Option<Vec<_>> = (0..partitions).map(of).collect();
+        let keys = keys.context("too few keys for every partition to have one")?;
+        let stop = Arc::<AtomicBool>::default();
+        let asked = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            while !asked.load(Ordering::Relaxed) {
+                let time = now_ms()?;
+                for (partition, key) in (0..).zip(&keys) {
+                    producer.send(&topic, partition, Some(key), Some(VALUE), &[], time)?;
+                }
+                producer.flush()?;
+                thread::sleep(PACE);
+            }
+            Ok(())
+        });
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn stop(mut self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.map_or(Ok(()), |ended| {
+            ended.unwrap_or_else(|_| Err(anyhow!("the thread that goes on sending panicked")))
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _another_error_is_told = thread.join();
+        }
+    }
+}

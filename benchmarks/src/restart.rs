@@ -1,0 +1,158 @@
+//! How long after SIGKILL until results come again, by the size of the state.
+//!
+//! A side counts by key with a store of so many keys, and records of a few of them keep coming. Its
+//! process is killed and started again at once, on the same directory, as a static member. What counts
+//! is when every partition of the output has new committed records.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use xtask::wire::Isolation;
+
+use crate::bench::{Bench, Play};
+use crate::keyed;
+use crate::options::Options;
+use crate::records::PARTITIONS;
+use crate::running::Running;
+use crate::side::Side;
+use crate::stats::{median, rounded};
+use crate::streams::Streams;
+use crate::work::Work;
+
+/// The sides that are compared.
+pub(crate) const SIDES: [Side; 2] = [Side::Eos, Side::Streams];
+
+/// Kills of each side and size.
+const KILLS: u32 = 5;
+
+/// Between two kills, and before the first: long against a commit.
+const CALM: Duration = Duration::from_secs(3);
+
+/// A commit that was under way when the process died may end a moment later: it is no recovery.
+const AFTERSHOCK: Duration = Duration::from_millis(50);
+
+/// How long a recovery may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What the kills of one side and size came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) side: Side,
+    pub(crate) keys: u64,
+    /// By kill: from SIGKILL to the first new commit, and to new commits everywhere.
+    pub(crate) first_ms: Vec<f64>,
+    pub(crate) everywhere_ms: Vec<f64>,
+}
+
+impl Outcome {
+    pub(crate) fn first(&self) -> f64 {
+        median(self.first_ms.clone())
+    }
+
+    pub(crate) fn everywhere(&self) -> f64 {
+        median(self.everywhere_ms.clone())
+    }
+
+    fn json(&self) -> Value {
+        let all = |times: &[f64]| times.iter().map(|ms| rounded(*ms)).collect::<Vec<_>>();
+        json!({
+            "benchmark": "restart",
+            "side": self.side.name(),
+            "keys": self.keys,
+            "first_ms": all(&self.first_ms),
+            "everywhere_ms": all(&self.everywhere_ms),
+        })
+    }
+}
+
+/// Kills each side at each size.
+pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
+    let streams = match sides.contains(&Side::Streams) {
+        true => Some(Streams::build(0, options.heap_mb)?),
+        false => None,
+    };
+    let mut outcomes = Vec::new();
+    for &keys in &options.keys {
+        let mut bench = Bench::open(PARTITIONS)?;
+        let input = keyed::filled(&mut bench, &format!("restart-{keys}"), keys)?;
+        for &side in sides {
+            eprintln!("{}: {keys} keys", side.name());
+            let outcome = one(&mut bench, side, &input, keys, options, streams.as_ref())?;
+            println!("{}", outcome.json());
+            outcomes.push(outcome);
+        }
+    }
+    Ok(outcomes)
+}
+
+fn one(
+    bench: &mut Bench,
+    side: Side,
+    input: &str,
+    keys: u64,
+    options: &Options,
+    streams: Option<&Streams>,
+) -> Result<Outcome> {
+    let name = format!("restart-{keys}-{}", side.name());
+    let interval = options.interval();
+    let mut play = bench.play(side, &name, input, Work::Count, keys, interval)?;
+    play.task.stays = true;
+    let mut running = bench.start(&play, streams)?;
+    keyed::wait_for(bench, &play, &mut running, keys)?;
+    let stream = keyed::Stream::start(bench, input, keys)?;
+    let (mut first_ms, mut everywhere_ms) = (Vec::new(), Vec::new());
+    for _ in 0..KILLS {
+        thread::sleep(CALM);
+        running.check()?;
+        running.kill()?;
+        let killed = Instant::now();
+        running = bench.start(&play, streams)?;
+        let (first, everywhere) = recovery(bench, &play, &mut running, killed)?;
+        first_ms.push(first.as_secs_f64() * 1e3);
+        everywhere_ms.push(everywhere.as_secs_f64() * 1e3);
+    }
+    stream.stop()?;
+    running.stop()?;
+    bench.clear(&play)?;
+    Ok(Outcome {
+        side,
+        keys,
+        first_ms,
+        everywhere_ms,
+    })
+}
+
+fn recovery(
+    bench: &mut Bench,
+    play: &Play,
+    running: &mut Running,
+    killed: Instant,
+) -> Result<(Duration, Duration)> {
+    thread::sleep(AFTERSHOCK.saturating_sub(killed.elapsed()));
+    let output = &play.task.output;
+    let then = bench.client.end_offsets(output, Isolation::ReadCommitted)?;
+    let mut first = None;
+    loop {
+        let now = bench.client.end_offsets(output, Isolation::ReadCommitted)?;
+        let grown = now.iter().zip(&then).filter(|(now, then)| now > then);
+        let grown = grown.count();
+        let took = killed.elapsed();
+        if grown > 0 {
+            first.get_or_insert(took);
+        }
+        if let Some(first) = first.filter(|_| grown == then.len()) {
+            return Ok((first, took));
+        }
+        running.check()?;
+        ensure!(
+            took < PATIENCE,
+            "{}: {grown} of {} partitions have new results {} s after the kill",
+            play.side.name(),
+            then.len(),
+            took.as_secs()
+        );
+        thread::sleep(Duration::from_millis(3));
+    }
+}

@@ -1,0 +1,112 @@
+//! How fast state is made anew from its changelog, beside a bare reader of the same topic.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::bare;
+use crate::bench::{Bench, Play};
+use crate::eos::COUNTS;
+use crate::keyed;
+use crate::options::Options;
+use crate::records::PARTITIONS;
+use crate::side::Side;
+use crate::stats::rounded;
+use crate::streams::Streams;
+use crate::work::Work;
+
+/// What one round came to, in records/s.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) round: u32,
+    pub(crate) keys: u64,
+    pub(crate) bare: f64,
+    pub(crate) eos: f64,
+    pub(crate) streams: f64,
+}
+
+/// What a side says of its restore: records and how long they took, one line each.
+pub(crate) const RESTORED: &str = "restored ";
+
+/// Fills a store on each side, deletes it, and lets it be read again.
+pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
+    let keys = options.records.unwrap_or(3_000_000);
+    let streams = Streams::build(0, options.heap_mb)?;
+    let mut bench = Bench::open(PARTITIONS)?;
+    let input = keyed::filled(&mut bench, "restore-in", keys)?;
+    let interval = options.interval();
+    let mut plays = Vec::new();
+    for side in [Side::Eos, Side::Streams] {
+        eprintln!("{}: fills its store", side.name());
+        let name = format!("restore-{}", side.name());
+        let play = bench.play(side, &name, &input, Work::Count, keys, interval)?;
+        let mut running = bench.start(&play, Some(&streams))?;
+        keyed::wait_for(&mut bench, &play, &mut running, keys)?;
+        running.stop()?;
+        plays.push(play);
+    }
+    let [ref eos, ref peer] = plays[..] else {
+        return Ok(Vec::new());
+    };
+    let changelog = format!("{}-{input}-changelog", eos.task.group);
+    let mut outcomes = Vec::new();
+    for round in 1..=options.rounds.unwrap_or(3) {
+        eprintln!("round {round}");
+        let (read, took) = bare::read(&bench.bootstrap, &changelog, PARTITIONS)?;
+        ensure!(
+            read >= keys,
+            "the bare reader found {read} records in {changelog}, and there are {keys} keys"
+        );
+        let outcome = Outcome {
+            round,
+            keys,
+            bare: read as f64 / took.as_secs_f64(),
+            eos: restored(&mut bench, eos, None)?,
+            streams: restored(&mut bench, peer, Some(&streams))?,
+        };
+        println!("{}", outcome.json());
+        outcomes.push(outcome);
+    }
+    for play in &plays {
+        bench.clear(play)?;
+    }
+    Ok(outcomes)
+}
+
+/// Deletes what a side keeps and starts it once more. Records/s of what it reads.
+fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>) -> Result<f64> {
+    std::fs::remove_dir_all(&play.task.state)?;
+    let mut running = bench.start(play, streams)?;
+    // One more record in each partition, and the restore is over when they are through.
+    let stream = keyed::Stream::start(bench, &play.task.input, play.task.records)?;
+    let now = bench.finished(&play.task.group, &play.task.input);
+    let now = now.context("the group has no coordinator")?;
+    keyed::wait_for(bench, play, &mut running, now + 100)?;
+    stream.stop()?;
+    let said = running.stop()?;
+    let lines = said.lines().filter_map(|line| line.strip_prefix(RESTORED));
+    let last = lines.last().context("it did not say what it restored")?;
+    let (records, ms) = last.split_once(' ').context("records and milliseconds")?;
+    let (records, ms) = (records.parse::<u64>()?, ms.trim().parse::<f64>()?);
+    ensure!(
+        records >= play.task.records,
+        "{} restored {records} records only",
+        play.side.name()
+    );
+    Ok(records as f64 / Duration::from_secs_f64(ms / 1e3).as_secs_f64())
+}
+
+impl Outcome {
+    fn json(&self) -> Value {
+        json!({
+            "benchmark": "restore",
+            "round": self.round,
+            "keys": self.keys,
+            "store": COUNTS,
+            "bare": rounded(self.bare),
+            "eos": rounded(self.eos),
+            "streams": rounded(self.streams),
+        })
+    }
+}
