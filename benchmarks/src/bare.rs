@@ -58,7 +58,11 @@ pub(crate) fn read(bootstrap: &str, topic: &str, partitions: i32) -> Result<(u64
         for partition in 0..partitions {
             (*sys::rd_kafka_topic_partition_list_add(all, name.as_ptr(), partition)).offset = 0;
         }
-        check(sys::rd_kafka_assign(consumer, all))?;
+        let assigned = sys::rd_kafka_assign(consumer, all);
+        ensure!(
+            assigned == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR,
+            "{topic}: {assigned:?}"
+        );
         sys::rd_kafka_topic_partition_list_destroy(all);
         let queue = sys::rd_kafka_queue_get_consumer(consumer);
         let mut room = vec![null_mut(); BATCH];
@@ -149,7 +153,7 @@ unsafe fn work(
         let value = &*slice_from_raw_parts((*message).payload.cast::<u8>(), (*message).len);
         match work {
             Work::Pass => forward(producer, output, message, value),
-            Work::Count | Work::CountPerCommit => bail!("the bare loop keeps no counts"),
+            Work::Count | Work::CountPerCommit | Work::Stores => bail!("the bare loop keeps no counts"),
             Work::Map => {
                 let view = serde_json::from_slice::<View>(value)?.with_slow();
                 if !view.is_kept() {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use eos_core::metrics::Phase;
-use eos_core::{App, Guarantee, KeyValueStore, Metrics, StopMode, Topic};
+use eos_core::{App, Failure, Guarantee, KeyValueStore, Metrics, StopMode, Topic};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::Layer as _;
@@ -20,6 +20,9 @@ pub(crate) const COUNTS: &str = "counts";
 
 /// What the line begins with that tells how long the phases of a commit took.
 pub(crate) const PHASES: &str = "phases ";
+
+/// How much memory the stores of a process may take where that is what is measured.
+pub(crate) const MEMORY: u64 = 256 << 20;
 
 /// Works until it is asked to stop.
 pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
@@ -50,6 +53,22 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
                 _ => counts,
             };
             counts.to(&Topic::plain(&task.output));
+        }
+        Work::Stores => {
+            app = app.set("state.memory.bytes", MEMORY);
+            let stores = ["first", "second", "third"]
+                .map(|name| app.store(&KeyValueStore::<Vec<u8>, Vec<u8>>::plain(name)));
+            let mut records = app.source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input));
+            for store in &stores {
+                records = records.with_store(store);
+            }
+            records.process(move |ctx, record| {
+                let value = [7; 100].to_vec();
+                for store in &stores {
+                    ctx.store(store).put(&record.key, &value)?;
+                }
+                Ok::<_, Failure>(())
+            });
         }
         Work::Map => {
             let mut views = app.source(&Topic::<Vec<u8>, View>::json(&task.input));

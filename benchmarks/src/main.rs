@@ -28,6 +28,7 @@ mod restoring;
 mod running;
 mod siblings;
 mod side;
+mod state_memory;
 mod stats;
 mod streams;
 mod tables;
@@ -130,6 +131,10 @@ fn measure(options: &Options) -> Result<()> {
     if wanted(What::Restore) {
         let outcomes = restore::run(options)?;
         page::show(What::Restore, &tables::restore(&outcomes), options)?;
+    }
+    if wanted(What::StateMemory) {
+        let outcomes = state_memory::run(options)?;
+        page::show(What::StateMemory, &tables::state_memory(&outcomes), options)?;
     }
     if wanted(What::Memory) {
         let outcome = memory::run(options)?;

@@ -28,6 +28,8 @@ pub(crate) enum What {
     Restart,
     /// State made anew from its changelog: records/s, beside a bare reader
     Restore,
+    /// Memory and disk of three stores: many keys, and many tasks
+    StateMemory,
     /// All of them, one after the other
     All,
 }
@@ -40,7 +42,7 @@ pub(crate) struct Options {
     #[arg(value_enum, default_value = "all")]
     pub(crate) what: What,
     /// How many records [default: throughput and count 10,000,000; pass-through and siblings 6,000,000;
-    /// restore 3,000,000; memory 2,000,000]
+    /// restore 3,000,000; state-memory 5,000,000; memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
     /// Rounds that count [default: 3; latency 1; quarantine 7]. One more warms the broker

@@ -68,7 +68,7 @@ pub(crate) fn is_kept(seq: u64, work: Work) -> bool {
 /// How many of the first `records` come out.
 pub(crate) fn kept(records: u64, work: Work) -> u64 {
     match work {
-        Work::Pass | Work::Count | Work::CountPerCommit => records,
+        Work::Pass | Work::Count | Work::CountPerCommit | Work::Stores => records,
         Work::Map => records - records.div_ceil(10),
     }
 }

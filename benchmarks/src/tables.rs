@@ -9,6 +9,7 @@ use crate::restart;
 use crate::restore;
 use crate::siblings;
 use crate::side::Side;
+use crate::state_memory;
 use crate::stats::median;
 use crate::throughput::{Outcome, Results};
 use crate::work::Work;
@@ -151,6 +152,26 @@ pub(crate) fn restore(outcomes: &[restore::Outcome]) -> String {
             thousands(o.streams),
             figure(o.eos / o.bare, 2),
             figure(o.eos / o.streams, 2),
+        );
+    }
+    text
+}
+
+/// A row per run.
+pub(crate) fn state_memory(outcomes: &[state_memory::Outcome]) -> String {
+    let mut text = String::from(
+        "| tasks | keys in each of three stores | `state.memory.bytes`, MiB | peak resident MiB | on disk MiB |\n\
+         |---|---|---|---|---|\n",
+    );
+    for o in outcomes {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} |",
+            o.tasks,
+            thousands(o.keys as f64),
+            figure(o.budget_mib, 0),
+            figure(o.peak_mib, 0),
+            figure(o.disk_mib, 0)
         );
     }
     text

@@ -52,7 +52,7 @@ pub(crate) struct Results {
 pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
     let rounds = if what == What::Quarantine { 7 } else { 3 };
     let records = options.records.unwrap_or(match work {
-        Work::Map | Work::Count | Work::CountPerCommit => 10_000_000,
+        Work::Map | Work::Count | Work::CountPerCommit | Work::Stores => 10_000_000,
         Work::Pass => 6_000_000,
     });
     let streams = if sides.contains(&Side::Streams) {

@@ -14,6 +14,8 @@ pub(crate) enum Work {
     /// Counted by key; the last count of each key is written, once per commit. Kafka Streams does so as
     /// far as its cache reaches.
     CountPerCommit,
+    /// Kept by key in three stores, a hundred bytes in each; nothing is written. eos alone has it.
+    Stores,
 }
 
 impl Work {
@@ -29,6 +31,7 @@ impl Work {
             Work::Map => "map",
             Work::Count => "count",
             Work::CountPerCommit => "count-per-commit",
+            Work::Stores => "stores",
         }
     }
 }

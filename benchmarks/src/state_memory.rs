@@ -1,0 +1,95 @@
+//! How much memory state takes: far more of it than fits, and very many tasks with hardly any.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::bench::Bench;
+use crate::eos::MEMORY;
+use crate::keyed;
+use crate::options::Options;
+use crate::side::Side;
+use crate::stats::rounded;
+use crate::work::Work;
+
+/// What one run came to.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) tasks: i32,
+    pub(crate) keys: u64,
+    pub(crate) peak_mib: f64,
+    pub(crate) disk_mib: f64,
+    /// What `state.memory.bytes` says.
+    pub(crate) budget_mib: f64,
+}
+
+/// Fills three stores of few tasks with many keys, and of many tasks with few.
+pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
+    let keys = options.records.unwrap_or(5_000_000);
+    [(12, keys), (200, 20_000)]
+        .into_iter()
+        .map(|(tasks, keys)| one(tasks, keys, options))
+        .collect()
+}
+
+fn one(tasks: i32, keys: u64, options: &Options) -> Result<Outcome> {
+    eprintln!("{tasks} tasks, {keys} keys in each of three stores");
+    let mut bench = Bench::open(tasks)?;
+    let input = keyed::filled(&mut bench, &format!("stores-{tasks}"), keys)?;
+    let name = format!("state-{tasks}");
+    let interval = options.interval();
+    let play = bench.play(Side::Eos, &name, &input, Work::Stores, keys, interval)?;
+    let mut running = bench.start(&play, None)?;
+    keyed::wait_for(&mut bench, &play, &mut running, keys)?;
+    // What is written behind the last commit.
+    std::thread::sleep(Duration::from_secs(2));
+    let peak_mib = running.peak_mib()?;
+    let disk = bytes_below(&play.task.state)?;
+    running.stop()?;
+    bench.clear(&play)?;
+    let outcome = Outcome {
+        tasks,
+        keys,
+        peak_mib,
+        disk_mib: disk as f64 / f64::from(1 << 20),
+        budget_mib: MEMORY as f64 / f64::from(1 << 20),
+    };
+    println!("{}", outcome.json());
+    Ok(outcome)
+}
+
+/// What the files below a directory take on the disk.
+fn bytes_below(root: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let (mut bytes, mut open) = (0, vec![root.to_owned()]);
+    while let Some(dir) = open.pop() {
+        let entries = std::fs::read_dir(&dir);
+        for entry in entries.with_context(|| format!("list {}", dir.display()))? {
+            let entry = entry?;
+            // A database removes files while we look.
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.is_dir() {
+                open.push(entry.path());
+            } else {
+                bytes += meta.blocks() * 512;
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+impl Outcome {
+    fn json(&self) -> Value {
+        json!({
+            "benchmark": "state-memory",
+            "tasks": self.tasks,
+            "stores": 3,
+            "keys": self.keys,
+            "peak_mib": rounded(self.peak_mib),
+            "disk_mib": rounded(self.disk_mib),
+            "budget_mib": rounded(self.budget_mib),
+        })
+    }
+}
