@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use xtask::wire::{Client, Isolation};
 
 use crate::partitioner::partition;
+use crate::process::{Program, build};
 
 /// How often each key occurs.
 pub type Counts = BTreeMap<String, u64>;
@@ -25,8 +27,6 @@ pub struct Counted<'a> {
     pub partitions: i32,
     /// The state directory of all processes.
     pub state: &'a Path,
-    /// The program `stored`, which opens databases.
-    pub stored: &'a Path,
 }
 
 /// What is wrong with them.
@@ -165,7 +165,7 @@ impl Counted<'_> {
     /// What a program of its own reads from the databases. A task that moved has left an older copy
     /// behind, and counts only grow: the largest is the latest.
     fn stored(&self) -> Result<Counts> {
-        let output = Command::new(self.stored).arg(self.state).output()?;
+        let output = Command::new(program()?).arg(self.state).output()?;
         ensure!(
             output.status.success(),
             "{}",
@@ -182,6 +182,21 @@ impl Counted<'_> {
         }
         Ok(stored)
     }
+}
+
+/// The program `stored`, which opens databases. Built once.
+///
+/// # Errors
+/// When it does not compile.
+pub fn program() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap_or_else(|broken| broken.into_inner());
+    if let Some(path) = &*built {
+        return Ok(path.clone());
+    }
+    let stored = Program::Bin("stored");
+    let path = build("integration-tests", stored, &["--features=stored"])?;
+    Ok(built.insert(path).clone())
 }
 
 /// How many records of a topic a reader of committed data sees.

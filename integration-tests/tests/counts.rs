@@ -6,7 +6,7 @@
 //! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test counts --
 //! --nocapture`. `EOS_SEED=n` repeats a run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -257,7 +257,6 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
         changelog: app.changelog,
         partitions: PARTITIONS,
         state: &state,
-        stored: Path::new(env!("CARGO_BIN_EXE_stored")),
     };
     let mut calm = Calm::default();
     for nth in &fate.calm {

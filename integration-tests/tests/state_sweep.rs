@@ -185,7 +185,6 @@ impl Scene {
             changelog: &format!("{}-words-repartition-changelog", self.app),
             partitions: PARTITIONS,
             state: &self.state(),
-            stored: Path::new(env!("CARGO_BIN_EXE_stored")),
         };
         let findings = counted.check(&mut self.client, &self.sent)?;
         let open = self.client.transactions()?;

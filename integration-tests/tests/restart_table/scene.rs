@@ -4,18 +4,23 @@
     reason = "two test files share it, and each uses its own part"
 )]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{App, Error, KeyValueStore, RestartError, Running, StopMode, Topic, WorkerError};
+use eos_core::codec::PlainCodec;
+use eos_core::{
+    App, Error, KeyValueStore, RestartError, Running, StopMode, Topic, Tumbling, WindowStore,
+    WindowedCodec, WorkerError,
+};
 use integration_tests::counted::{Counted, Counts};
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::wait::wait_until;
 use tempfile::TempDir;
-use xtask::wire::Producer;
+use xtask::wire::{Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended};
 use crate::tap;
@@ -58,6 +63,23 @@ impl Scene {
             .group_by_key()
             .count(&KeyValueStore::<String, u64>::plain(store))
             .to(&Topic::plain(&self.case.output));
+        app
+    }
+
+    /// Counts in windows, all records of the scenario in one.
+    pub(crate) fn counting_by_windows(&self) -> App {
+        let hour = Duration::from_secs(3_600);
+        let mut app = self.case.app().commit_interval(Duration::from_millis(20));
+        let windowed = WindowedCodec::<String>::plain(hour);
+        app.source(&Topic::<String, String>::plain(&self.case.input))
+            .group_by_key()
+            .windowed_by(Tumbling::of(hour).grace(hour))
+            .count(&WindowStore::plain("counts"))
+            .to(&Topic::with(
+                &self.case.output,
+                windowed,
+                PlainCodec::<u64>::new(),
+            ));
         app
     }
 
@@ -159,10 +181,32 @@ impl Scene {
             changelog: &changelog,
             partitions: 1,
             state: self.case.state.path(),
-            stored: Path::new(env!("CARGO_BIN_EXE_stored")),
         };
         let findings = counted.check(&mut self.case.client, &self.sent)?;
         findings.ensure_clean()
+    }
+
+    /// Fails unless every update in the output is one more than the one before of its key, and all are
+    /// there.
+    pub(crate) fn judge_output(&mut self) -> Result<()> {
+        let (mut last, output) = (BTreeMap::<Vec<u8>, u64>::new(), self.case.output.clone());
+        let mut wrong = Vec::new();
+        let client = &mut self.case.client;
+        client.read_all(&output, Isolation::ReadCommitted, |_, record| {
+            let value = record.value.as_deref().and_then(|v| v.try_into().ok());
+            let found = value.map_or(0, u64::from_be_bytes);
+            let key = record.key.as_deref().unwrap_or_default().to_owned();
+            let before = last.insert(key, found).unwrap_or(0);
+            if found != before + 1 {
+                wrong.push(format!("{found} after {before} at {}", record.offset));
+            }
+        })?;
+        let total = i64::try_from(last.values().sum::<u64>())?;
+        ensure!(
+            wrong.is_empty() && total == self.total(),
+            "{last:?}: {wrong:?}"
+        );
+        Ok(())
     }
 
     /// The changelog of the app.
@@ -231,9 +275,7 @@ impl Scene {
 
     /// Starts the app as a process of its own.
     pub(crate) fn child(&self, failpoints: &str, undefended: &str) -> Result<ChildGuard> {
-        let app = Program::Example("counting");
-        let program = build("integration-tests", app, &["--features", "failpoints"])?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(program()?);
         command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -308,6 +350,12 @@ impl Began {
         let counts = lines.filter_map(|line| line.split_once("records=")?.1.split(' ').next());
         counts.filter_map(|count| count.parse::<u64>().ok()).sum()
     }
+}
+
+/// The app as a program of its own, with faults compiled in.
+pub(crate) fn program() -> Result<PathBuf> {
+    let app = Program::Example("counting");
+    build("integration-tests", app, &["--features", "failpoints"])
 }
 
 fn rows(log: &[String]) -> Vec<String> {

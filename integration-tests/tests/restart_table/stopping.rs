@@ -69,7 +69,37 @@ pub(crate) fn changelog_purged(scene: &mut Scene) -> Result<()> {
     cut_changelog(scene, end)?;
     scene.delete_state()?;
     let (error, _) = scene.refused()?;
-    stopped!(error, RestartError::ChangelogLost { .. }, "purged");
+    stopped!(
+        error,
+        RestartError::ChangelogPurged { .. },
+        "begins at offset"
+    );
+    Ok(())
+}
+
+/// The front of the changelog was purged, and its last commit record is there: what was told only once is
+/// gone, and a copy that is made anew would not have it.
+pub(crate) fn front_purged(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let end = end_of_changelog(scene)?;
+    // Made anew, it knows how far the changelog is.
+    scene.delete_state()?;
+    scene.run(&["a"])?.took("no_state")?;
+    cut_changelog(scene, end)?;
+    let kept = scene.keep()?;
+    // Whoever has it all goes on, and so does a copy that is behind, but not below where it begins.
+    scene.run(&["a"])?.took("exact")?;
+    scene.put_back(&kept)?;
+    scene.run(&["b"])?.took("replay")?;
+    scene.judge()?;
+    scene.delete_state()?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::ChangelogPurged { .. },
+        "begins at offset",
+        "cleanup.policy"
+    );
     Ok(())
 }
 

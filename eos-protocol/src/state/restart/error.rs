@@ -164,6 +164,22 @@ pub enum RestartError {
         /// Where it ends.
         end: Offset,
     },
+    /// The state would have to be made from a changelog whose front was deleted.
+    #[error(
+        "task {task}: {changelog} begins at offset {start}, and there is no state on this host to go on \
+         from: what was deleted below would be missing (was cleanup.policy set to delete for a while? \
+         a changelog is only ever compacted). If another host has a copy of the task's state directory, \
+         let that host have the task. If not, restore the changelog, or start afresh under another app \
+         name"
+    )]
+    ChangelogPurged {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// Where it begins.
+        start: Offset,
+    },
     /// The changelog lacks the commit record that the offsets name (c < m).
     #[error(
         "task {task}: {changelog} ends with {}, but the committed offsets name transaction {} as its \

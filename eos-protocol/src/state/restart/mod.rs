@@ -16,6 +16,7 @@
 //! | no offsets, or without our name; no state anywhere | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
 //! | no offsets, but state | stop: [`OffsetGone`](RestartError::OffsetGone) |
 //! | offsets without our name, but state | stop: [`OffsetReset`](RestartError::OffsetReset) |
+//! | a rebuild, and the front of the changelog of plain stores is gone | stop: [`ChangelogPurged`](RestartError::ChangelogPurged) |
 //! | log end < position | stop: [`ChangelogShorter`](RestartError::ChangelogShorter) |
 //! | j = k, same attempt, other input offsets | stop: [`OffsetsMoved`](RestartError::OffsetsMoved) |
 //! | the input was deleted and made again, and j = k: the offsets are of the old one | stop: [`InputRecreated`](RestartError::InputRecreated) |
@@ -210,6 +211,7 @@ impl Situation<'_> {
             inputs: at.to_vec(),
         };
         let rebuild = |why| {
+            self.check_front()?;
             let reading = self.reading(expect(), None);
             Ok(Restart::Rebuild { why, reading })
         };
@@ -295,6 +297,20 @@ impl Situation<'_> {
                     now: *now,
                 })
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the changelog of plain stores has its beginning. Compaction leaves it where it is, so
+    /// somebody deleted records, and a key that was told only there is in no copy made from the rest.
+    /// (That of windowed stores is trimmed below its oldest live window.)
+    fn check_front(&self) -> Result<(), RestartError> {
+        match &self.changelogs.plain {
+            Some(log) if log.start > Offset::ZERO => Err(RestartError::ChangelogPurged {
+                task: self.identity.task,
+                changelog: self.partition_of(log),
+                start: log.start,
+            }),
             _ => Ok(()),
         }
     }

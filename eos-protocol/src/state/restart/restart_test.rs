@@ -307,20 +307,62 @@ fn row_a_position_from_the_future_is_as_suspect_as_an_old_one() {
 }
 
 #[test]
-fn row_offset_below_the_log_start_rebuilds() {
-    for local in [at(3, 7, Some(2), 40), restoring(40)] {
-        let mut case = Case::with(Some(local));
+fn row_a_rebuild_from_a_changelog_without_its_front_stops() {
+    for local in [Some(at(3, 7, Some(2), 40)), Some(restoring(40)), None] {
+        let mut case = Case::with(local);
+        let has_state = case.local.is_some();
         case.changelog.start = offset(40);
-        assert_eq!(case.replays().0, 40);
+        if has_state {
+            assert_eq!(case.replays().0, 40, "it holds what is gone");
+        }
         case.changelog.start = offset(41);
-        let why = case.rebuilds();
-        assert!(matches!(why, Why::Trimmed { .. }), "{why:?}");
+        let (error, text) = stops(case.decide());
+        assert!(matches!(error, RestartError::ChangelogPurged { .. }));
+        assert!(
+            text.contains("a-0-changelog-3 begins at offset 41"),
+            "{text}"
+        );
+        assert!(text.contains("cleanup.policy"), "{text}");
     }
-    let mut unread = at(3, 7, None, 0);
-    unread.changelogs.plain = None;
-    let mut case = Case::with(Some(unread));
-    case.changelog.start = offset(1);
-    assert!(matches!(case.rebuilds(), Why::Trimmed { .. }));
+    let mut exact = Case::with(Some(at(5, 50, Some(5), 40)));
+    exact.changelog.start = offset(41);
+    assert_eq!(exact.decide(), Ok(Restart::Exact));
+}
+
+/// Below the oldest live window there is nothing to miss.
+#[test]
+fn row_offset_below_the_start_of_a_windowed_changelog_rebuilds() {
+    for start in [40, 41] {
+        let mut local = at(3, 7, None, 0);
+        local.changelogs = PerFamily {
+            plain: None,
+            windowed: Some(offset(40)),
+        };
+        let case = Case::with(Some(local));
+        let windowed = Bounds {
+            start: offset(start),
+            ..case.changelog.clone()
+        };
+        let restart = decide(&Situation {
+            group: "g",
+            identity: &case.identity,
+            width: case.width,
+            local: case.local.as_ref().map_or(Local::Nothing, Local::Position),
+            offsets: Offsets::Named {
+                name: &case.name,
+                at: &case.committed,
+            },
+            changelogs: PerFamily {
+                plain: None,
+                windowed: Some(windowed),
+            },
+            now: NOW,
+        });
+        assert_eq!(
+            restart.unwrap().row(),
+            if start == 40 { "replay" } else { "trimmed" }
+        );
+    }
 }
 
 #[test]
