@@ -17,15 +17,19 @@ fn main() -> Result<()> {
     let mut databases = Vec::new();
     find(Path::new(&root), &mut databases)?;
     for path in databases {
-        let db = DB::open_for_read_only(&Options::default(), &path, false)
+        // Windowed stores have a column family of their own.
+        let families = DB::list_cf(&Options::default(), &path)?;
+        let db = DB::open_cf_for_read_only(&Options::default(), &path, &families, false)
             .with_context(|| path.display().to_string())?;
-        for entry in db.iterator(IteratorMode::Start) {
-            let (key, value) = entry?;
-            let Some((store, key)) = key.split_first_chunk::<4>() else {
-                continue;
-            };
-            if *store != [0; 4] {
-                writeln!(out, "{} {} {}", hex(store), hex(key), hex(&value))?;
+        for family in families.iter().filter_map(|name| db.cf_handle(name)) {
+            for entry in db.iterator_cf(family, IteratorMode::Start) {
+                let (key, value) = entry?;
+                let Some((store, key)) = key.split_first_chunk::<4>() else {
+                    continue;
+                };
+                if *store != [0; 4] {
+                    writeln!(out, "{} {} {}", hex(store), hex(key), hex(&value))?;
+                }
             }
         }
     }

@@ -116,6 +116,40 @@ impl Windows {
         self.restart();
     }
 
+    /// The same, while the changelog is trimmed by whoever had the task before: what is to be read next
+    /// is not there any more, so many times. Answers how it ended, and how often it was read.
+    fn restart_while_trimmed(&mut self, times: i64) -> (Result<(), WorkerError>, i64) {
+        let (kafka, clock) = (self.bench.kafka.clone(), self.bench.clock.clone());
+        self.disk.wipe();
+        let worker = new_worker(
+            &kafka,
+            &clock,
+            spec_on(&self.disk),
+            counting(ErrorPolicy::Fail),
+        );
+        self.bench.worker = worker;
+        self.disk.wipe();
+        kafka.calls();
+        self.bench.assign(&[0]);
+        let mut reads = 0;
+        for _ in 0..400 {
+            if let Err(error) = self.bench.worker.step() {
+                return (Err(error), reads);
+            }
+            clock.pass(ms(50));
+            let read = |call: &String| call.starts_with("assign app-in-windowed-changelog");
+            if kafka.calls().iter().any(read) {
+                reads += 1;
+                if reads <= times {
+                    kafka.broker().starts.insert(changelog(), reads);
+                    let event = SourceEvent::OutOfRange(changelog());
+                    kafka.event("app-i-0-consumer", event);
+                }
+            }
+        }
+        (Ok(()), reads)
+    }
+
     /// The starts of the windows that the database holds, the worker having gone.
     fn kept(self) -> Vec<i64> {
         let Self { bench, disk } = self;
@@ -178,6 +212,26 @@ fn windows_are_made_anew_from_their_changelog() {
     let read = |call: &String| call.starts_with("assign app-in-windowed-changelog");
     assert!(calls.iter().any(read), "{calls:?}");
     assert_eq!(windows.take(&["d@100", "e@50"]), ["100:2", "0:3"]);
+}
+
+#[test]
+fn a_changelog_that_is_trimmed_while_it_is_read_is_read_from_its_new_front() {
+    let mut windows = Windows::new();
+    windows.take(&["a@0", "b@500", "c@510"]);
+    let (end, reads) = windows.restart_while_trimmed(1);
+    assert!(end.is_ok(), "{end:?}");
+    assert_eq!(reads, 2);
+    assert_eq!(windows.take(&["d@520"]), ["500:3"]);
+}
+
+#[test]
+fn a_changelog_that_is_gone_wherever_it_is_read_stops_the_task() {
+    let mut windows = Windows::new();
+    windows.take(&["a@0", "b@500", "c@510", "d@520", "e@530", "f@540"]);
+    let (end, reads) = windows.restart_while_trimmed(i64::MAX);
+    let error = end.unwrap_err().to_string();
+    assert!(error.contains("its front was deleted meanwhile"), "{error}");
+    assert_eq!(reads, 4);
 }
 
 #[test]
