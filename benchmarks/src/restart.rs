@@ -30,8 +30,9 @@ const KILLS: u32 = 5;
 /// Between two kills, and before the first: long against a commit.
 const CALM: Duration = Duration::from_secs(3);
 
-/// A commit that was under way when the process died may end a moment later: it is no recovery.
-const AFTERSHOCK: Duration = Duration::from_millis(50);
+/// A commit that was under way when the process died may end a moment later: it is no recovery. No process
+/// starts, joins and commits in so short a time.
+const AFTERSHOCK: Duration = Duration::from_millis(200);
 
 /// How long a recovery may take.
 const PATIENCE: Duration = Duration::from_secs(300);
