@@ -99,11 +99,12 @@ impl Home for OnDisk {
         })))
     }
 
-    fn discard(&self, task: &TaskHome) -> Result<(), HomeError> {
-        match self.directory(task)? {
-            Some(mut directory) => Ok(directory.clear()?),
-            None => Ok(()),
-        }
+    fn discard(&self, task: &TaskHome) -> Result<bool, HomeError> {
+        let Some(mut directory) = self.directory(task)? else {
+            return Ok(false);
+        };
+        directory.clear()?;
+        Ok(true)
     }
 }
 

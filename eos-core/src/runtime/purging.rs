@@ -57,6 +57,9 @@ fn turn(
             }
             Err(error) => {
                 failed += 1;
+                if error.fault.code == eos_protocol::code::OFFSET_OUT_OF_RANGE {
+                    done_with.forget(&partition);
+                }
                 if failed == 1 {
                     tracing::warn!(
                         %app, %partition, %error,

@@ -124,6 +124,16 @@ pub enum TopologyError {
         /// The store.
         store: String,
     },
+    /// Two topics of the app's own would have one name.
+    #[error(
+        "two topics of the app's own would both be called {name}: that of a stage's stores is named after \
+         the app and the stage's first topic, without the app's name in front of it. Rename the topic, or \
+         the app"
+    )]
+    SameInternal {
+        /// The name.
+        name: TopicName,
+    },
     /// Two repartition topics would be one.
     #[error(
         "two calls of `repartition` name their topic {name}: give one of them another name, for each \

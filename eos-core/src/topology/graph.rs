@@ -353,6 +353,7 @@ impl Graph {
         self.check()?;
         let stages = self.stages();
         self.add_changelogs(&stages);
+        self.check_internals()?;
         self.add_dead_letters();
         Ok(Topology {
             stages,
@@ -379,6 +380,21 @@ impl Graph {
                 }
             }
         }
+    }
+
+    /// Two stages that write to one changelog could not be told apart in it.
+    fn check_internals(&self) -> Result<(), TopologyError> {
+        let internals = self.internals.iter();
+        let names = internals.filter_map(|internal| self.outputs.get(internal.output));
+        let mut seen = BTreeSet::new();
+        for output in names {
+            if !seen.insert(&output.name) {
+                return Err(TopologyError::SameInternal {
+                    name: output.name.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn changelog_name(&self, stage: &Stage, family: Family) -> String {

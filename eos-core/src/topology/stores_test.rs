@@ -286,3 +286,17 @@ fn the_key_alone_decides_the_partition_of_a_windowed_key() {
     );
     assert_ne!(out.partition, eos_protocol::partition_for(&bytes, 7));
 }
+
+#[test]
+fn two_stages_may_not_share_a_changelog() {
+    let mut app = crate::App::new("orders");
+    for (topic, store) in [("orders-eu", "one"), ("eu", "two")] {
+        let counts = app
+            .source(&Topic::<String, String>::plain(topic))
+            .group_by_key()
+            .count(&crate::KeyValueStore::plain(store));
+        counts.to(&Topic::plain("out"));
+    }
+    let error = app.check().unwrap_err().to_string();
+    assert!(error.contains("orders-eu-changelog"), "{error}");
+}

@@ -74,12 +74,15 @@ impl<C: Client> Worker<C> {
     }
 
     /// A record that waits for a transaction of its own has its effects in the scratch, where results are
-    /// to go. It is taken as if it had never come: the next transaction begins with it.
+    /// to go. It is taken as if it had never come. Its task has the next turn, so that the next transaction
+    /// begins with it: behind others it would be too slow for that one as well, for ever.
     fn give_held_back(&mut self) {
         let Some(held) = self.held.take() else {
             return;
         };
         self.scratch.get_mut().clear();
+        let turn = self.tasks.keys().position(|id| *id == held.task);
+        self.turn = turn.unwrap_or_default();
         if let Some(task) = self.tasks.get_mut(&held.task) {
             task.forget();
         }

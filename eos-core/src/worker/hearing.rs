@@ -42,7 +42,8 @@ impl<C: Client> Worker<C> {
                 SourceEvent::Failed(error) => self.consumer_failed(error),
             }
         }
-        if self.out_of_range.is_some() {
+        // A partition that is about to go needs no explanation.
+        if self.out_of_range.is_some() && self.changes.is_empty() {
             self.explain_out_of_range()?;
         }
         Ok(())
@@ -96,10 +97,15 @@ impl<C: Client> Worker<C> {
             Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable && !late => Ok(()),
             Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
             Poll::Ready(Ok(bounds)) => {
-                self.out_of_range = None;
                 let (first, end) = bounds
                     .first()
                     .map_or((Offset::ZERO, Offset::ZERO), |b| (b.first, b.end));
+                // Only what its reader committed is deleted of a topic of our own: there is another reader,
+                // and the group has not told us yet.
+                if first > wanted && self.repartitions.contains(&partition.topic) && !late {
+                    return Ok(());
+                }
+                self.out_of_range = None;
                 let group = self.spec.app.as_str().to_owned();
                 self.give_up(WorkerError::OffsetOutOfRange {
                     partition,

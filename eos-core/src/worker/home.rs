@@ -45,11 +45,12 @@ pub trait Home: Send + Sync + fmt::Debug {
     /// If it can't be opened.
     fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError>;
 
-    /// Deletes a database that nobody has open.
+    /// Deletes a database. False if it is there still, because somebody has it open for a moment.
     ///
     /// # Errors
     /// If it can't be deleted.
-    fn discard(&self, task: &TaskHome) -> Result<(), HomeError>;
+    #[must_use = "a database that is there still is the one that was to go"]
+    fn discard(&self, task: &TaskHome) -> Result<bool, HomeError>;
 }
 
 /// State in memory only: made anew from the changelog whenever a task comes.
@@ -61,7 +62,7 @@ impl Home for InMemory {
         Ok(Some(Box::new(MemoryBackend::new())))
     }
 
-    fn discard(&self, _: &TaskHome) -> Result<(), HomeError> {
-        Ok(())
+    fn discard(&self, _: &TaskHome) -> Result<bool, HomeError> {
+        Ok(true)
     }
 }

@@ -36,6 +36,11 @@ impl DoneWith {
         self.lock().due()
     }
 
+    /// The log ends before that: it is another one.
+    pub fn forget(&self, partition: &TopicPartition) {
+        self.lock().forget(partition);
+    }
+
     /// The broker told where a log begins now.
     pub fn begins(&self, partition: &TopicPartition, at: Offset) {
         self.lock().begins(partition, at);

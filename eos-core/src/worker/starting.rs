@@ -252,11 +252,13 @@ impl<C: Client> Worker<C> {
 
     fn start(&mut self, starts: Vec<Found>, bounds: &[OffsetBounds]) -> Result<(), WorkerError> {
         let (mut at, mut started, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
+        // What is in a topic of our own was written for us, however early: the policy is about others'.
+        let own = self.repartitions.clone();
         let end_of = |partition: &TopicPartition, from: FirstStart| {
             let bounds = bounds.iter().find(|b| b.partition == *partition);
             bounds.map_or(Offset::ZERO, |b| match from {
-                FirstStart::Earliest => b.first,
-                FirstStart::Latest => b.end,
+                FirstStart::Latest if !own.contains(&partition.topic) => b.end,
+                _ => b.first,
             })
         };
         for Found {

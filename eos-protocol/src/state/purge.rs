@@ -44,6 +44,12 @@ impl Purge {
             .collect()
     }
 
+    /// The log does not reach so far: it is another one, made anew under the name. What was told was of
+    /// the one before.
+    pub fn forget(&mut self, partition: &TopicPartition) {
+        self.partitions.remove(partition);
+    }
+
     /// The broker told where the log begins now.
     pub fn begins(&mut self, partition: &TopicPartition, at: Offset) {
         if let Some(front) = self.partitions.get_mut(partition) {

@@ -200,7 +200,14 @@ impl Source for FakeSource {
         let end = |p| broker.input.get(p).map_or(0, Vec::len) as i64;
         let bounds = of.iter().map(|partition| OffsetBounds {
             partition: partition.clone(),
-            first: Offset::new(broker.first).unwrap(),
+            first: Offset::new(
+                broker
+                    .starts
+                    .get(partition)
+                    .copied()
+                    .unwrap_or(broker.first),
+            )
+            .unwrap(),
             end: Offset::new(end(partition)).unwrap(),
         });
         Poll::Ready(Ok(bounds.collect()))

@@ -312,7 +312,13 @@ impl<C: Client> Worker<C> {
         }
         drop(backend);
         let home = &self.spec.state.home;
-        let opened = home.discard(&one.home).and_then(|()| home.open(&one.home));
+        let discarded = home.discard(&one.home);
+        if !discarded.map_err(|source| no_home(one.task, source))? {
+            // Whoever looks at left-over tasks has it locked. It is opened and judged once more, lest what
+            // was to go be restored on top of.
+            return Ok(None);
+        }
+        let opened = home.open(&one.home);
         opened.map_err(|source| no_home(one.task, source))
     }
 }

@@ -291,3 +291,47 @@ fn a_record_that_waits_for_its_own_transaction_counts_once() {
     bench.settle();
     assert_eq!(bench.visible(), ["a=1@0", "b=1@1", "a=2@3", "slow=1@2"]);
 }
+
+/// Behind the records of another task it would be too slow for the next transaction, too, and so on.
+#[test]
+fn a_record_that_was_given_back_begins_the_next_transaction() {
+    let clock = Clock::default();
+    let slow = clock.clone();
+    let runs = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let ran = Arc::clone(&runs);
+    let declare = move |app: &mut App| {
+        let source = app.source(&Topic::<String, String>::plain("in"));
+        let (slow, ran) = (slow.clone(), Arc::clone(&ran));
+        let keyed: crate::Stream<String, String> = source
+            .peek(move |word| {
+                if word == "slow" {
+                    ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    slow.pass(Duration::from_secs(29));
+                }
+            })
+            .then(Kind::KeyBy, || {
+                let key = |value: &String| value.clone();
+                Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
+            });
+        let table = keyed
+            .group_by_key()
+            .count(&KeyValueStore::plain("counts"))
+            .emit_per_commit();
+        told(app, table);
+    };
+    let (kafka, disk) = (Fake::default(), Disk::default());
+    for (partition, words) in [(0, ["a", "slow"]), (1, ["b", "c"])] {
+        let words = words.map(str::to_owned).to_vec();
+        kafka.broker().input.insert(tp(partition), words);
+    }
+    let worker = new_worker(&kafka, &clock, stateful(&disk, 0), declare);
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0, 1]);
+    bench.settle();
+    assert_eq!(bench.visible().len(), 4);
+    assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 2);
+}

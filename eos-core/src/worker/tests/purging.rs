@@ -17,11 +17,16 @@ fn through_a_repartition(app: &mut App) {
 
 /// A worker that reads a repartition topic, and commits when it is told to.
 fn bench() -> Bench {
+    bench_from(FirstStart::Earliest)
+}
+
+fn bench_from(first_start: FirstStart) -> Bench {
     let (kafka, clock) = (Fake::default(), Clock::default());
     let log = ["a", "b", "c"].map(str::to_owned).to_vec();
     kafka.broker().input.insert(words(), log.clone());
     kafka.broker().input.insert(tp(0), log);
     let mut spec = spec(0, Guarantee::ExactlyOnce);
+    spec.first_start = first_start;
     spec.output_partitions = vec![1, 1];
     spec.output_limits = vec![None, None];
     spec.input_partitions.insert(WORDS.into(), 1);
@@ -112,4 +117,53 @@ fn what_was_committed_before_is_done_with_at_once() {
         .push("d".into());
     bench.settle();
     assert_eq!(bench.due(), [(words(), 3)]);
+}
+
+/// The policy for a first start is about the topics of others: what is in one of our own was written for
+/// us, maybe by another worker a moment before this one came.
+#[test]
+fn a_first_start_takes_a_repartition_topic_from_its_beginning() {
+    let mut bench = bench_from(FirstStart::Latest);
+    bench.settle();
+    bench.an_hour_passes();
+    assert_eq!(
+        bench.visible(),
+        ["a", "b", "c"],
+        "and none of the others' topic"
+    );
+}
+
+/// Somebody else has committed what this reader wants: the group will say so.
+#[test]
+fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
+    let mut bench = bench();
+    bench.settle();
+    bench.kafka.broker().starts.insert(words(), 100);
+    let out_of_range = SourceEvent::OutOfRange(words());
+    bench.kafka.event("app-i-0-consumer", out_of_range);
+    for _ in 0..5 {
+        bench.worker.step().unwrap();
+    }
+    let (partitions, lost) = (vec![words()], true);
+    let revoked = SourceEvent::Revoked { partitions, lost };
+    bench.kafka.event("app-i-0-consumer", revoked);
+    bench.settle();
+    bench.an_hour_passes();
+    assert!(bench.worker.step().is_ok());
+}
+
+#[test]
+fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
+    let mut bench = bench();
+    bench.settle();
+    bench.kafka.broker().starts.insert(words(), 100);
+    let out_of_range = SourceEvent::OutOfRange(words());
+    bench.kafka.event("app-i-0-consumer", out_of_range);
+    bench.worker.step().unwrap();
+    bench.clock.pass(Duration::from_secs(3601));
+    let error = bench.end().unwrap_err();
+    assert!(
+        matches!(error, WorkerError::OffsetOutOfRange { .. }),
+        "{error}"
+    );
 }

@@ -17,6 +17,8 @@ pub(super) struct Disk {
     pub(super) databases: Databases,
     /// Every write to a database fails from now on.
     full: Arc<Mutex<bool>>,
+    /// Somebody has a look at the next database that is to be discarded, and has it locked meanwhile.
+    looked_at: Arc<Mutex<bool>>,
     /// So does every read.
     broken: Arc<Mutex<bool>>,
 }
@@ -39,9 +41,12 @@ impl Home for Disk {
         })))
     }
 
-    fn discard(&self, task: &TaskHome) -> Result<(), HomeError> {
+    fn discard(&self, task: &TaskHome) -> Result<bool, HomeError> {
+        if std::mem::take(&mut *self.looked_at.lock().unwrap()) {
+            return Ok(false);
+        }
         self.databases.lock().unwrap().remove(task);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -653,4 +658,51 @@ fn a_restore_tells_how_much_is_left() {
         panic!("{metrics:?}");
     };
     assert_eq!((one.records, one.remaining), (0, Some(9)));
+}
+
+/// What is to be thrown away may be locked for a moment by whoever looks for left-over tasks.
+#[test]
+fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    let elsewhere = |bench: &Bench| {
+        let spec = stateful(&Disk::default(), 0);
+        new_worker(&bench.kafka, &bench.clock, spec, counting)
+    };
+    bench.worker = elsewhere(&bench);
+    let id = StoreId::plain("counts");
+    {
+        let mut databases = disk.databases.lock().unwrap();
+        let database = databases.values_mut().next().unwrap();
+        let position = database.position().unwrap().clone();
+        let mut batch = eos_state::Batch::new();
+        batch.write(id, b"stale", Some(b"x"));
+        database.apply(&batch, &position).unwrap();
+    }
+    *disk.looked_at.lock().unwrap() = true;
+    let mut spec = stateful(&disk, 0);
+    spec.state.cluster = "another".into();
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, counting);
+    bench.kafka.calls();
+    bench.assign(&[0]);
+    for _ in 0..20 {
+        bench.clock.pass(Duration::from_millis(50));
+        bench.settle();
+    }
+    assert!(
+        !*disk.looked_at.lock().unwrap(),
+        "nobody wanted to discard it"
+    );
+    bench.feed(0, &["a", "b"]);
+    bench.settle();
+    bench.worker = elsewhere(&bench);
+    let databases = disk.databases.lock().unwrap();
+    let database = databases.values().next().unwrap();
+    let mut value = Vec::new();
+    assert!(
+        database.get(id, b"a", &mut value).unwrap(),
+        "it was restored"
+    );
+    assert!(!database.get(id, b"stale", &mut value).unwrap());
 }
