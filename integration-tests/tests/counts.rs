@@ -6,7 +6,7 @@
 //! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test counts --
 //! --nocapture`. `EOS_SEED=n` repeats a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 

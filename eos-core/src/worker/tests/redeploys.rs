@@ -1,11 +1,11 @@
 //! Another program under the same name: what may change while the state stays.
 
 use eos_protocol::StartError;
-use eos_protocol::state::RestartError;
+use eos_protocol::state::{Family, RestartError};
 
 use super::state::{Disk, stateful};
 use super::*;
-use crate::{KeyValueStore, Store, Stream};
+use crate::{KeyValueStore, Store, Stream, Tumbling, WindowStore};
 
 fn lines(name: &str) -> Topic<String, String> {
     Topic::plain(name)
@@ -160,6 +160,29 @@ fn a_renamed_store_is_refused() {
             .contains("If a store was removed or renamed, put it back"),
         "{error}"
     );
+}
+
+/// Its name is the same, and it is another store: its keys are elsewhere.
+#[test]
+fn a_store_that_became_a_windowed_one_is_refused() {
+    let (mut bench, _disk) = redeployed(|app| {
+        let windows = Tumbling::of(Duration::from_secs(1));
+        app.source(&lines("in"))
+            .group_by_key()
+            .windowed_by(windows)
+            .count(&WindowStore::plain("counts"))
+            .to_stream()
+            .process(|_, _| {});
+    });
+    let error = bench.end().unwrap_err();
+    let gone = matches!(
+        &error,
+        WorkerError::Start(StartError::StoresGone {
+            family: Family::Plain,
+            ..
+        })
+    );
+    assert!(gone, "{error}");
 }
 
 #[test]
