@@ -64,7 +64,8 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
         None
     };
     let mut bench = Bench::open(PARTITIONS)?;
-    let input = bench.filled("in", records)?;
+    // One run may measure several works on one broker.
+    let input = bench.filled(&format!("{}-in", work.name()), records)?;
     let mut outcomes = Vec::new();
     for round in 0..=options.rounds.unwrap_or(rounds) {
         for &side in &turn(sides, round) {
@@ -72,7 +73,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
             if round == 0 && side == Side::Streams {
                 continue;
             }
-            let name = format!("{}-{round}", side.name());
+            let name = format!("{}-{}-{round}", work.name(), side.name());
             match round {
                 0 => eprintln!("{}: warms the broker, does not count", side.name()),
                 _ => eprintln!("{}: round {round}", side.name()),

@@ -180,6 +180,8 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
     let environment = [
         ("KAFKA_BOOTSTRAP_SERVERS", cluster.bootstrap().to_owned()),
         ("EOS_STATE_DIR", state.display().to_string()),
+        ("RUST_LOG", "info".to_owned()),
+        ("RUST_BACKTRACE", "0".to_owned()),
     ];
     let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let environment = environment.into_iter().chain(app.environment.clone());
