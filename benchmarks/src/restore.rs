@@ -1,8 +1,9 @@
 //! How fast state is made anew from its changelog, beside a bare reader of the same topic.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bare;
@@ -15,6 +16,9 @@ use crate::side::Side;
 use crate::stats::rounded;
 use crate::streams::Streams;
 use crate::work::Work;
+
+/// How long a restore may take.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What one round came to, in records/s.
 #[derive(Debug, Clone)]
@@ -78,25 +82,29 @@ pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
 fn restored(bench: &mut Bench, play: &Play, streams: Option<&Streams>) -> Result<f64> {
     std::fs::remove_dir_all(&play.task.state)?;
     let mut running = bench.start(play, streams)?;
-    // One more record in each partition, and the restore is over when they are through.
-    let stream = keyed::Stream::start(bench, &play.task.input, play.task.records)?;
-    let now = bench.finished(&play.task.group, &play.task.input);
-    let now = now.context("the group has no coordinator")?;
-    keyed::wait_for(bench, play, &mut running, now + 100)?;
-    stream.stop()?;
-    let said = running.stop()?;
-    let mut lines = said.lines().filter_map(|line| line.strip_prefix(RESTORED));
-    let last = lines
-        .next_back()
-        .context("it did not say what it restored")?;
-    let (records, ms) = last.split_once(' ').context("records and milliseconds")?;
-    let (records, ms) = (records.parse::<u64>()?, ms.trim().parse::<f64>()?);
-    ensure!(
-        records >= play.task.records,
-        "{} restored {records} records only",
-        play.side.name()
-    );
+    let patience = Instant::now() + PATIENCE;
+    let (records, ms) = loop {
+        running.check()?;
+        match said(&running.text()) {
+            Some((records, ms)) if records >= play.task.records => break (records, ms),
+            found => ensure!(
+                Instant::now() < patience,
+                "{} restored {found:?} (records, ms) in {} s",
+                play.side.name(),
+                PATIENCE.as_secs()
+            ),
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    running.stop()?;
     Ok(records as f64 / Duration::from_secs_f64(ms / 1e3).as_secs_f64())
+}
+
+/// The last line about it: records, and milliseconds since the first task began.
+fn said(text: &str) -> Option<(u64, f64)> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(RESTORED));
+    let (records, ms) = lines.next_back()?.split_once(' ')?;
+    Some((records.parse().ok()?, ms.trim().parse().ok()?))
 }
 
 impl Outcome {

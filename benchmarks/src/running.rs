@@ -92,7 +92,8 @@ impl Running {
         Ok(())
     }
 
-    fn text(&self) -> String {
+    /// What it said so far.
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         let _nothing_to_read = File::open(&self.log).and_then(|mut f| f.read_to_string(&mut text));
         text
