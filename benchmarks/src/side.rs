@@ -112,6 +112,8 @@ impl Task {
         }
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
         command.args(["side", side.name()]);
+        // As the guide advises: what is freed goes back to the system after 10 ms instead of a second.
+        command.env("MIMALLOC_PURGE_DELAY", "10");
         let interval = self.commit_interval.as_millis().to_string();
         let pause = self.pause.as_micros().to_string();
         let records = self.records.to_string();

@@ -305,6 +305,7 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             name: Arc::clone(&self.name),
             key: Arc::clone(&self.key),
             value: Arc::new(crate::store::StampedCodec(Arc::clone(&self.value))),
+            is_stamped: true,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is kept per key and window of time.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::keys::Partitioned;
 use crate::store::{Stamped, StampedCodec, WindowStore};
 use crate::stream::Stream;
 use crate::topic::Topic;
-use crate::topology::{Kind, TopologyError, WindowedAggregate};
+use crate::topology::{Kind, Node, TopologyError, WindowedAggregate, WindowedPerCommit};
 
 /// A key in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,6 +191,23 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         })
     }
 
+    /// As [`reduce`](Self::reduce), with results that may end: where `f` answers `None`, the key is
+    /// deleted from the window, its update is a tombstone, and the next value is a first one again.
+    ///
+    /// A reducer of Kafka Streams that returns null does the same, as told at
+    /// [`Grouped::reduce_or_delete`].
+    pub fn reduce_or_delete(
+        self,
+        store: &WindowStore<K, V>,
+        f: impl Fn(V, V) -> Option<V> + Send + Sync + 'static,
+    ) -> WindowedTable<K, V, Option<V>> {
+        let kind = Kind::ReduceOrDelete;
+        self.kept_or_deleted(kind, store, Some, move |_, value, result| match result {
+            Some(result) => f(result, value),
+            None => Some(value),
+        })
+    }
+
     /// Makes a result of another type of all values of a key and window, as [`Grouped::aggregate`] does
     /// of a key.
     pub fn aggregate<A: 'static>(
@@ -203,12 +221,65 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         })
     }
 
+    /// As [`aggregate`](Self::aggregate), with results that may end: where `f` answers `None`, the key is
+    /// deleted from the window, its update is a tombstone, and `init` begins again with the next value.
+    ///
+    /// ```
+    /// # use eos_core::codec::{Json, PlainCodec};
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// // Alarms of each machine and hour that nobody has acknowledged.
+    /// let hour = Duration::from_secs(3600);
+    /// let events = Topic::<String, String>::plain("machine-events");
+    /// app.source(&events)
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(hour))
+    ///     .aggregate_or_delete(
+    ///         &WindowStore::<String, Vec<String>>::json("alarms"),
+    ///         Vec::new,
+    ///         |_machine, event, mut alarms| {
+    ///             if event == "acknowledged" {
+    ///                 return None;
+    ///             }
+    ///             alarms.push(event);
+    ///             Some(alarms)
+    ///         },
+    ///     )
+    ///     .to(&Topic::with("open-alarms", WindowedCodec::plain(hour), Json));
+    /// ```
+    ///
+    /// The deletion of a key that is not there is an update, too. An aggregator of Kafka Streams that
+    /// returns null does the same.
+    pub fn aggregate_or_delete<A: 'static>(
+        self,
+        store: &WindowStore<K, A>,
+        init: impl Fn() -> A + Send + Sync + 'static,
+        f: impl Fn(&K, V, A) -> Option<A> + Send + Sync + 'static,
+    ) -> WindowedTable<K, A, Option<A>> {
+        let kind = Kind::AggregateOrDelete;
+        self.kept_or_deleted(kind, store, Some, move |key, value, result| {
+            f(key, value, result.unwrap_or_else(&init))
+        })
+    }
+
     fn kept<A: 'static>(
         self,
         kind: fn(usize) -> Kind,
         store: &WindowStore<K, A>,
         f: impl Fn(&K, V, Option<A>) -> A + Send + Sync + 'static,
     ) -> WindowedTable<K, A> {
+        let f = move |key: &K, value, result| Some(f(key, value, result));
+        self.kept_or_deleted(kind, store, |result| result, f)
+    }
+
+    fn kept_or_deleted<A: 'static, U: 'static>(
+        self,
+        kind: fn(usize) -> Kind,
+        store: &WindowStore<K, A>,
+        update: fn(Option<A>) -> Option<U>,
+        f: impl Fn(&K, V, Option<A>) -> Option<A> + Send + Sync + 'static,
+    ) -> WindowedTable<K, A, U> {
         let (windows, least) = (self.windows, self.windows.lifetime());
         let retention = store.retention.unwrap_or(least);
         let name = store.name().to_owned();
@@ -229,15 +300,21 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         let store = self
             .stream
             .own(store.stamped().spec(retention, windows.size()));
-        let make = move || -> Box<dyn crate::topology::Node> {
+        let make = move || -> Box<dyn Node> {
             let f = Arc::clone(&f);
-            Box::new(WindowedAggregate::<K, V, A, _>::new(store, windows, f))
+            let node = WindowedAggregate::<K, V, A, U, _>::new(store, windows, f, update);
+            Box::new(node)
         };
         let (stream, late) = self.stream.then_or_else(kind(store), make);
         if let Some(topic) = self.late {
             late.to(&topic);
         }
-        WindowedTable { stream }
+        WindowedTable {
+            stream,
+            store,
+            windows,
+            types: PhantomData,
+        }
     }
 }
 
@@ -252,27 +329,80 @@ impl<K, V> fmt::Debug for WindowedGroup<K, V> {
 
 /// The latest result of each key and window.
 ///
-/// Every update goes on at once, with the highest time of the records behind it. A result is the last
-/// one of its window once the window is closed; readers who want only that compare its end with the times
-/// of what comes later.
+/// Every update goes on at once, with the highest time of the records behind it; with `emit_per_commit`
+/// only the last one of each transaction does. A result is the last one of its window once the window is
+/// closed; readers who want only that compare its end with the times of what comes later.
+///
+/// `U` is what an update is: the new result, or `Option` of it where results can end. `None` is Kafka's
+/// tombstone.
 #[must_use = "a table is kept, but nobody hears of it until it ends in `to` or `to_stream`"]
-pub struct WindowedTable<K, A> {
-    stream: Stream<Windowed<K>, A>,
+pub struct WindowedTable<K, A, U = A> {
+    stream: Stream<Windowed<K>, U>,
+    /// Where its results are kept.
+    store: usize,
+    windows: Tumbling,
+    types: PhantomData<fn() -> A>,
 }
 
-impl<K: 'static, A: 'static> WindowedTable<K, A> {
+impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
     /// Writes each update to a topic, whose keys have a [`WindowedCodec`] or one of your own.
-    pub fn to(self, topic: &Topic<Windowed<K>, A>) {
+    pub fn to(self, topic: &Topic<Windowed<K>, U>) {
         self.stream.to(topic);
     }
 
     /// The updates, as a stream.
-    pub fn to_stream(self) -> Stream<Windowed<K>, A, Partitioned> {
+    pub fn to_stream(self) -> Stream<Windowed<K>, U, Partitioned> {
         self.stream
+    }
+
+    fn per_commit(self, update: fn(Option<A>) -> Option<U>) -> Self {
+        let Self { store, windows, .. } = self;
+        let make = move || -> Box<dyn Node> {
+            Box::new(WindowedPerCommit::<K, A, U>::new(store, windows, update))
+        };
+        Self {
+            stream: self.stream.then(Kind::PerCommit(store), make),
+            ..self
+        }
     }
 }
 
-impl<K, A> fmt::Debug for WindowedTable<K, A> {
+impl<K: 'static, A: 'static> WindowedTable<K, A> {
+    /// Hands on only the last result of each key and window in a transaction, when that is committed,
+    /// instead of every update: as [`Table::emit_per_commit`](crate::Table::emit_per_commit) does, with
+    /// the same errors. They go on in the order of the windows' starts, then of the keys' bytes, within a
+    /// task.
+    ///
+    /// A window that closes in the transaction has its last result there, like any other.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
+    /// # use eos_core::codec::PlainCodec;
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let hour = Duration::from_secs(3600);
+    /// app.source(&Topic::<String, String>::plain("views"))
+    ///     .group_by_key()
+    ///     .windowed_by(Tumbling::of(hour))
+    ///     .count(&WindowStore::plain("views-per-hour"))
+    ///     .emit_per_commit()
+    ///     .to(&Topic::with("views-per-hour", WindowedCodec::plain(hour), PlainCodec::new()));
+    /// ```
+    pub fn emit_per_commit(self) -> Self {
+        self.per_commit(|result| result)
+    }
+}
+
+impl<K: 'static, A: 'static> WindowedTable<K, A, Option<A>> {
+    /// Hands on only the last result of each key and window in a transaction, or its deletion: see
+    /// [`emit_per_commit`](WindowedTable::emit_per_commit) of tables without deletions. A tombstone has
+    /// the task's stream time.
+    pub fn emit_per_commit(self) -> Self {
+        self.per_commit(Some)
+    }
+}
+
+impl<K, A, U> fmt::Debug for WindowedTable<K, A, U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WindowedTable").field(&self.stream).finish()
     }
@@ -286,6 +416,7 @@ impl<K: 'static, V: 'static> WindowStore<K, V> {
             key: Arc::clone(&self.key),
             value: Arc::new(StampedCodec(Arc::clone(&self.value))),
             retention: self.retention,
+            is_stamped: true,
         }
     }
 }

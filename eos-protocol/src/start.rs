@@ -78,6 +78,21 @@ pub enum Start {
     },
 }
 
+impl Start {
+    /// The offsets that the group has for it.
+    pub fn committed(&self) -> impl Iterator<Item = (&TopicPartition, Offset)> {
+        let (resumed, grown) = match self {
+            Self::Resume { at, .. } => (&at[..], &[][..]),
+            Self::Grow { inputs, .. } => (&[][..], &inputs[..]),
+            Self::First { .. } => (&[][..], &[][..]),
+        };
+        let resumed = resumed.iter().map(|(partition, at)| (partition, Some(*at)));
+        let grown = grown.iter().map(|(partition, at)| (partition, *at));
+        let all = resumed.chain(grown);
+        all.filter_map(|(partition, at)| Some((partition, at?)))
+    }
+}
+
 /// Why a task must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

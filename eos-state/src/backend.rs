@@ -43,6 +43,10 @@ pub trait StoreBackend: Send + fmt::Debug {
         direction: Direction,
     ) -> Result<Box<dyn Cursor + 'a>, StoreError>;
 
+    /// The stores that have a key here, in the order of their ids, whether or not the task has them: a
+    /// program of before may have kept others. Cheap: keys are not read one by one.
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError>;
+
     /// Writes the batch and the position, both or neither.
     ///
     /// Durable against a crash of the process once it returns, not against a power loss: that

@@ -1,7 +1,7 @@
 //! Committed values that were read or written lately, so that hot keys never reach the engine.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::overlay::{KeyHash, Table, Written};
 
@@ -13,15 +13,21 @@ pub struct CacheMemory(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     bytes: usize,
-    stores: AtomicUsize,
+    stores: Mutex<usize>,
+    /// The part of one store: looked at for each record.
+    part: AtomicUsize,
 }
 
 impl CacheMemory {
     /// Memory of this many bytes. None at all by [`default`](Self::default).
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let stores = AtomicUsize::new(0);
-        Self(Arc::new(Shared { bytes, stores }))
+        let (stores, part) = (Mutex::new(0), AtomicUsize::new(bytes));
+        Self(Arc::new(Shared {
+            bytes,
+            stores,
+            part,
+        }))
     }
 
     /// The number it was made from.
@@ -32,7 +38,14 @@ impl CacheMemory {
 
     /// The part of one store.
     fn part(&self) -> usize {
-        self.0.bytes / self.0.stores.load(Ordering::Relaxed).max(1)
+        self.0.part.load(Ordering::Relaxed)
+    }
+
+    fn now_has(&self, change: impl FnOnce(usize) -> usize) {
+        let mut stores = self.0.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        *stores = change(*stores);
+        let part = self.0.bytes / (*stores).max(1);
+        self.0.part.store(part, Ordering::Relaxed);
     }
 }
 
@@ -46,15 +59,18 @@ pub(crate) struct CommittedCache {
     young: Table,
     old: Table,
     memory: CacheMemory,
+    /// How large a generation could be when that was last looked at.
+    limit: usize,
 }
 
 impl CommittedCache {
     pub(crate) fn new(memory: &CacheMemory) -> Self {
-        memory.0.stores.fetch_add(1, Ordering::Relaxed);
+        memory.now_has(|stores| stores + 1);
         Self {
             young: Table::new(),
             old: Table::new(),
             memory: memory.clone(),
+            limit: 0,
         }
     }
 
@@ -64,27 +80,50 @@ impl CommittedCache {
         self.memory.part() / 4
     }
 
+    /// Keeps to what its part is by now: it shrinks as others come, and what was filled before may be
+    /// too large. Answers how large a generation may be.
+    pub(crate) fn keep_to_limit(&mut self) -> usize {
+        let limit = self.limit();
+        if limit < self.limit {
+            for generation in [&mut self.young, &mut self.old] {
+                if generation.bytes() > limit {
+                    // Emptied, it would keep its memory.
+                    *generation = Table::new();
+                }
+            }
+        }
+        self.limit = limit;
+        limit
+    }
+
     /// What is known about a key: a value, or that there is none.
     pub(crate) fn get(&mut self, hash: KeyHash, key: &[u8]) -> Option<Written<'_>> {
-        let number = match self.young.number(hash, key) {
-            Some(number) => number,
-            None => {
-                let value = self.old.get(hash, key)?;
-                self.young.write(hash, key, value).0
-            }
-        };
-        Some(self.young.value(number))
+        let limit = self.keep_to_limit();
+        if let Some(number) = self.young.number(hash, key) {
+            return Some(self.young.value(number));
+        }
+        let value = self.old.get(hash, key)?;
+        let (number, _) = self.young.write(hash, key, value);
+        if self.young.bytes() < limit {
+            return Some(self.young.value(number));
+        }
+        self.turn_old();
+        Some(self.old.value(number))
+    }
+
+    fn turn_old(&mut self) {
+        std::mem::swap(&mut self.young, &mut self.old);
+        self.young.clear();
     }
 
     /// Remembers what a key holds from now on.
     pub(crate) fn put(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) {
-        let limit = self.limit();
+        let limit = self.keep_to_limit();
         if limit == 0 {
             return;
         }
         if self.young.bytes() >= limit {
-            std::mem::swap(&mut self.young, &mut self.old);
-            self.young.clear();
+            self.turn_old();
         }
         self.young.write(hash, key, value);
     }
@@ -97,7 +136,7 @@ impl CommittedCache {
 
 impl Drop for CommittedCache {
     fn drop(&mut self) {
-        self.memory.0.stores.fetch_sub(1, Ordering::Relaxed);
+        self.memory.now_has(|stores| stores.saturating_sub(1));
     }
 }
 
@@ -139,6 +178,61 @@ mod tests {
         assert!(together < alone / 3, "{together} and {alone}");
         drop(others);
         assert!(fill(&mut first) > alone / 2);
+    }
+
+    /// Bytes of its two generations.
+    fn held(cache: &CommittedCache) -> usize {
+        cache.young.bytes() + cache.old.bytes()
+    }
+
+    #[test]
+    fn what_was_filled_alone_goes_when_others_come_whoever_is_asked() {
+        let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
+        let filled = || {
+            let mut cache = CommittedCache::new(&memory);
+            for n in 0..10_000_u32 {
+                let key = n.to_be_bytes();
+                cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
+            }
+            assert!(held(&cache) > 17 * 1024);
+            cache
+        };
+        let (key, value) = (9_999_u32.to_be_bytes(), Some(&[7; 16][..]));
+        let hash = hasher.hash(&key);
+        let late = |cache: &mut CommittedCache, act: &dyn Fn(&mut CommittedCache)| {
+            let others: Vec<_> = (0..7).map(|_| CommittedCache::new(&memory)).collect();
+            act(cache);
+            let now = held(cache);
+            assert!(now <= memory.bytes() / 8, "{now} of an eighth");
+            let room = cache.young.room() + cache.old.room();
+            assert!(room <= memory.bytes() / 4, "{room} are kept");
+            drop(others);
+        };
+        late(&mut filled(), &|cache| {
+            let _forgotten = cache.get(hash, &key);
+        });
+        late(&mut filled(), &|cache| cache.put(hash, &key, value));
+        // Nobody reads it or writes to it.
+        late(&mut filled(), &|cache| {
+            cache.keep_to_limit();
+        });
+    }
+
+    #[test]
+    fn reading_alone_keeps_to_the_limit() {
+        let (memory, hasher) = (CacheMemory::new(64 * 1024), KeyHasher::random());
+        let mut cache = CommittedCache::new(&memory);
+        let keys = || (0..10_000_u32).map(u32::to_be_bytes);
+        for key in keys() {
+            cache.put(hasher.hash(&key), &key, Some(&[7; 16]));
+        }
+        let mut hits = 0;
+        for key in keys().rev() {
+            hits += usize::from(cache.get(hasher.hash(&key), &key) == Some(Some(&[7; 16])));
+            let (young, limit) = (cache.young.bytes(), cache.limit());
+            assert!(young < limit + 128, "{young} of {limit}");
+        }
+        assert!(hits > 100, "{hits}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! ```text
 //! key                              value
 //! store id (4 bytes) · key         the value; null deletes the key
+//! store id (4 bytes)               of a store of windows: on which terms it keeps them
 //! reserved id (4 bytes)            version (1) · seq (8) · nonce (8): a commit record
 //! ```
 //!

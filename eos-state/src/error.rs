@@ -14,7 +14,7 @@ use eos_protocol::state::{PositionError, StoreId};
 pub enum StoreError {
     /// The disk has no room left.
     #[error(
-        "the disk is full under the state in {path}: nothing was committed on top; free some \
+        "the disk is full under the state in {path} ({source}): nothing was committed on top; free some \
          space and start again, the changelog brings back what is missing"
     )]
     DiskFull {
@@ -25,7 +25,7 @@ pub enum StoreError {
     },
     /// The disk or the file system refused.
     #[error(
-        "the state in {path} can't be read or written: nothing was committed on top; repair the \
+        "the state in {path} can't be read or written ({source}): nothing was committed on top; repair the \
          disk or the permissions and start again"
     )]
     Io {
@@ -36,7 +36,7 @@ pub enum StoreError {
     },
     /// Another process, or another task of this one, has the database open.
     #[error(
-        "the state in {path} is open elsewhere: stop the other process, or give this one another \
+        "the state in {path} is open elsewhere ({source}): stop the other process, or give this one another \
          state.dir"
     )]
     InUse {
@@ -47,7 +47,7 @@ pub enum StoreError {
     },
     /// Bytes on the disk are not the ones that were written.
     #[error(
-        "the state in {path} is damaged: move the directory away and start again, it is rebuilt \
+        "the state in {path} is damaged ({source}): move the directory away and start again, it is rebuilt \
          from the changelog; then check the disk"
     )]
     Damaged {
@@ -71,7 +71,7 @@ pub enum StoreError {
     },
     /// The position in the database cannot be read.
     #[error(
-        "the position of the state in {path} can't be read: start the version that wrote it, or \
+        "the position of the state in {path} can't be read ({source}): start the version that wrote it, or \
          move the directory away to have it rebuilt from the changelog"
     )]
     Position {
@@ -81,7 +81,9 @@ pub enum StoreError {
         source: PositionError,
     },
     /// Another failure of the engine.
-    #[error("the engine of the state in {path} failed: start again; report it if it comes back")]
+    #[error(
+        "the engine of the state in {path} failed ({source}): start again; report it if it comes back"
+    )]
     Engine {
         /// The database.
         path: PathBuf,
@@ -155,3 +157,47 @@ impl fmt::Debug for EngineFault {
 }
 
 impl std::error::Error for EngineFault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Logs show the text alone: what is not in it, nobody reads.
+    #[test]
+    fn an_error_says_what_its_source_said() {
+        let path = || PathBuf::from("/state/db");
+        let source = || EngineFault::new("what the engine said");
+        let all = [
+            StoreError::DiskFull {
+                path: path(),
+                source: source(),
+            },
+            StoreError::Io {
+                path: path(),
+                source: source(),
+            },
+            StoreError::InUse {
+                path: path(),
+                source: source(),
+            },
+            StoreError::Damaged {
+                path: path(),
+                source: source(),
+            },
+            StoreError::Engine {
+                path: path(),
+                source: source(),
+            },
+            StoreError::Position {
+                path: path(),
+                source: PositionError::Newer { version: 9 },
+            },
+        ];
+        for error in all {
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let (text, source) = (error.to_string(), source.unwrap());
+            assert!(text.contains(&source), "{text}: without {source:?}");
+            assert!(text.contains("/state/db"), "{text}");
+        }
+    }
+}

@@ -85,6 +85,16 @@ impl StoreBackend for MemoryBackend {
         Ok(Box::new(cursor))
     }
 
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        let filled = self
+            .stores
+            .iter()
+            .filter(|(_, entries)| !entries.is_empty());
+        let mut stores: Vec<StoreId> = filled.map(|(id, _)| *id).collect();
+        stores.sort_unstable();
+        Ok(stores)
+    }
+
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         for write in batch.writes() {
             let entries = self.entries_mut(write.store);

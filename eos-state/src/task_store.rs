@@ -119,6 +119,23 @@ impl TaskStore {
         self
     }
 
+    /// Lets go of cached values that have no room any more, because others came to share the memory.
+    /// Whoever is read or written does it by itself; this is for those that are not.
+    pub fn keep_to_cache_limit(&mut self) {
+        for cache in self.caches.get_mut() {
+            cache.keep_to_limit();
+        }
+    }
+
+    /// The stores that have a committed key, in the order of their ids, whether or not they are its own.
+    ///
+    /// # Errors
+    /// If the engine cannot read.
+    pub fn held(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.healthy()?;
+        self.poisoning(self.backend.stores())
+    }
+
     /// Whether this is one of its stores.
     #[must_use]
     pub fn has(&self, store: StoreId) -> bool {
@@ -229,6 +246,27 @@ impl TaskStore {
             table.clear();
             slot.sorted = None;
         }
+    }
+
+    /// Writes a value for the transaction, whatever becomes of the record at hand.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn put_beside(
+        &mut self,
+        store: StoreId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        let at = self.slot(store)?;
+        check_size("key", key)?;
+        check_size("value", value)?;
+        let hash = self.hasher.hash(key);
+        if let Some(slot) = self.stores.get_mut(at) {
+            slot.overlay.write(hash, key, Some(value));
+            slot.sorted = None;
+        }
+        Ok(())
     }
 
     /// The record failed: what it wrote is forgotten.

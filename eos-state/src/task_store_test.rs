@@ -300,3 +300,29 @@ fn the_first_failure_is_the_answer_to_everything_after() {
         assert_eq!(store.apply(&at(2)), Err(error));
     }
 }
+
+/// A record may have written something that joins a later transaction.
+#[test]
+fn what_is_put_beside_a_record_is_the_transactions_and_the_records_own_is_not() {
+    let mut store = store();
+    store.put(VIEWS, b"b", b"1").unwrap();
+    store.keep_record();
+    let changed: Vec<_> = store
+        .changes(Family::Windowed)
+        .map(|w| w.key.to_vec())
+        .collect();
+    assert_eq!(changed, [b"b"]);
+    store.put(COUNTS, b"held", b"1").unwrap();
+    store.put_beside(VIEWS, b"", b"terms").unwrap();
+    let changed: Vec<_> = store
+        .changes(Family::Windowed)
+        .map(|w| w.key.to_vec())
+        .collect();
+    assert_eq!(changed, [&b""[..], b"b"]);
+    assert!(!store.touched(Family::Plain));
+    store.apply(&at(1)).unwrap();
+    assert_eq!(get(&store, VIEWS, b"").unwrap(), b"terms");
+    store.put_beside(VIEWS, b"", b"others").unwrap();
+    store.discard();
+    assert_eq!(get(&store, VIEWS, b"").unwrap(), b"terms");
+}

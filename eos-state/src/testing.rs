@@ -76,6 +76,10 @@ impl StoreBackend for BrokenBackend {
         Ok(Box::new(BrokenCursor(self)))
     }
 
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.unless(Self::READS).map(|()| Vec::new())
+    }
+
     fn apply(&mut self, _: &Batch<'_>, _: &Position) -> Result<(), StoreError> {
         self.unless(Self::WRITES)
     }

@@ -6,6 +6,7 @@
 
 pub mod counted;
 pub mod data;
+pub mod fate;
 pub mod faults;
 pub mod fleet;
 pub mod judge;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::counted::{Counted, Counts, Findings, visible};
+use integration_tests::fate::{Fate, Faults, TIME_OUT};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::fleet::Fleet;
-use integration_tests::kill::Random;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
 use xtask::kafka::{ClusterOptions, own_for_tests};
@@ -25,10 +25,6 @@ const PARTITIONS: i32 = 6;
 const PROCESSES: usize = 2;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// `session.timeout.ms` and `transaction.timeout.ms`.
-const TIME_OUT: Duration = Duration::from_secs(6);
-/// How long the zombie is frozen.
-const FREEZE: Duration = Duration::from_secs(9);
 
 struct Size {
     lines: u64,
@@ -300,7 +296,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
     for _ in 0..PROCESSES {
         fleet.start()?;
     }
-    let mut fate = Fate::new(size)?;
+    let mut fate = Fate::new(Faults::KillsAndMoves, size.kills, 6)?;
     let fed = feed(app, &mut fleet, &mut fate, bootstrap, size);
     fed.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     let counted = wait_until(PATIENCE, "every word is in the output", || {
@@ -309,7 +305,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
     });
     counted.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
     fleet.stop_all(Signal::Term)?;
-    fate.check(&fleet, size)?;
+    fate.check(&fleet, PROCESSES)?;
     let purged = app.changelog.trim_end_matches("-changelog");
     let begins = client.start_offsets(purged)?;
     ensure!(
@@ -324,7 +320,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
         state: &state,
     };
     let mut calm = Calm::default();
-    for nth in &fate.calm {
+    for nth in fate.calm() {
         calm.add(&fleet.text(*nth));
     }
     Ok(Done {
@@ -354,125 +350,6 @@ fn feed(app: &App, fleet: &mut Fleet, fate: &mut Fate, bootstrap: &str, size: &S
     producer.flush()?;
     // A frozen one holds partitions until it is missed.
     fate.thaw(fleet)
-}
-
-/// What happens to the processes, by how much of the input was sent, in thousandths.
-struct Fate {
-    plan: Random,
-    kills: u32,
-    killed: u32,
-    joined: Option<usize>,
-    left: bool,
-    frozen: Option<(usize, Instant)>,
-    zombie: Option<usize>,
-    /// Until when partitions move for other reasons than a kill.
-    moving: Instant,
-    /// Those who took the place of a killed one while nothing else moved.
-    calm: Vec<usize>,
-}
-
-/// When one joins, leaves, and another one freezes.
-const JOIN: u64 = 50;
-const LEAVE: u64 = 200;
-const FREEZES: u64 = 550;
-/// How long after the others came or went partitions may still move.
-const SETTLE: Duration = Duration::from_secs(3);
-
-impl Fate {
-    fn new(size: &Size) -> Result<Fate> {
-        let seed = std::env::var("EOS_SEED").map_or(Ok(6), |seed| seed.parse())?;
-        Ok(Fate {
-            plan: Random::new(seed),
-            kills: size.kills,
-            killed: 0,
-            joined: None,
-            left: false,
-            frozen: None,
-            zombie: None,
-            moving: Instant::now(),
-            calm: Vec::new(),
-        })
-    }
-
-    fn strike(&mut self, fleet: &mut Fleet, at: u64) -> Result<()> {
-        if at >= JOIN && self.joined.is_none() {
-            fleet.start()?;
-            self.joined = fleet.nth(fleet.len() - 1);
-        }
-        if at >= LEAVE && !self.left {
-            self.left = true;
-            // By then it is somebody's successor, if it was killed: the last one started may go.
-            let last = self.joined.and_then(|nth| fleet.index_of(nth));
-            fleet.stop(last.unwrap_or(fleet.len() - 1), Signal::Interrupt)?;
-            self.moving = Instant::now();
-        }
-        if at >= FREEZES && self.zombie.is_none() {
-            fleet.signal(0, Signal::Stop)?;
-            self.zombie = fleet.nth(0);
-            self.frozen = self.zombie.map(|nth| (nth, Instant::now()));
-        }
-        if self
-            .frozen
-            .is_some_and(|(_, since)| since.elapsed() >= FREEZE)
-        {
-            self.thaw(fleet)?;
-        }
-        // The kills are spread over the run; none before the first commits, none after the last lines.
-        let due = 1_000 * u64::from(self.killed + 1) / u64::from(self.kills + 1);
-        if at > due && self.killed < self.kills {
-            self.kill(fleet)?;
-        }
-        Ok(())
-    }
-
-    /// Kills one that is not frozen.
-    fn kill(&mut self, fleet: &mut Fleet) -> Result<()> {
-        let mut victim = self.plan.index(fleet.len());
-        if self
-            .frozen
-            .is_some_and(|(nth, _)| fleet.nth(victim) == Some(nth))
-        {
-            victim = (victim + 1) % fleet.len();
-        }
-        let moving = (self.joined.is_some() && !self.left)
-            || self.frozen.is_some()
-            || (self.left && self.moving.elapsed() < SETTLE);
-        fleet.kill_and_restart(victim)?;
-        self.killed += 1;
-        if !moving {
-            self.calm.extend(fleet.nth(fleet.len() - 1));
-        }
-        Ok(())
-    }
-
-    fn thaw(&mut self, fleet: &mut Fleet) -> Result<()> {
-        let Some((nth, since)) = self.frozen.take() else {
-            return Ok(());
-        };
-        thread::sleep(FREEZE.saturating_sub(since.elapsed()));
-        let index = fleet.index_of(nth).context("the zombie is gone")?;
-        self.moving = Instant::now();
-        fleet.signal(index, Signal::Continue)
-    }
-
-    /// Fails unless everything happened.
-    fn check(&self, fleet: &Fleet, size: &Size) -> Result<()> {
-        ensure!(
-            self.killed == size.kills && fleet.started() == PROCESSES + 1 + size.kills as usize,
-            "not every kill happened: {} of {}, {} processes",
-            self.killed,
-            size.kills,
-            fleet.started()
-        );
-        ensure!(self.left, "nobody joined and left");
-        let zombie = self.zombie.context("nobody froze")?;
-        let text = fleet.text(zombie);
-        ensure!(
-            text.contains("lost=true"),
-            "the zombie lost nothing:\n{text}"
-        );
-        Ok(())
-    }
 }
 
 impl Calm {

@@ -1,5 +1,5 @@
-//! SIGKILL, rolling restarts, members that join and leave, under load on a real Kafka: each record
-//! is processed exactly once, in order, in both outputs or none.
+//! SIGKILL, rolling restarts, members that join and leave, under load: each record is processed exactly
+//! once, in order, in both outputs or none. On a real Kafka and on the embedded broker.
 //!
 //! `cargo test -p integration-tests --test kill` takes a minute or two. The full size (over a
 //! million records and 30 kills, on one node and on three):
@@ -9,27 +9,51 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
+use eos_testkit::EmbeddedKafka;
 use integration_tests::kill::{Outcome, Programs, Promise, Scenario, run};
 use integration_tests::process::{Program, build};
 use xtask::kafka::{ClusterOptions, own_for_tests};
+
+/// On what it runs.
+#[derive(Debug, Clone, Copy)]
+enum On {
+    /// Apache Kafka, so many nodes.
+    Kafka(u8),
+    /// The embedded broker.
+    Embedded,
+}
 
 /// One run at a time: several clusters at once would only slow each other down.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn on_one_node_nothing_is_lost_or_doubled() -> Result<()> {
-    exactly_once(1)
+    exactly_once(On::Kafka(1))
 }
 
 #[test]
 fn on_three_nodes_nothing_is_lost_or_doubled() -> Result<()> {
-    exactly_once(3)
+    exactly_once(On::Kafka(3))
+}
+
+#[test]
+fn on_the_embedded_broker_nothing_is_lost_or_doubled() -> Result<()> {
+    exactly_once(On::Embedded)
 }
 
 /// Otherwise the tests above prove nothing: their faults might be harmless.
 #[test]
 fn the_control_without_transactions_shows_duplicates() -> Result<()> {
-    let Some(outcome) = outcome(1, Promise::AtLeastOnce)? else {
+    shows_duplicates(On::Kafka(1))
+}
+
+#[test]
+fn the_control_shows_them_on_the_embedded_broker() -> Result<()> {
+    shows_duplicates(On::Embedded)
+}
+
+fn shows_duplicates(on: On) -> Result<()> {
+    let Some(outcome) = outcome(on, Promise::AtLeastOnce)? else {
         return Ok(());
     };
     let judged = &outcome.judged;
@@ -42,8 +66,8 @@ fn the_control_without_transactions_shows_duplicates() -> Result<()> {
     Ok(())
 }
 
-fn exactly_once(nodes: u8) -> Result<()> {
-    let Some(outcome) = outcome(nodes, Promise::ExactlyOnce)? else {
+fn exactly_once(on: On) -> Result<()> {
+    let Some(outcome) = outcome(on, Promise::ExactlyOnce)? else {
         return Ok(());
     };
     let verdict = &outcome.judged.verdict;
@@ -51,19 +75,32 @@ fn exactly_once(nodes: u8) -> Result<()> {
     Ok(())
 }
 
-fn outcome(nodes: u8, promise: Promise) -> Result<Option<Outcome>> {
+fn outcome(on: On, promise: Promise) -> Result<Option<Outcome>> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let scenario = Scenario::kills(nodes, promise)?;
-    let Some(cluster) = own_for_tests(&ClusterOptions::default().nodes(nodes))? else {
-        return Ok(None);
-    };
+    match on {
+        On::Kafka(nodes) => {
+            let options = ClusterOptions::default().nodes(nodes);
+            let Some(cluster) = own_for_tests(&options)? else {
+                return Ok(None);
+            };
+            judged(&Scenario::kills(nodes, promise)?, cluster.bootstrap())
+        }
+        On::Embedded => {
+            let kafka = EmbeddedKafka::start()?;
+            judged(&Scenario::kills(1, promise)?, &kafka.bootstrap())
+        }
+    }
+    .map(Some)
+}
+
+fn judged(scenario: &Scenario, bootstrap: &str) -> Result<Outcome> {
     let programs = Programs {
         app: build("eos-examples", Program::Bin("02-enrich"), &[])?,
         generator: env!("CARGO_BIN_EXE_generator").into(),
         judge: env!("CARGO_BIN_EXE_judge").into(),
     };
     eprintln!("{scenario:?}; EOS_SEED={} repeats it", scenario.seed);
-    let outcome = run(&scenario, cluster.bootstrap(), &programs)?;
+    let outcome = run(scenario, bootstrap, &programs)?;
     eprintln!("{outcome}");
-    Ok(Some(outcome))
+    Ok(outcome)
 }

@@ -15,8 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use common::PATIENCE;
+use eos_testkit::EmbeddedKafka;
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::proxy::{Act, ApiKey, Hold, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
@@ -30,6 +31,7 @@ use xtask::wire::{Client, Isolation};
 static ALONE: Mutex<()> = Mutex::new(());
 
 const POINT: &str = "1 KIP-890 gap";
+const POINT_EMBEDDED: &str = "1 KIP-890 gap, embedded broker";
 const COMMAND: &str = "cargo test -p integration-tests --test kip890_gap";
 
 /// Kafka's code for "this member is of an older generation": the transaction is aborted, and
@@ -60,7 +62,7 @@ const HELD: [(ApiKey, [ApiKey; 2]); 5] = [
 
 #[test]
 fn a_bare_loop_shows_a_record_that_it_aborted() -> Result<()> {
-    on_a_proxied_cluster(|proxy, bootstrap| {
+    on_both(|proxy, bootstrap, point| {
         let start = Instant::now();
         let cases = if is_full() { 100 } else { 10 };
         ensure!(
@@ -76,7 +78,7 @@ fn a_bare_loop_shows_a_record_that_it_aborted() -> Result<()> {
             torn += 1;
         }
         record(&Row {
-            point: POINT.into(),
+            point: point.into(),
             case: "EndTxn held, bare librdkafka loop (control)".into(),
             cases,
             fired: torn,
@@ -147,11 +149,11 @@ fn the_runtime_is_whole_whatever_arrives_late() -> Result<()> {
         },
         false => Size { apps: 2, rounds: 5 },
     };
-    on_a_proxied_cluster(|proxy, bootstrap| {
+    on_both(|proxy, bootstrap, point| {
         for outcome in sweep(proxy, bootstrap, size, Settings::default())? {
             let Outcome { api, found, .. } = &outcome;
             let cases = size.apps * size.rounds;
-            outcome.record("quarantine on")?;
+            outcome.record(point, "quarantine on")?;
             ensure!(found.is_clean(), "{api:?}: {found}\n{}", found.said);
             ensure!(outcome.fired == cases, "{api:?}: {outcome:?}");
             ensure!(
@@ -177,14 +179,14 @@ fn without_quarantine_it_is_torn() -> Result<()> {
         true => Size { apps: 5, rounds: 4 },
         false => Size { apps: 2, rounds: 2 },
     };
-    on_a_proxied_cluster(|proxy, bootstrap| {
+    on_both(|proxy, bootstrap, point| {
         let settings = Settings {
             undefended: "quarantine",
             ..Settings::default()
         };
         for outcome in sweep(proxy, bootstrap, size, settings)? {
             let api = outcome.api;
-            outcome.record("quarantine off (control)")?;
+            outcome.record(point, "quarantine off (control)")?;
             let must_be_red = matches!(api, ApiKey::EndTxn | ApiKey::TxnOffsetCommit);
             ensure!(
                 outcome.is_red() || !must_be_red,
@@ -252,7 +254,7 @@ impl Outcome {
         !self.found.is_clean() || self.stuck > 0
     }
 
-    fn record(&self, defence: &str) -> Result<()> {
+    fn record(&self, point: &str, defence: &str) -> Result<()> {
         let name = |code: &Option<i16>| match code {
             Some(0) => "NONE".to_owned(),
             Some(code) => {
@@ -277,7 +279,7 @@ impl Outcome {
         );
         let cases = self.cases;
         record(&Row {
-            point: POINT.into(),
+            point: point.into(),
             case: format!("{:?} held, {defence}", self.api),
             cases,
             fired: self.fired,
@@ -394,15 +396,27 @@ fn hurt(
     Ok(())
 }
 
-fn on_a_proxied_cluster(test: impl Fn(&Proxy, &str) -> Result<()>) -> Result<()> {
+/// On a real Kafka, and then on the embedded broker. The last argument says in which row it belongs.
+fn on_both(test: impl Fn(&Proxy, &str, &str) -> Result<()>) -> Result<()> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
     let _already_there = log.with_env_filter(filter).try_init();
-    let Some((proxy, cluster)) = behind(&ClusterOptions::default())? else {
-        return Ok(());
+    if let Some((proxy, cluster)) = behind(&ClusterOptions::default())? {
+        told(&proxy, test(&proxy, cluster.bootstrap(), POINT)).context("on Kafka")?;
+    }
+    let proxy = Proxy::start(1)?;
+    let [port] = proxy.ports()[..] else {
+        bail!("one broker, one port");
     };
-    let outcome = test(&proxy, cluster.bootstrap());
+    let kafka = EmbeddedKafka::builder().advertised_port(port).start()?;
+    proxy.forward_to(&[kafka.bootstrap()])?;
+    let outcome = test(&proxy, &format!("127.0.0.1:{port}"), POINT_EMBEDDED);
+    told(&proxy, outcome).context("on the embedded broker")
+}
+
+/// What went through the proxy, if it went wrong.
+fn told(proxy: &Proxy, outcome: Result<()>) -> Result<()> {
     if outcome.is_err() {
         for entry in proxy.log() {
             eprintln!("{entry}");

@@ -1,5 +1,6 @@
-//! `cargo xtask demo`: a pipeline on a real Kafka, its processes killed while it works, and an
-//! audit of what is left.
+//! `cargo xtask demo`: a pipeline whose processes are killed while it works, and an audit of what is
+//! left. On the embedded broker, which is in this process and needs neither Java nor Docker; with
+//! `--kafka` on a real Kafka.
 //!
 //! ```text
 //! build ──► Kafka ──► topics ──► fleet (3 × 06-word-count) ◄── feed ──► audit ──► report
@@ -51,12 +52,19 @@ const INTERRUPTED: u8 = 130;
 /// What the user may choose.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// How many lines go in
-    #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u64).range(1..))]
-    lines: u64,
-    /// Lines per second
-    #[arg(long, default_value_t = 2_200, value_parser = clap::value_parser!(u64).range(1..))]
-    rate: u64,
+    /// How many lines go in [default: 40,000; with --calm 3,000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    lines: Option<u64>,
+    /// Lines per second [default: 2,200; with --calm 30,000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
+    /// Kills nobody: a book is counted, and that is all
+    #[arg(long)]
+    calm: bool,
+    /// Starts a real Kafka (with Java) instead of the embedded broker. KAFKA_BOOTSTRAP_SERVERS names one
+    /// that is there already
+    #[arg(long)]
+    kafka: bool,
     /// Keeps the counts in RocksDB, so that a killed process finds them on its disk. Without it they are
     /// in memory and read from the changelog topic again
     #[arg(long)]
@@ -64,6 +72,16 @@ pub struct Options {
     /// Decides who is killed when; a new one each time if not given
     #[arg(long)]
     seed: Option<u64>,
+}
+
+impl Options {
+    fn lines(&self) -> u64 {
+        self.lines.unwrap_or(if self.calm { 3_000 } else { 40_000 })
+    }
+
+    fn rate(&self) -> u64 {
+        self.rate.unwrap_or(if self.calm { 30_000 } else { 2_200 })
+    }
 }
 
 /// Runs the demo and tells its story on standard output.
@@ -84,22 +102,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
-    if kafka::external().is_none() {
+    if options.kafka && kafka::external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
     let program = build::pipeline(options.rocksdb, stop)?;
     let begun = Instant::now();
-    let words = Book::open().words(options.lines);
+    let words = Book::open().words(options.lines());
     let show = Show::on_stdout(words);
-    let (kafka, took) = timed(|| kafka::provide(1))?;
+    let (kafka, took) = timed(|| match options.kafka {
+        true => kafka::provide(1),
+        false => kafka::provide_embedded(),
+    })?;
     stop.check()?;
     let topics = Topics::create(&kafka, stop)?;
     let plan = Plan {
-        lines: options.lines,
+        lines: options.lines(),
         words,
-        rate: options.rate,
+        rate: options.rate(),
+        calm: options.calm,
         seed: options.seed.unwrap_or_else(script::fresh_seed),
-        own_kafka: matches!(kafka, Provided::Started(_)),
+        own_kafka: !matches!(kafka, Provided::External { .. }),
     };
     show.line(&opening(&kafka, took));
     show.line(&plan.to_string());
@@ -125,13 +147,16 @@ fn opening(kafka: &Provided, took: Duration) -> String {
             cluster.bootstrap(),
             took.as_secs_f64()
         ),
+        Provided::Embedded { bootstrap, .. } => {
+            format!("The embedded broker at {bootstrap}, not Apache Kafka (that is --kafka)")
+        }
     }
 }
 
 /// A broker that died is the likelier cause of whatever else went wrong.
 fn with_broker_log(error: &anyhow::Error, kafka: &Provided) -> anyhow::Error {
     let log = match kafka {
-        Provided::External { .. } => String::new(),
+        Provided::External { .. } | Provided::Embedded { .. } => String::new(),
         Provided::Started(cluster) => {
             format!("\n\nThe end of Kafka's own log:\n{}", cluster.log_tail(8))
         }

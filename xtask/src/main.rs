@@ -56,9 +56,19 @@ enum Kafka {
         /// In containers, by docker-compose.yml
         #[arg(long, conflicts_with = "port")]
         docker: bool,
+        /// The embedded broker: without Java, in memory, for development and tests
+        #[arg(long, conflicts_with = "docker")]
+        embedded: bool,
         /// Without the topics and records of an earlier one, which are removed
         #[arg(long)]
         fresh: bool,
+    },
+    /// Is the embedded broker until it is stopped; `up --embedded` calls it
+    #[command(hide = true)]
+    ServeEmbedded {
+        /// Where to listen
+        #[arg(long)]
+        port: u16,
     },
     /// Stops it and removes its data
     Down,
@@ -117,20 +127,23 @@ fn run_kafka(command: Kafka) -> Result<()> {
             nodes,
             port,
             docker,
+            embedded,
             fresh,
         } => {
             let nodes = nodes.map(|nodes| if nodes == "3" { 3 } else { 1 });
-            if !docker && kafka::external().is_none() {
+            if !docker && !embedded && kafka::external().is_none() {
                 setup::ensure(setup::Need::KAFKA)?;
             }
             let bootstrap = kafka::up(&kafka::Up {
                 nodes,
                 port,
                 docker,
+                embedded,
                 fresh,
             })?;
             println!("{}", kafka::environment(&bootstrap));
         }
+        Kafka::ServeEmbedded { port } => kafka::serve_embedded(port)?,
         Kafka::Down => println!("{}", kafka::down()?),
         Kafka::Status => println!("{}", kafka::status()?),
         Kafka::Topic { topics } => println!("{}", kafka::create_topics(&topics)?),

@@ -273,8 +273,10 @@ fn kill(pid_file: &Path) {
     }
 }
 
-/// Its parent is gone, and where process 1 collects nobody it stays one.
+/// Its parent is gone, and where process 1 collects nobody it stays one. While other threads than its
+/// first still end, it may hold files and ports.
 fn is_zombie(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.contains(") Z ")
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    stat.contains(") Z ") && threads <= 1
 }

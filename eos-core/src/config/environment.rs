@@ -27,6 +27,7 @@ const OTHERS: &[&str] = &[
     "EOS_FAULTS_REPORT",
     "EOS_TIMES",
     "EOS_DELETIONS",
+    "EOS_SKIP_FULL_DISK",
 ];
 
 /// Variables of the tests' faults.

@@ -53,6 +53,9 @@
 //! | `membership` | what one member owned, it goes on with as another one |
 //! | `restart_table` | local state is believed, whatever the committed offsets say |
 //! | `apply_after_commit` | databases take a transaction before its EndTxn is sent |
+//! | `restoring` | each batch of a restore says that the database is whole |
+//! | `lso_after_apply` | a database takes a changelog's LSO as it is when a transaction is applied, in the batch of that very transaction |
+//! | `purge_after_commit` | records of repartition topics are done with once they are taken |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -36,6 +36,9 @@ pub(crate) enum Defence {
     Membership,
     RestartTable,
     ApplyAfterCommit,
+    Restoring,
+    LsoAfterApply,
+    PurgeAfterCommit,
 }
 
 #[cfg(feature = "failpoints")]
@@ -116,7 +119,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -124,6 +127,9 @@ impl Defence {
         Self::Membership,
         Self::RestartTable,
         Self::ApplyAfterCommit,
+        Self::Restoring,
+        Self::LsoAfterApply,
+        Self::PurgeAfterCommit,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -135,6 +141,9 @@ impl Defence {
             Self::Membership => "membership",
             Self::RestartTable => "restart_table",
             Self::ApplyAfterCommit => "apply_after_commit",
+            Self::Restoring => "restoring",
+            Self::LsoAfterApply => "lso_after_apply",
+            Self::PurgeAfterCommit => "purge_after_commit",
         }
     }
 }

@@ -6,6 +6,11 @@ use std::time::Duration;
 use crate::client::{GroupProtocol, ProducerSpec, SourceSpec};
 use crate::config::Properties;
 
+/// How many bytes librdkafka keeps beside each record that it has fetched, at least.
+const KEPT_BESIDE: usize = 448;
+/// How many records wait in a producer's queue before a worker waits for room.
+const QUEUE: usize = 60_000;
+
 /// A librdkafka setting.
 pub(super) type Setting = (String, String);
 
@@ -66,8 +71,9 @@ impl KafkaConfig {
         // A fetch long-polls all partitions of a broker at once, so a partition that was just
         // assigned or sought waits for it.
         all.set("fetch.wait.max.ms", 100);
-        // The default of 1 s is a 1 s gap each time the prefetch limit was reached.
-        all.set("fetch.queue.backoff.ms", 10);
+        // The default of 1 s is a 1 s gap each time the prefetch limit was reached. What is fetched ahead of
+        // one of many partitions is worked off in a few milliseconds.
+        all.set("fetch.queue.backoff.ms", 2);
         // How long an offset that an open transaction holds is waited for between two looks.
         all.set("retry.backoff.ms", 20);
         all.set("retry.backoff.max.ms", 200);
@@ -76,6 +82,12 @@ impl KafkaConfig {
             "queued.max.messages.kbytes",
             (spec.prefetch / 1024).clamp(1, 2_097_151),
         );
+        // By default 100,000 per partition, and a megabyte of each at a time, however many partitions there
+        // are. What librdkafka keeps beside a record is more than a small record itself: of a dozen
+        // partitions it was 350 MiB.
+        all.set("queued.min.messages", (spec.prefetch / KEPT_BESIDE).max(1));
+        let at_a_time = (spec.prefetch / 16).clamp(64 << 10, 1 << 20);
+        all.set("max.partition.fetch.bytes", at_a_time);
         all.add(&self.properties.common);
         all.add(&self.properties.consumer);
 
@@ -130,8 +142,9 @@ impl KafkaConfig {
 
         all.set("bootstrap.servers", &self.bootstrap);
         all.set("enable.idempotence", true);
-        // A transaction's size is bounded by its bytes; a count would fill up in the middle of it.
-        all.set("queue.buffering.max.messages", 0);
+        // A worker waits when the queue is full: not a bound on a transaction, but on what is kept beside
+        // its records until they are acknowledged, which of small ones is more than themselves.
+        all.set("queue.buffering.max.messages", QUEUE);
         // What arrived is freed where it is acknowledged; only failures are told.
         all.set("delivery.report.only.error", true);
         let limits = || spec.batch_limits.iter().copied().flatten();
@@ -252,6 +265,8 @@ mod tests {
         assert_eq!(last(&all, "session.timeout.ms"), Some("30000"));
         assert_eq!(last(&all, "heartbeat.interval.ms"), Some("500"));
         assert_eq!(last(&all, "queued.max.messages.kbytes"), Some("4096"));
+        assert_eq!(last(&all, "queued.min.messages"), Some("9362"));
+        assert_eq!(last(&all, "max.partition.fetch.bytes"), Some("262144"));
         assert_eq!(last(&all, "sasl.password"), Some("hunter2"));
 
         let protocol = GroupProtocol::Consumer;

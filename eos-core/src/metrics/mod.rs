@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::state::Progress;
-use eos_protocol::{CommitCause, Generation, Now, Offset, State, TaskId, TopicPartition, WorkerId};
+use eos_protocol::{
+    CommitCause, Generation, Now, Offset, State, TaskId, Timestamp, TopicPartition, WorkerId,
+};
 
 #[cfg(feature = "prometheus")]
 pub use endpoint::EndpointError;
@@ -315,6 +317,11 @@ pub struct TaskMetrics {
     pub id: TaskId,
     /// Its input partitions.
     pub inputs: Vec<InputMetrics>,
+    /// The highest time of the records that it has taken; `None` before the first one with a time.
+    pub stream_time: Option<Timestamp>,
+    /// How far the latest window of its stores starts ahead of that. Until stream time is there, the
+    /// changelog is not trimmed behind it. `None` if none is ahead.
+    pub windows_ahead: Option<Duration>,
 }
 
 /// How far one input partition is, half a second ago at most unless a closure takes longer.
@@ -363,7 +370,12 @@ fn distance(from: Offset, to: Offset) -> u64 {
 
 impl TaskMetrics {
     pub(crate) fn new(id: TaskId, inputs: Vec<InputMetrics>) -> Self {
-        Self { id, inputs }
+        Self {
+            id,
+            inputs,
+            stream_time: None,
+            windows_ahead: None,
+        }
     }
 }
 

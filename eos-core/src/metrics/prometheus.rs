@@ -116,6 +116,7 @@ impl Metrics {
         text.commits(&self.workers);
         text.restores(&self.workers);
         text.workers(&self.workers);
+        text.times(&self.workers);
         for (name, help, value) in INPUTS {
             text.family(name, "gauge", help);
             for worker in &self.workers {
@@ -244,6 +245,34 @@ impl<'a> Text<'a> {
         self.family(name, "gauge", "Tasks that the worker owns.");
         for worker in workers {
             self.sample(name, worker, &[], worker.tasks.len());
+        }
+    }
+
+    fn times(&mut self, workers: &[WorkerMetrics]) {
+        let name = "eos_stream_time_seconds";
+        let help = "The highest time of the records that a task has taken, since 1970.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            for task in &worker.tasks {
+                let Some(time) = task.stream_time else {
+                    continue;
+                };
+                let id = task.id.to_string();
+                self.sample(name, worker, &[("task", &id)], time.0 as f64 / 1_000.0);
+            }
+        }
+        let name = "eos_windows_ahead_seconds";
+        let help =
+            "How far the latest window of a task's stores starts ahead of that; left out if none.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            for task in &worker.tasks {
+                let Some(ahead) = task.windows_ahead else {
+                    continue;
+                };
+                let id = task.id.to_string();
+                self.sample(name, worker, &[("task", &id)], ahead.as_secs_f64());
+            }
         }
     }
 

@@ -132,9 +132,12 @@ fn metrics() -> Metrics {
         ..Progress::default()
     };
     let inputs = vec![input(0, Some(offset(8)), Some(2)), input(1, None, None)];
+    let mut task = TaskMetrics::new(TaskId::default(), inputs);
+    task.stream_time = Some(eos_protocol::Timestamp(1_700_000_000_500));
+    task.windows_ahead = Some(Duration::from_millis(2_500));
     busy.tasks(
         Generation::new(4).ok(),
-        vec![TaskMetrics::new(TaskId::default(), inputs)],
+        vec![task],
         vec![
             RestoringMetrics::new(TaskId::default(), None),
             RestoringMetrics::new(TaskId::default(), Some(reading)),
@@ -181,6 +184,15 @@ fn restores_are_counted_by_kind_and_what_is_left_of_them_is_told() {
         assert_eq!(value(name, &[busy]), Some(one), "{name}");
         assert_eq!(value(name, &[idle]), Some(other), "{name}");
     }
+}
+
+#[test]
+fn the_times_of_tasks_are_told_in_seconds() {
+    let scraped = Scraped::of(&metrics().to_prometheus());
+    let task = [("worker", "1"), ("task", "0_0")];
+    let value = |name| scraped.value(name, &task);
+    assert_eq!(value("eos_stream_time_seconds"), Some(1_700_000_000.5));
+    assert_eq!(value("eos_windows_ahead_seconds"), Some(2.5));
 }
 
 #[test]

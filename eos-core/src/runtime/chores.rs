@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Something that has to be done once in a while.
@@ -12,10 +13,17 @@ pub(super) struct Chore {
     pub(super) act: Box<dyn FnMut() + Send>,
 }
 
-/// The thread. It ends once this is dropped and what it does at that moment is done.
+/// The thread. It ends once this is dropped or [stopped](Self::stop) and what it does at that moment is
+/// done.
 #[derive(Debug)]
-pub(super) struct Chores {
-    _going_on: Option<Sender<()>>,
+pub(super) struct Chores(Option<Thread>);
+
+#[derive(Debug)]
+struct Thread {
+    going_on: Sender<()>,
+    /// Nobody is at its other end any more once the thread has ended.
+    ended: Receiver<()>,
+    handle: JoinHandle<()>,
 }
 
 impl Chores {
@@ -25,16 +33,43 @@ impl Chores {
     /// When the system gives no thread.
     pub(super) fn start(chores: Vec<Chore>) -> io::Result<Self> {
         if chores.is_empty() {
-            return Ok(Self { _going_on: None });
+            return Ok(Self(None));
         }
         let (going_on, over) = channel();
-        let work = move || run(chores, &over);
-        std::thread::Builder::new()
+        let (at_end, ended) = channel();
+        let work = move || {
+            let _at_end: Sender<()> = at_end;
+            run(chores, &over);
+        };
+        let handle = std::thread::Builder::new()
             .name("eos-chores".into())
             .spawn(work)?;
-        Ok(Self {
-            _going_on: Some(going_on),
-        })
+        Ok(Self(Some(Thread {
+            going_on,
+            ended,
+            handle,
+        })))
+    }
+
+    /// Begins nothing more, and waits until what is under way is done, but no longer than this. False if
+    /// it is not done by then.
+    #[must_use = "what goes on still may touch what belongs to somebody else by now"]
+    pub(super) fn stop(self, patience: Duration) -> bool {
+        let Some(Thread {
+            going_on,
+            ended,
+            handle,
+        }) = self.0
+        else {
+            return true;
+        };
+        drop(going_on);
+        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            return false;
+        }
+        // It is past its work, whether well or by a panic, which has been told.
+        let _end = handle.join();
+        true
     }
 }
 
@@ -80,12 +115,43 @@ mod tests {
             assert!(Instant::now() < patience);
             std::thread::sleep(Duration::from_millis(1));
         }
-        drop(chores);
-        let ended = || Arc::strong_count(&done[0]) == 1;
-        while !ended() {
-            assert!(Instant::now() < patience);
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        assert!(chores.stop(Duration::from_secs(30)));
+        assert_eq!(Arc::strong_count(&done[0]), 1, "the thread is gone");
         assert_eq!(done[0].load(Ordering::Relaxed), 0, "not due yet");
+    }
+
+    /// A chore that takes this long, begun; and whether it is done.
+    fn under_way(takes: Duration) -> (Chores, Arc<AtomicU32>) {
+        let (begun, begins) = channel();
+        let done = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&done);
+        let act = move || {
+            let _nobody_waits = begun.send(());
+            std::thread::sleep(takes);
+            told.fetch_add(1, Ordering::Relaxed);
+        };
+        let chores = Chores::start(vec![Chore {
+            every: Duration::from_millis(1),
+            act: Box::new(act),
+        }]);
+        begins.recv().unwrap();
+        (chores.unwrap(), done)
+    }
+
+    #[test]
+    fn a_stop_waits_for_what_is_under_way() {
+        let (chores, done) = under_way(Duration::from_millis(300));
+        assert!(chores.stop(Duration::from_secs(30)));
+        assert_eq!(done.load(Ordering::Relaxed), 1, "and nothing is begun");
+        assert_eq!(Arc::strong_count(&done), 1, "the thread is gone");
+    }
+
+    #[test]
+    fn a_stop_does_not_wait_for_ever() {
+        let (chores, done) = under_way(Duration::from_secs(5));
+        let since = Instant::now();
+        assert!(!chores.stop(Duration::from_millis(20)));
+        assert!(since.elapsed() < Duration::from_secs(4));
+        assert_eq!(done.load(Ordering::Relaxed), 0);
     }
 }

@@ -2,6 +2,8 @@
 
 mod chores;
 mod clock;
+#[cfg(feature = "rocksdb")]
+mod flushing;
 mod handle;
 mod internal;
 #[cfg(feature = "rocksdb")]

@@ -146,6 +146,10 @@ impl StoreBackend for Housed {
         self.backend.scan(store, range, direction)
     }
 
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.backend.stores()
+    }
+
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.backend.apply(batch, position)?;
         self.open.written();

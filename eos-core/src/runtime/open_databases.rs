@@ -1,11 +1,9 @@
 //! The databases that are open in this process, which share its memory.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use eos_protocol::TaskId;
-use eos_state::pressure::to_flush;
 use eos_state::rocks::{Flusher, StateMemory};
+
+use super::flushing::Flushing;
 
 /// They share one number of bytes for what they have not flushed. RocksDB's own way to keep to it is to
 /// flush whichever is written to: with many databases those are small tables, over and over, beside a
@@ -13,14 +11,15 @@ use eos_state::rocks::{Flusher, StateMemory};
 #[derive(Debug)]
 pub(super) struct OpenDatabases {
     memory: StateMemory,
-    open: Mutex<BTreeMap<TaskId, Flusher>>,
+    flushing: Flushing<Flusher>,
 }
 
 impl OpenDatabases {
     pub(super) fn new(memory: StateMemory) -> Self {
+        let limit = u64::try_from(memory.flushes_beyond()).unwrap_or(u64::MAX);
         Self {
             memory,
-            open: Mutex::default(),
+            flushing: Flushing::new(limit),
         }
     }
 
@@ -29,35 +28,20 @@ impl OpenDatabases {
     }
 
     pub(super) fn opened(&self, task: TaskId, database: Flusher) {
-        self.lock().insert(task, database);
+        self.flushing.opened(task, database);
     }
 
     /// To be called before the database itself is let go of: until then it stays open.
     pub(super) fn closing(&self, task: TaskId) {
-        self.lock().remove(&task);
+        self.flushing.closing(task);
     }
 
-    /// Something was written: one of them may have to flush. Cheap as long as none has to.
+    /// Something was written: one of them may have to flush, beside whoever wrote. Cheap as long as none
+    /// has to.
     pub(super) fn written(&self) {
-        if self.memory.unflushed() <= self.memory.flushes_beyond() {
-            return;
+        if self.memory.unflushed() > self.memory.flushes_beyond() {
+            self.flushing.ask();
         }
-        let open = self.lock();
-        let limit = u64::try_from(self.memory.flushes_beyond()).unwrap_or(u64::MAX);
-        let databases = open.iter();
-        let unflushed = databases.map(|(task, database)| (task, database.unflushed()));
-        let Some((task, database)) = to_flush(limit, unflushed).and_then(|t| open.get_key_value(t))
-        else {
-            return;
-        };
-        match database.begin() {
-            Ok(()) => tracing::debug!(%task, "its database flushes: together they are too large"),
-            Err(error) => tracing::warn!(%task, %error, "its database does not flush"),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, Flusher>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

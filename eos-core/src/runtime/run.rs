@@ -33,6 +33,10 @@ use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
 use crate::worker::{DoneWith, Env, Home, InMemory, StateSpec, Step, StopMode, Worker, WorkerSpec};
 
+/// How long a stop waits for what is done beside the workers: a purge that brokers do not answer is given
+/// up by itself a little later.
+const CHORES: Duration = Duration::from_secs(5);
+
 /// Checks what the cluster says, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
     settings: Settings,
@@ -118,7 +122,13 @@ where
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
-            drop(chores);
+            // It works in the slot and under the app's name: what comes after the slot is free is not ours.
+            if !chores.stop(CHORES) {
+                tracing::warn!(
+                    %app, waited_s = CHORES.as_secs(),
+                    "a deletion of what nobody needs any more does not end; it is left to itself"
+                );
+            }
             let totals = asked.metrics().totals;
             tracing::info!(
                 %app,
@@ -337,13 +347,15 @@ fn home(
     if topology.stores().is_empty() {
         return (Arc::new(InMemory), CacheMemory::default());
     }
-    // A value in the cache is found four times as fast as one in a database's memory.
-    let cache = settings.state_memory / 4;
+    // A value in the cache is found four times as fast as one in a database's memory. As much again is
+    // left to what RocksDB does not count: buffers of its flushes and compactions, and what its blocks
+    // leave unused between them.
+    let cache = settings.state_memory / 8;
     let home = OnDisk::new(
         slot.path.clone(),
         settings.app.clone(),
         cluster.to_owned(),
-        settings.state_memory - cache,
+        settings.state_memory - 2 * cache,
     );
     (Arc::new(home), CacheMemory::new(cache))
 }

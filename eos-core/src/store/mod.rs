@@ -11,7 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{Family, StoreId};
 use eos_state::StoreKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,8 +23,8 @@ pub use ordered::{OrderedStore, OrderedView};
 pub(crate) use stamped::{Stamped, StampedCodec};
 pub use view::StoreView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
+pub(crate) use window::{TERMS, window_of, windows_between};
 pub use window::{WindowStore, WindowView};
-pub(crate) use window::{window_of, windows_between};
 
 /// What a store is declared as.
 pub(crate) trait Definition: Any + Send + Sync {
@@ -39,7 +39,9 @@ pub(crate) trait Definition: Any + Send + Sync {
 /// A store of keys and values: its name, both types, and how they become bytes.
 ///
 /// The name is part of what is kept: the changelog's records carry it, so that a store is found again
-/// by it whatever else changes about the app. A store under a new name is a new, empty one.
+/// by it whatever else changes about the app. A store under a new name is a new, empty one. So is one that
+/// an operator keeps (`count`, `reduce`, `aggregate`, a table) beside one that closures do: their values
+/// look different, and an app that makes the one of the other is refused, with the fix.
 ///
 /// ```
 /// # use eos_core::KeyValueStore;
@@ -52,6 +54,8 @@ pub struct KeyValueStore<K, V> {
     pub(crate) name: Arc<str>,
     pub(crate) key: Arc<dyn Codec<K>>,
     pub(crate) value: Arc<dyn Codec<V>>,
+    /// Whether values have a time in front of them.
+    pub(crate) is_stamped: bool,
 }
 
 impl<K, V> KeyValueStore<K, V> {
@@ -81,6 +85,7 @@ impl<K, V> KeyValueStore<K, V> {
             name: name.into(),
             key: Arc::new(key),
             value: Arc::new(value),
+            is_stamped: false,
         }
     }
 
@@ -97,6 +102,7 @@ impl<K, V> Clone for KeyValueStore<K, V> {
             name: Arc::clone(&self.name),
             key: Arc::clone(&self.key),
             value: Arc::clone(&self.value),
+            is_stamped: self.is_stamped,
         }
     }
 }
@@ -125,7 +131,10 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
     pub(crate) fn spec(&self, kind: StoreKind) -> StoreSpec {
         StoreSpec {
             name: Arc::clone(&self.name),
-            id: StoreId::plain(&self.name),
+            id: match self.is_stamped {
+                true => StoreId::stamped(Family::Plain, &self.name),
+                false => StoreId::plain(&self.name),
+            },
             kind,
             expiry: None,
             definition: Box::new(self.clone()),

@@ -51,6 +51,7 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
                 name: name.into(),
                 key: Arc::new(OrderedCodec::new()),
                 value: Arc::new(value),
+                is_stamped: false,
             },
         }
     }

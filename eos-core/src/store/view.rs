@@ -37,6 +37,8 @@ pub(crate) struct StateAccess<'r> {
     pub(crate) specs: &'r [StoreSpec],
     /// Those of the task; none if its stage has none.
     pub(crate) task: Option<&'r TaskStore>,
+    /// When the windows of its stores are over: for one that is not among them, as it is declared.
+    pub(crate) windows: &'r [(StoreId, Expiry)],
     pub(crate) buffers: &'r RefCell<Buffers>,
 }
 

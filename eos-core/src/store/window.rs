@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
-use eos_protocol::state::StoreId;
+use eos_protocol::state::{Family, StoreId};
 use eos_protocol::windows::Expiry;
 use eos_state::{KeyRange, StoreKind};
 use serde::Serialize;
@@ -40,6 +40,8 @@ pub struct WindowStore<K, V> {
     pub(crate) key: Arc<dyn Codec<K>>,
     pub(crate) value: Arc<dyn Codec<V>>,
     pub(crate) retention: Option<Duration>,
+    /// Whether values have a time in front of them.
+    pub(crate) is_stamped: bool,
 }
 
 impl<K, V> WindowStore<K, V> {
@@ -68,11 +70,15 @@ impl<K, V> WindowStore<K, V> {
             key: Arc::new(key),
             value: Arc::new(value),
             retention: None,
+            is_stamped: false,
         }
     }
 
     /// How long a window is kept after its start, in stream time. Of a store that an operator keeps it is
     /// the windows' length and grace if you don't say it, and may not be less.
+    ///
+    /// The next version of the program may say otherwise: less holds at once, and more for the windows that
+    /// are still there.
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
@@ -93,7 +99,10 @@ impl<K, V> WindowStore<K, V> {
     {
         StoreSpec {
             name: Arc::clone(&self.name),
-            id: StoreId::windowed(&self.name),
+            id: match self.is_stamped {
+                true => StoreId::stamped(Family::Windowed, &self.name),
+                false => StoreId::windowed(&self.name),
+            },
             kind: StoreKind::Ordered,
             expiry: Some(Expiry::new(retention, size)),
             definition: Box::new(self.clone()),
@@ -120,6 +129,7 @@ impl<K, V> Clone for WindowStore<K, V> {
             key: Arc::clone(&self.key),
             value: Arc::clone(&self.value),
             retention: self.retention,
+            is_stamped: self.is_stamped,
         }
     }
 }
@@ -160,7 +170,10 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         index: usize,
         stream_time: Option<Timestamp>,
     ) -> Self {
-        let expiry = access.specs.get(index).and_then(|spec| spec.expiry);
+        let spec = access.specs.get(index);
+        let its = spec.and_then(|spec| access.windows.iter().find(|(id, _)| *id == spec.id));
+        let declared = || spec.and_then(|spec| spec.expiry);
+        let expiry = its.map(|(_, expiry)| *expiry).or_else(declared);
         let over_before = expiry.map(|expiry| expiry.over_before(stream_time));
         Self {
             found: Found::new(access, index),
@@ -184,11 +197,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     /// Forgets a key in the window that starts here. One that is not there is fine.
     #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
     pub fn delete(&self, key: &K, start: Timestamp) -> Result<(), Failure> {
-        let found = self.found()?;
-        if !self.is_over(start) {
-            found.forget(|into| encode(found.definition, key, start, into))?;
-        }
-        Ok(())
+        Ok(self.forget(key, start)?)
     }
 
     /// The values of a key in the windows that start at these times, those that are there;
@@ -216,16 +225,9 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
             Err(error) => return Entries::error(error),
         };
         let decode = move |key: &[u8], value: &[u8]| {
-            let unreadable = |source| found.unreadable(source);
-            let (start, key) = split(key).ok_or_else(|| {
-                unreadable(CodecError::invalid(
-                    "a window and a key",
-                    "it has fewer than 8 bytes",
-                ))
-            })?;
-            let key = found.definition.key.decode(Some(key)).map_err(unreadable)?;
+            let (start, key) = read_key(&found, key)?;
             let value = found.definition.value.decode(Some(value));
-            Ok((start, key, value.map_err(unreadable)?))
+            Ok((start, key, value.map_err(|e| found.unreadable(e))?))
         };
         let failed = move |error| found.failed(error);
         let range = self.range(&starts);
@@ -271,7 +273,32 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         Ok(true)
     }
 
-    fn is_over(&self, start: Timestamp) -> bool {
+    pub(crate) fn forget(&self, key: &K, start: Timestamp) -> Result<(), StateError> {
+        let found = self.found()?;
+        if !self.is_over(start) {
+            found.forget(|into| encode(found.definition, key, start, into))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn definition(&self) -> Result<&'c WindowStore<K, V>, StateError> {
+        Ok(self.found()?.definition)
+    }
+
+    /// What a key in the database stands for.
+    pub(crate) fn decode(&self, key: &[u8]) -> Result<(Timestamp, K), StateError> {
+        read_key(&self.found()?, key)
+    }
+
+    /// A value in the database.
+    pub(crate) fn decode_value(&self, value: &[u8]) -> Result<V, StateError> {
+        let found = self.found()?;
+        let value = found.definition.value.decode(Some(value));
+        value.map_err(|source| found.unreadable(source))
+    }
+
+    /// Whether the window that starts here is over.
+    pub(crate) fn is_over(&self, start: Timestamp) -> bool {
         start < self.over_before
     }
 
@@ -286,6 +313,10 @@ impl<K, V> fmt::Debug for WindowView<'_, K, V> {
     }
 }
 
+/// The key of what is written beside the windows of a store: on which terms they are kept. The keys of
+/// windows are longer, and come behind it.
+pub(crate) const TERMS: &[u8] = &[];
+
 /// The start comes first, so that windows that are over are one range.
 fn encode<K: 'static, V>(
     store: &WindowStore<K, V>,
@@ -295,6 +326,20 @@ fn encode<K: 'static, V>(
 ) -> Result<Encoded, CodecError> {
     into.extend_from_slice(&start_bytes(start));
     store.key.encode(key, into)
+}
+
+fn read_key<K: 'static, V: 'static>(
+    found: &Found<'_, WindowStore<K, V>>,
+    key: &[u8],
+) -> Result<(Timestamp, K), StateError> {
+    let (start, key) = split(key).ok_or_else(|| {
+        found.unreadable(CodecError::invalid(
+            "a window and a key",
+            "it has fewer than 8 bytes",
+        ))
+    })?;
+    let key = found.definition.key.decode(Some(key));
+    Ok((start, key.map_err(|source| found.unreadable(source))?))
 }
 
 /// Big-endian, the sign flipped: they sort as the times do.
@@ -315,6 +360,6 @@ pub(crate) fn window_of(key: &[u8]) -> Option<Timestamp> {
 /// The keys of the windows that start from here (the first there is, if nothing is said) up to there
 /// (not included).
 pub(crate) fn windows_between(from: Option<Timestamp>, to: Timestamp) -> KeyRange {
-    let from = from.map_or(Vec::new(), |from| start_bytes(from).to_vec());
-    KeyRange::between(&from[..]..&start_bytes(to))
+    let from = from.unwrap_or(Timestamp(i64::MIN));
+    KeyRange::between(&start_bytes(from)[..]..&start_bytes(to))
 }

@@ -205,15 +205,6 @@ fn stores_are_shown_where_they_are_used() {
       <-- KSTREAM-AGGREGATE-0000000001
 
   Sub-topology: 1
-    Source: KSTREAM-SOURCE-0000000003 (topics: [others])
-      --> KSTREAM-KEY-SELECT-0000000004
-    Processor: KSTREAM-KEY-SELECT-0000000004 (stores: [])
-      --> KSTREAM-SINK-0000000005
-      <-- KSTREAM-SOURCE-0000000003
-    Sink: KSTREAM-SINK-0000000005 (topic: a-words-repartition)
-      <-- KSTREAM-KEY-SELECT-0000000004
-
-  Sub-topology: 2
     Source: KSTREAM-SOURCE-0000000006 (topics: [a-words-repartition])
       --> KSTREAM-REDUCE-0000000007
     Processor: KSTREAM-REDUCE-0000000007 (stores: [longest])
@@ -221,6 +212,15 @@ fn stores_are_shown_where_they_are_used() {
       <-- KSTREAM-SOURCE-0000000006
     Sink: KSTREAM-SINK-0000000008 (topic: out)
       <-- KSTREAM-REDUCE-0000000007
+
+  Sub-topology: 2
+    Source: KSTREAM-SOURCE-0000000003 (topics: [others])
+      --> KSTREAM-KEY-SELECT-0000000004
+    Processor: KSTREAM-KEY-SELECT-0000000004 (stores: [])
+      --> KSTREAM-SINK-0000000005
+      <-- KSTREAM-SOURCE-0000000003
+    Sink: KSTREAM-SINK-0000000005 (topic: a-words-repartition)
+      <-- KSTREAM-KEY-SELECT-0000000004
 
 ",
     );

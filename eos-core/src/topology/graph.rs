@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eos_protocol::state::Family;
-use eos_protocol::{Stage, TopicName, stages};
+use eos_protocol::{Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
 use super::checked::Topology;
@@ -279,9 +279,16 @@ impl Graph {
         found.into_iter().collect()
     }
 
+    /// Those with stores first, each kind in the order of declaration: a task's directory is named after
+    /// its stage's number, which a stage without state must not change by coming or going.
     pub(super) fn stages(&self) -> Vec<Stage> {
         let topics: Vec<TopicName> = self.sources.iter().map(|s| s.topic.clone()).collect();
-        stages(&topics, &self.links)
+        let mut stages = stages(&topics, &self.links);
+        stages.sort_by_key(|stage| self.stores_of(stage).next().is_none());
+        for (stage, number) in stages.iter_mut().zip(0..) {
+            stage.id = StageId(number);
+        }
+        stages
     }
 
     /// Whether the graph makes sense.

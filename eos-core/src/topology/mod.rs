@@ -50,4 +50,4 @@ pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, Process};
 pub(crate) use scratch::Scratch;
-pub(crate) use windowed::WindowedAggregate;
+pub(crate) use windowed::{WindowedAggregate, WindowedPerCommit};

@@ -45,7 +45,7 @@ fn one_task_reads_a_table_and_what_joins_with_it() {
     });
     assert_eq!(
         joined,
-        [vec!["others"], vec!["customers", "orders", "refunds"]]
+        [vec!["customers", "orders", "refunds"], vec!["others"]]
     );
 }
 
@@ -63,7 +63,7 @@ fn a_result_is_joined_behind_the_topic_that_it_is_made_of() {
             .to(&text("out"));
     });
     let both = vec!["a-views-by-page-repartition", "a-edits-by-page-repartition"];
-    assert_eq!(joined, [vec!["views"], both, vec!["edits"]]);
+    assert_eq!(joined, [both, vec!["views"], vec!["edits"]]);
 }
 
 #[test]

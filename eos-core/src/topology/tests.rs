@@ -11,7 +11,7 @@ use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
 use super::{Chains, Fault, Next, Raw, Scratch, Topology};
 use crate::client::Headers;
 use crate::ctx::{Ctx, Origin};
-use crate::{App, ErrorPolicy, Topic};
+use crate::{App, ErrorPolicy, KeyValueStore, Topic};
 
 pub(super) fn text(name: &str) -> Topic<String, String> {
     Topic::plain(name)
@@ -65,6 +65,7 @@ impl Bench {
             StateAccess {
                 specs: &[],
                 task: None,
+                windows: &[],
                 buffers: &buffers,
             },
             Origin {
@@ -344,4 +345,25 @@ fn an_output_too_large_says_what_to_do() {
          smaller, or raise the limit (kafka-configs.sh --alter --topic o --add-config \
          max.message.bytes=..)"
     );
+}
+
+/// A task's directory is named after its stage's number.
+#[test]
+fn a_stage_without_state_does_not_move_one_with_state() {
+    let number = |in_front: bool| {
+        let mut app = App::new("a");
+        if in_front {
+            app.source(&Topic::<String, String>::plain("new"))
+                .to(&Topic::plain("elsewhere"));
+        }
+        app.source(&Topic::<String, String>::plain("in"))
+            .group_by_key()
+            .count(&KeyValueStore::plain("counts"))
+            .to(&Topic::plain("out"));
+        let topology = app.check().unwrap();
+        let mut stages = topology.stages().iter();
+        let stage = stages.find(|stage| stage.driving_topic().as_str() == "in");
+        stage.unwrap().id
+    };
+    assert_eq!(number(true), number(false));
 }

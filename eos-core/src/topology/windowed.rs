@@ -1,4 +1,4 @@
-//! The node that keeps something per key and window.
+//! The nodes that keep something per key and window, and that hold it back until the transaction is sealed.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -8,38 +8,49 @@ use eos_protocol::windows::Tumbling;
 
 use super::node::{Fault, Next, Node};
 use super::nodes::take;
+use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 use crate::windowed::Windowed;
 
 /// Makes a new result of a record and what its window has so far, keeps it, and hands it on: each
-/// update, with the highest time of the records behind it (`KStreamWindowAggregate`). A record of a
-/// window that is closed leaves by the second way out, as it came.
-pub(crate) struct WindowedAggregate<K, V, A, F> {
+/// update, with the highest time of the records behind it (`KStreamWindowAggregate`). No result deletes
+/// the key from its window, and that time with it. A record of a window that is closed leaves by the
+/// second way out, as it came.
+pub(crate) struct WindowedAggregate<K, V, A, U, F> {
     store: usize,
     windows: Tumbling,
     f: Arc<F>,
-    types: PhantomData<fn(K, V) -> A>,
+    /// What goes on of a result, and where there is none.
+    update: fn(Option<A>) -> Option<U>,
+    types: PhantomData<fn(K, V)>,
 }
 
-impl<K, V, A, F> WindowedAggregate<K, V, A, F> {
-    pub(crate) fn new(store: usize, windows: Tumbling, f: Arc<F>) -> Self {
+impl<K, V, A, U, F> WindowedAggregate<K, V, A, U, F> {
+    pub(crate) fn new(
+        store: usize,
+        windows: Tumbling,
+        f: Arc<F>,
+        update: fn(Option<A>) -> Option<U>,
+    ) -> Self {
         Self {
             store,
             windows,
             f,
+            update,
             types: PhantomData,
         }
     }
 }
 
-impl<K, V, A, F> Node for WindowedAggregate<K, V, A, F>
+impl<K, V, A, U, F> Node for WindowedAggregate<K, V, A, U, F>
 where
     K: 'static,
     V: 'static,
     A: 'static,
-    F: Fn(&K, V, Option<A>) -> A + Send + Sync,
+    U: 'static,
+    F: Fn(&K, V, Option<A>) -> Option<A> + Send + Sync,
 {
     fn process(
         &mut self,
@@ -61,7 +72,10 @@ where
             return Err(Fault::NoTime(timestamp));
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
-        if self.windows.is_closed(window, stream_time) {
+        let store = ctx.windows_at::<K, Stamped<A>>(self.store);
+        // An open window may be over for a store that was kept with less grace before; for others never is:
+        // the graph is checked for that.
+        if self.windows.is_closed(window, stream_time) || store.is_over(window.start) {
             ctx.came_late();
             return next.forward_rest(
                 ctx,
@@ -73,27 +87,106 @@ where
                 }),
             );
         }
-        let store = ctx.windows_at::<K, Stamped<A>>(self.store);
         let kept = store.read(&key, window.start).map_err(Fault::State)?;
         let (old, before) = match kept {
             Some(stamped) => (Some(stamped.value), stamped.timestamp),
             None => (None, None),
         };
-        let stamped = Stamped {
-            value: (self.f)(&key, value, old),
-            timestamp: timestamp.max(before),
+        let timestamp = timestamp.max(before);
+        let value = match (self.f)(&key, value, old) {
+            Some(value) => {
+                let stamped = Stamped { value, timestamp };
+                store
+                    .write(&key, window.start, &stamped)
+                    .map_err(Fault::State)?;
+                Some(stamped.value)
+            }
+            None => {
+                store.forget(&key, window.start).map_err(Fault::State)?;
+                None
+            }
         };
-        // An open window is never over: the graph is checked for that.
-        store
-            .write(&key, window.start, &stamped)
-            .map_err(Fault::State)?;
+        let Some(value) = (self.update)(value) else {
+            return Ok(());
+        };
         next.forward(
             ctx,
             &mut Some(Record {
                 key: Windowed { key, window },
-                value: stamped.value,
-                timestamp: stamped.timestamp,
+                value,
+                timestamp,
                 headers,
+            }),
+        )
+    }
+}
+
+/// [`PerCommit`](super::PerCommit), of what is kept per key and window.
+pub(crate) struct WindowedPerCommit<K, A, U> {
+    store: usize,
+    windows: Tumbling,
+    /// What goes on of a result, and of a key that has none any more.
+    update: fn(Option<A>) -> Option<U>,
+    types: PhantomData<fn(K)>,
+}
+
+impl<K, A, U> WindowedPerCommit<K, A, U> {
+    pub(crate) fn new(store: usize, windows: Tumbling, update: fn(Option<A>) -> Option<U>) -> Self {
+        Self {
+            store,
+            windows,
+            update,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K: 'static, A: 'static, U: 'static> Node for WindowedPerCommit<K, A, U> {
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        _: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let store = ctx.windows_at::<K, Stamped<A>>(self.store);
+        if let Some(record) = take::<Windowed<K>, U>(record) {
+            let definition = store.definition().map_err(Fault::State)?;
+            definition.key.recycle(record.key.key);
+        }
+        Ok(())
+    }
+
+    fn emits(&self) -> Option<usize> {
+        Some(self.store)
+    }
+
+    /// A window that the transaction itself has closed has its last result here like any other.
+    fn emit(
+        &mut self,
+        ctx: &Ctx<'_>,
+        key: &[u8],
+        value: Option<&[u8]>,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let store = ctx.windows_at::<K, Stamped<A>>(self.store);
+        let (start, key) = store.decode(key).map_err(Fault::State)?;
+        let stamped = value.map(|value| store.decode_value(value)).transpose();
+        let (value, timestamp) = match stamped.map_err(Fault::State)? {
+            Some(Stamped { value, timestamp }) => (Some(value), timestamp),
+            // Its time went with the result.
+            None => (None, ctx.stream_time()),
+        };
+        let Some(value) = (self.update)(value) else {
+            return Ok(());
+        };
+        let window = self.windows.at(start);
+        next.forward(
+            &ctx.at(timestamp),
+            &mut Some(Record {
+                key: Windowed { key, window },
+                value,
+                timestamp,
+                headers: Headers::new(),
             }),
         )
     }

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
-use eos_state::{Changed, TaskStore, Write};
+use eos_state::{Changed, Write};
 
 use super::record::panic_text;
 use super::send::Unsent;
+use super::state::TaskState;
 use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Headers};
@@ -105,7 +106,7 @@ impl<C: Client> Worker<C> {
             while let Some(state) = &task.state
                 && let Some(result) = results.next(&state.store)
             {
-                let emitted = self.emit_one(&mut task.chains, node, &state.store, result, {
+                let emitted = self.emit_one(&mut task.chains, node, state, result, {
                     let input = task.progress.inputs().first();
                     let now = task.progress.stream_time();
                     input.map(|input| (id, &input.partition, input.next, now))
@@ -139,7 +140,7 @@ impl<C: Client> Worker<C> {
         &self,
         chains: &mut Chains,
         node: usize,
-        stores: &TaskStore,
+        state: &TaskState,
         result: Write<'_>,
         last: Option<(TaskId, &TopicPartition, Offset, Option<Timestamp>)>,
     ) -> Result<(), Fault> {
@@ -153,7 +154,8 @@ impl<C: Client> Worker<C> {
             &self.scratch,
             StateAccess {
                 specs: self.topology.stores(),
-                task: Some(stores),
+                task: Some(&state.store),
+                windows: state.windows.stores(),
                 buffers: &self.buffers,
             },
             Origin {

@@ -5,7 +5,7 @@ use eos_protocol::{
     TopicPartition,
 };
 
-use eos_protocol::state::{RestartError, Stalled, TopicUuid};
+use eos_protocol::state::{RestartError, Stalled, StoreId, TopicUuid};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
@@ -27,6 +27,34 @@ pub enum WorkerError {
     /// A changelog holds what is not its own.
     #[error("{0}")]
     Changelog(Box<ChangelogError>),
+    /// The state of a task is of a store that this program does not have.
+    #[error(
+        "task {task}: {place} holds keys of the store {store}, which this program does not have. Nothing \
+         was changed. {}",
+        match name {
+            Some(name) if *store == StoreId::stamped(store.family(), name) => format!(
+                "The store {name} was an operator's (`count`, `reduce`, `aggregate`, a table), whose values \
+                 have a time, and now it is a closure's (`app.store`, `app.window_store`), whose have none: \
+                 put it back as it was, or start under another app name"
+            ),
+            Some(name) => format!(
+                "The store {name} was a closure's (`app.store`, `app.window_store`), whose values have no \
+                 time, and now it is an operator's (`count`, `reduce`, `aggregate`, a table), whose have \
+                 one: put it back as it was, or start under another app name"
+            ),
+            None => "If a store was removed or renamed, put it back or give the app another name".to_owned(),
+        }
+    )]
+    OtherStore {
+        /// The task.
+        task: TaskId,
+        /// Where it is: "the local database", or a changelog.
+        place: String,
+        /// The store.
+        store: StoreId,
+        /// The store of this program that has its name, and another format.
+        name: Option<String>,
+    },
     /// The database of a task can't be had.
     #[error("task {task}: {source}")]
     Home {

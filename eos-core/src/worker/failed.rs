@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
 
-use super::record::{Done, Held};
+use super::record::{Done, Failed, Held};
 use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Headers, Message, Records};
@@ -87,8 +87,7 @@ impl<C: Client> Worker<C> {
             }
             (ErrorPolicy::Skip, _) => {
                 self.tell(task, record, None, &fault);
-                self.skipped += 1;
-                self.finished(task, record.failed())
+                self.finished(task, record.failed(Failed::Skipped))
             }
             (ErrorPolicy::DeadLetter(topic), Some(output)) => {
                 self.tell(task, record, Some(topic), &fault);
@@ -98,10 +97,7 @@ impl<C: Client> Worker<C> {
                         self.scratch.get_mut().clear();
                         Done::failed(error(task, record, too_large, false))
                     }
-                    None => {
-                        self.dead_letters += 1;
-                        self.finished(task, record.failed())
-                    }
+                    None => self.finished(task, record.failed(Failed::DeadLetter)),
                 }
             }
             _ => Done::failed(error(task, record, fault, true)),

@@ -21,13 +21,26 @@ impl<C: Client> Worker<C> {
         self.described = Some(now);
         let source = &mut self.source;
         let mut tasks = Vec::with_capacity(self.tasks.len());
-        for (id, task) in &self.tasks {
+        let clock = self.env.wall_clock();
+        for (id, task) in &mut self.tasks {
             let inputs = task.progress.inputs().iter().map(|input| {
                 let partition = &input.partition;
                 let (end, held_back) = (source.end(partition), source.held_back(partition));
                 InputMetrics::new(partition.clone(), input.next, end, held_back)
             });
-            tasks.push(TaskMetrics::new(*id, inputs.collect()));
+            let mut told = TaskMetrics::new(*id, inputs.collect());
+            told.stream_time = task.progress.stream_time();
+            if let Some(state) = &mut task.state
+                && let Some(trimming) = &state.trimming
+            {
+                told.windows_ahead = trimming.ahead_of(told.stream_time);
+                let times = (told.stream_time, clock);
+                let retention = trimming.retention();
+                for far in state.ahead.look(times, told.windows_ahead, retention) {
+                    far.warn(self.spec.app.as_str(), *id);
+                }
+            }
+            tasks.push(told);
         }
         let restoring = self.restoring.iter();
         let restoring = restoring.map(|one| RestoringMetrics::new(one.task(), one.progress(now)));

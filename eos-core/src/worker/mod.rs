@@ -31,6 +31,7 @@
 //! | `send.rs` | hands its effects to the producer |
 //! | `gauge.rs` | describes the tasks for the metrics |
 
+mod ahead;
 mod calls;
 mod coverage;
 mod doubt;
@@ -40,6 +41,7 @@ mod failed;
 #[cfg(test)]
 mod fake;
 mod gauge;
+mod gone;
 mod hearing;
 mod home;
 mod intake;
@@ -60,6 +62,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod trimming;
+mod windows;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

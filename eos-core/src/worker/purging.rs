@@ -10,6 +10,7 @@ use eos_protocol::{Offset, TopicName, TopicPartition};
 use super::Worker;
 use super::trimming::Trimming;
 use crate::client::Client;
+use crate::failpoints::{self, Defence};
 use crate::topology::{Purpose, Topology};
 
 /// How often at most.
@@ -72,7 +73,12 @@ impl<C: Client> Worker<C> {
             }
             let inputs = task.progress.inputs().iter();
             for input in inputs.filter(|i| self.repartitions.contains(&i.partition.topic)) {
-                done.told(&input.partition, input.committed);
+                let needless = if failpoints::undefended(Defence::PurgeAfterCommit) {
+                    input.next
+                } else {
+                    input.committed
+                };
+                done.told(&input.partition, needless);
             }
             let Some(state) = &task.state else { continue };
             let Some(needless) = state.trimming.as_ref().and_then(Trimming::needless) else {

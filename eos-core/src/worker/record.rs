@@ -9,9 +9,8 @@ use eos_protocol::{
     TaskId, Timestamp, TopicPartition, may_join,
 };
 
-use eos_state::TaskStore;
-
 use super::send::Unsent;
+use super::state::TaskState;
 use super::task::{Readiness, Task};
 use super::{RecordsOf, Worker, WorkerError, error};
 use crate::client::{Client, ClientError, Message, Records, Source};
@@ -47,14 +46,24 @@ pub(super) struct Held {
     pub(super) input: usize,
     pub(super) offset: Offset,
     timestamp: Option<Timestamp>,
+    /// What became of it, if it failed.
+    failed: Option<Failed>,
+}
+
+/// What becomes of a record that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failed {
+    Skipped,
+    DeadLetter,
 }
 
 impl Held {
     /// It failed, so nothing of it counts: its time, which may be as wrong as the rest, moves no
     /// stream time.
-    pub(super) fn failed(self) -> Self {
+    pub(super) fn failed(self, how: Failed) -> Self {
         Self {
             timestamp: None,
+            failed: Some(how),
             ..self
         }
     }
@@ -115,6 +124,7 @@ impl<C: Client> Worker<C> {
             input,
             offset,
             timestamp,
+            failed: None,
         };
         if self.isolation.is_culprit(&from.partition, offset) {
             let last = self.last_error.as_ref();
@@ -123,7 +133,7 @@ impl<C: Client> Worker<C> {
         }
         if let Err((source, fault)) = self.run(
             &mut task.chains,
-            task.state.as_ref().map(|state| &state.store),
+            task.state.as_ref(),
             input,
             origin,
             message,
@@ -190,6 +200,7 @@ impl<C: Client> Worker<C> {
             input,
             offset,
             timestamp,
+            failed,
             ..
         } = record;
         // Held for as long as it has no transaction: if the begin fails for good, what is held goes.
@@ -215,6 +226,12 @@ impl<C: Client> Worker<C> {
             fetched.drop_first();
         }
         self.processed += 1;
+        // Only now: one that waited may have been given back, and comes again.
+        match failed {
+            Some(Failed::Skipped) => self.skipped += 1,
+            Some(Failed::DeadLetter) => self.dead_letters += 1,
+            None => {}
+        }
         if let Some(load) = &mut self.load {
             load.records += 1;
         }
@@ -382,7 +399,7 @@ impl<C: Client> Worker<C> {
     fn run(
         &self,
         chains: &mut Chains,
-        stores: Option<&TaskStore>,
+        state: Option<&TaskState>,
         input: usize,
         origin: Origin<'_>,
         message: &impl Message,
@@ -399,7 +416,8 @@ impl<C: Client> Worker<C> {
             &self.scratch,
             StateAccess {
                 specs: self.topology.stores(),
-                task: stores,
+                task: state.map(|state| &state.store),
+                windows: state.map_or(&[], |state| state.windows.stores()),
                 buffers: &self.buffers,
             },
             origin,

@@ -83,7 +83,7 @@ pub struct StateSpec {
 }
 
 impl Default for StateSpec {
-    /// State in memory, no cache, 32 MiB of uncommitted changes, a minute of patience.
+    /// State in memory, no cache, 24 MiB of uncommitted changes, a minute of patience.
     fn default() -> Self {
         Self {
             home: Arc::new(InMemory),
@@ -91,7 +91,7 @@ impl Default for StateSpec {
             topic_ids: BTreeMap::new(),
             delete_retention: BTreeMap::new(),
             cache: CacheMemory::default(),
-            uncommitted_bytes: 32 << 20,
+            uncommitted_bytes: 24 << 20,
             patience: Duration::from_secs(60),
         }
     }

@@ -1,5 +1,6 @@
 //! Where assigned tasks start: committed offsets first, then the bounds of the logs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
 use crate::metrics::Count;
 
 /// How long after an error the brokers are asked again where a task starts.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Assigned partitions whose start offsets are being found out.
 #[derive(Debug)]
@@ -30,14 +31,17 @@ pub(super) struct Resolving {
     /// Those whose offsets are known, and how their tasks start.
     pub(super) starts: Vec<Found>,
     /// Nobody is asked again before: an answer that comes at once may be the same again.
-    not_before: Option<Now>,
+    pub(super) not_before: Option<Now>,
+    /// Committed offsets that were not in the log any more. An owner of before may have gone on, and what
+    /// it had done with was deleted: they are asked for once more before they are believed.
+    pub(super) gone: BTreeMap<TopicPartition, Offset>,
 }
 
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) driving: TopicPartition,
     task: TaskId,
-    start: Start,
+    pub(super) start: Start,
     /// What is beside the offset of the driving partition.
     metadata: String,
 }
@@ -60,6 +64,7 @@ impl<C: Client> Worker<C> {
             deadline,
             starts: Vec::new(),
             not_before: None,
+            gone: BTreeMap::new(),
         });
         resolving.partitions.extend(partitions);
         resolving.deadline = deadline;
@@ -74,6 +79,7 @@ impl<C: Client> Worker<C> {
             deadline,
             starts: Vec::new(),
             not_before: None,
+            gone: BTreeMap::new(),
         });
         resolving.partitions.push(partition);
         resolving.deadline = deadline;
@@ -111,8 +117,11 @@ impl<C: Client> Worker<C> {
             if !resolving.starts.is_empty() {
                 let bounds = self.offset_bounds(&resolving.starts);
                 if let Some(bounds) = self.or_later(bounds, &mut resolving.not_before)? {
+                    self.look_for_gone(&mut resolving, &bounds)?;
                     let starts = std::mem::take(&mut resolving.starts);
-                    self.start(starts, &bounds)?;
+                    if !starts.is_empty() {
+                        self.start(starts, &bounds)?;
+                    }
                 }
             }
         }
@@ -275,15 +284,8 @@ impl<C: Client> Worker<C> {
             let stateful = topology.stores_of(stage).next().is_some();
             let missing = matches!(start, Start::First { .. });
             let (inputs, name, claimed) = match start {
-                Start::Resume { at, name } => {
-                    self.check_still_there(&at, bounds)?;
-                    (at, name, true)
-                }
+                Start::Resume { at, name } => (at, name, true),
                 Start::Grow { inputs, from, name } => {
-                    let known = inputs
-                        .iter()
-                        .filter_map(|(p, at)| Some((p.clone(), (*at)?)));
-                    self.check_still_there(&known.collect::<Vec<_>>(), bounds)?;
                     let inputs = inputs.into_iter().map(|(partition, at)| {
                         let at = at.unwrap_or_else(|| end_of(&partition, from));
                         (partition, at)
@@ -334,28 +336,6 @@ impl<C: Client> Worker<C> {
             unclaimed = unclaimed.join(" "), offsets = ?at, "tasks start"
         );
         self.source.assign(&at).map_err(WorkerError::Client)
-    }
-
-    /// The client reports an offset that is gone only when it fetches it, and a rebalance can
-    /// swallow that report (`rd_kafka_assignment_pause` purges the queue it is in).
-    fn check_still_there(
-        &self,
-        at: &[(TopicPartition, Offset)],
-        bounds: &[OffsetBounds],
-    ) -> Result<(), WorkerError> {
-        for (partition, wanted) in at {
-            let log = bounds.iter().find(|b| b.partition == *partition);
-            if let Some(log) = log.filter(|log| *wanted < log.first) {
-                return Err(WorkerError::OffsetOutOfRange {
-                    partition: partition.clone(),
-                    group: self.spec.app.as_str().to_owned(),
-                    wanted: *wanted,
-                    first: log.first,
-                    end: log.end,
-                });
-            }
-        }
-        Ok(())
     }
 
     /// How long a query may block: not at all while other tasks have work.

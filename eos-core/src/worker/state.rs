@@ -4,18 +4,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::{
-    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing, StoreId,
+    ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
-use eos_protocol::windows::Expiry;
 use eos_protocol::{Nonce, Partition, TaskId, TaskProgress, Timestamp, TopicName, TopicPartition};
-use eos_state::{KeyRange, StoreError, TaskStore, changelog};
+use eos_state::{StoreError, TaskStore, changelog};
 
+use super::ahead::Ahead;
 use super::restoring::Restoring;
 use super::trimming::Trimming;
+use super::windows::Windows;
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, ClientError, Headers, LogEnds, Outgoing, Producer, Source};
-use crate::failpoints::{self, Point};
-use crate::store::windows_between;
+use crate::failpoints::{self, Defence, Point};
 use crate::topology::Topology;
 
 /// How often the brokers are asked how far the changelogs are.
@@ -30,8 +30,10 @@ pub(super) struct TaskState {
     outputs: PerFamily<Option<usize>>,
     /// From where a later restore has to read them.
     pub(super) offsets: ChangelogOffsets,
-    /// Its stores of windows, and when these are over.
-    expiries: Vec<(StoreId, Expiry)>,
+    /// Its stores of windows.
+    pub(super) windows: Windows,
+    /// What was told of times that are far ahead.
+    pub(super) ahead: Ahead,
     /// How much of their changelog is of no use any more.
     pub(super) trimming: Option<Trimming>,
     /// How many records of the transaction being sealed are in the producer's hands.
@@ -46,11 +48,12 @@ impl TaskState {
         identity: Identity,
         outputs: PerFamily<Option<usize>>,
         offsets: ChangelogOffsets,
-        expiries: Vec<(StoreId, Expiry)>,
+        windows: Windows,
     ) -> Self {
         Self {
-            trimming: Trimming::of(&store, &expiries),
-            expiries,
+            trimming: Trimming::of(&store, windows.stores()),
+            windows,
+            ahead: Ahead::default(),
             store,
             identity,
             outputs,
@@ -63,6 +66,14 @@ impl TaskState {
     /// Which changelogs end in a commit record of the sealed transaction.
     pub(super) fn wrote(&self) -> PerFamily<bool> {
         self.wrote
+    }
+
+    /// Intake has ended: what is written beside the windows joins what the transaction changed.
+    fn seal_windows(&mut self) -> Result<(), StoreError> {
+        if *self.sent.get(Family::Windowed) > 0 || *self.wrote.get(Family::Windowed) {
+            return Ok(());
+        }
+        self.windows.seal(&mut self.store)
     }
 
     /// Hands what the transaction changed to the producer: the last value of each key, and behind them
@@ -129,25 +140,13 @@ impl TaskState {
             },
             changelogs: self.offsets.committed(),
         };
-        let over = self.over(name.stream_time);
+        let over = (self.windows).committed(self.wrote.windowed, name.stream_time);
         self.settle();
         self.store.apply_and_forget(&position, &over)?;
         if let Some(trimming) = &mut self.trimming {
             trimming.committed(name.stream_time);
         }
         Ok(())
-    }
-
-    /// The windows that the database forgets with a commit of this stream time.
-    fn over(&mut self, stream_time: Option<Timestamp>) -> Vec<(StoreId, KeyRange)> {
-        let mut over = Vec::new();
-        for (store, expiry) in &mut self.expiries {
-            if let Some((from, before)) = expiry.due(stream_time) {
-                over.push((*store, windows_between(from, before)));
-                expiry.forgot(before);
-            }
-        }
-        over
     }
 
     /// The transaction is gone, and what it changed.
@@ -196,14 +195,7 @@ impl<C: Client> Worker<C> {
         if now < self.ask_changelogs_at || self.restoring.iter().any(Restoring::is_asking) {
             return;
         }
-        let tasks = self.tasks.values();
-        let logs =
-            tasks.filter_map(|task| Some((task.progress.task.partition, task.state.as_ref()?)));
-        let logs = logs.flat_map(|(partition, state)| {
-            let topics = state.topics(&self.topology);
-            topics.map(move |(_, topic)| TopicPartition::new(topic.clone(), partition))
-        });
-        let asked: Vec<TopicPartition> = logs.collect();
+        let asked = self.changelogs();
         if asked.is_empty() {
             return;
         }
@@ -219,6 +211,25 @@ impl<C: Client> Worker<C> {
                 return;
             }
         };
+        self.heard_of_changelogs(&ends);
+        // Other tasks may have come meanwhile, and caches that nobody asks don't shrink by themselves.
+        let states = self.tasks.values_mut().filter_map(|t| t.state.as_mut());
+        states.for_each(|state| state.store.keep_to_cache_limit());
+    }
+
+    /// The changelogs of all tasks.
+    fn changelogs(&self) -> Vec<TopicPartition> {
+        let tasks = self.tasks.values();
+        let logs =
+            tasks.filter_map(|task| Some((task.progress.task.partition, task.state.as_ref()?)));
+        let logs = logs.flat_map(|(partition, state)| {
+            let topics = state.topics(&self.topology);
+            topics.map(move |(_, topic)| TopicPartition::new(topic.clone(), partition))
+        });
+        logs.collect()
+    }
+
+    fn heard_of_changelogs(&mut self, ends: &[LogEnds]) {
         for task in self.tasks.values_mut() {
             let partition = task.progress.task.partition;
             let Some(state) = &mut task.state else {
@@ -239,6 +250,29 @@ impl<C: Client> Worker<C> {
         }
     }
 
+    /// Without [`ChangelogOffsets`]: the batch that is about to be written stores the LSO of this moment,
+    /// whoever has written to the changelog by now.
+    fn weaken_changelog_offsets(&mut self) {
+        let asked = self.changelogs();
+        // The first answer may be to a question of before.
+        for _ in 0..2 {
+            let tries = std::iter::repeat_with(|| self.source.ends(&asked, SLICE));
+            let answer = tries.take(500).find_map(|answer| match answer {
+                Poll::Ready(Ok(ends)) => Some(ends),
+                Poll::Ready(Err(_)) => {
+                    std::thread::sleep(SLICE);
+                    None
+                }
+                Poll::Pending => None,
+            });
+            self.heard_of_changelogs(&answer.unwrap_or_default());
+        }
+        let touched = self.tasks.values_mut().filter(|t| t.progress.touched());
+        for state in touched.filter_map(|task| task.state.as_mut()) {
+            state.offsets.sealed();
+        }
+    }
+
     /// Writes what the stores of all touched tasks changed into the open transaction. False while the
     /// producer's queue is full.
     pub(super) fn send_changes(&mut self) -> bool {
@@ -249,12 +283,17 @@ impl<C: Client> Worker<C> {
         let Some(producer) = &mut self.producer else {
             return false;
         };
-        let mut refused = None;
+        let (mut refused, mut failed) = (None, None);
         for task in self.tasks.values_mut().filter(|t| t.progress.touched()) {
             let (seq, partition) = (task.progress.next_seq(), task.progress.task.partition);
             let Some(state) = &mut task.state else {
                 continue;
             };
+            if let Err(source) = state.seal_windows() {
+                let (task, source) = (task.progress.task, Box::new(source));
+                failed = Some(WorkerError::Store { task, source });
+                break;
+            }
             match state.send(producer, partition, CommitRecord { seq, nonce }) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
@@ -278,6 +317,12 @@ impl<C: Client> Worker<C> {
             self.catch_up();
             return false;
         }
+        if let Some(error) = failed {
+            self.scratch.get_mut().clear();
+            self.give_up(error);
+            self.catch_up();
+            return false;
+        }
         true
     }
 
@@ -288,6 +333,9 @@ impl<C: Client> Worker<C> {
         let any = tasks.any(|task| task.progress.touched() && task.state.is_some());
         if any && let Err(error) = failpoints::hit(Point::PostCommitPreState) {
             return self.give_up(WorkerError::Client(error));
+        }
+        if any && failpoints::undefended(Defence::LsoAfterApply) {
+            self.weaken_changelog_offsets();
         }
         let mut failed = None;
         for task in self.tasks.values_mut().filter(|t| t.progress.touched()) {

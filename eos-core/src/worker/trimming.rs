@@ -1,10 +1,13 @@
 //! How far the front of a task's windowed changelog is of no use any more.
 
+use std::time::Duration;
+
 use eos_protocol::state::{StoreId, Trim};
 use eos_protocol::windows::Expiry;
 use eos_protocol::{Offset, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
+use super::ahead::between;
 use crate::store::window_of;
 
 /// [`Trim`], of a task's stores. It takes for granted that no window starts after the stream time at which
@@ -12,6 +15,8 @@ use crate::store::window_of;
 #[derive(Debug)]
 pub(super) struct Trimming {
     trim: Trim,
+    /// The longest of the stores.
+    retention: Duration,
     latest: Option<Timestamp>,
     /// Below this nobody needs anything.
     needless: Option<Offset>,
@@ -24,6 +29,7 @@ impl Trimming {
         let latest = windows.iter().map(|(id, _)| latest_window(store, *id));
         Some(Self {
             trim: Trim::new(retention),
+            retention,
             latest: latest.max().flatten(),
             needless: None,
         })
@@ -48,6 +54,16 @@ impl Trimming {
 
     pub(super) fn discarded(&mut self) {
         self.trim.discarded();
+    }
+
+    /// By how much the latest window starts after this stream time: as long nothing behind it goes.
+    pub(super) fn ahead_of(&self, stream_time: Option<Timestamp>) -> Option<Duration> {
+        let ahead = between(stream_time?, self.latest?);
+        Some(ahead).filter(|ahead| !ahead.is_zero())
+    }
+
+    pub(super) fn retention(&self) -> Duration {
+        self.retention
     }
 
     pub(super) fn needless(&self) -> Option<Offset> {

@@ -78,7 +78,7 @@ pub struct Identity {
     pub app: AppId,
     /// The task.
     pub task: TaskId,
-    /// The inputs of its stage, and its changelogs.
+    /// The inputs of its stage, the one that drives it first, and its changelogs.
     pub topics: Vec<TopicIdentity>,
     /// The stores of its stage.
     pub stores: StoresHash,
@@ -111,6 +111,15 @@ pub enum Difference {
         found: TaskId,
         /// This one.
         now: TaskId,
+    },
+    /// Another stage: neither reads the topic that drives the other. Tasks are numbered by their stages,
+    /// and the stage had this number before.
+    #[error("it is of the stage that reads {found}, this one reads {now}")]
+    Stage {
+        /// The state's.
+        found: TopicName,
+        /// This one's.
+        now: TopicName,
     },
     /// A topic was deleted and made again.
     #[error("topic {topic} had id {found}, now it has {now}: it was deleted and made again")]
@@ -149,14 +158,18 @@ pub enum Difference {
 }
 
 impl Difference {
-    /// Whether the state comes from somewhere else altogether: another cluster, app or task, or
-    /// topics of an earlier life. The others are changes to the program or the topics that this very
+    /// Whether the state comes from somewhere else altogether: another cluster, app, stage or
+    /// task, or topics of an earlier life. The others are changes to the program or the topics that this very
     /// task lived through.
     #[must_use]
     pub const fn is_foreign(&self) -> bool {
         matches!(
             self,
-            Self::Cluster { .. } | Self::App { .. } | Self::Task { .. } | Self::Recreated { .. }
+            Self::Cluster { .. }
+                | Self::App { .. }
+                | Self::Task { .. }
+                | Self::Stage { .. }
+                | Self::Recreated { .. }
         )
     }
 }
@@ -176,6 +189,13 @@ impl Identity {
         if self.task != now.task {
             let (found, now) = (self.task, now.task);
             return Some(Difference::Task { found, now });
+        }
+        if let (Some(found), Some(driving)) = (self.topics.first(), now.topics.first())
+            && self.topic(&driving.name).is_none()
+            && now.topic(&found.name).is_none()
+        {
+            let (found, now) = (found.name.clone(), driving.name.clone());
+            return Some(Difference::Stage { found, now });
         }
         self.topics_differ(now).or_else(|| {
             let (found, now) = (self.stores, now.stores);
@@ -281,7 +301,11 @@ pub(crate) mod tests {
         assert!(says(&|i| i.topics[0].id = TopicUuid(1)).contains("topic in had id"));
         assert!(says(&|i| i.topics[1].partitions = 4).contains("had 4 partitions, now it has 6"));
         assert!(says(&|i| drop(i.topics.pop())).contains("a-0-changelog is in one"));
-        assert!(says(&|i| i.topics[0].name = "old".into()).contains("topic old is in one"));
+        let of_another_stage = says(&|i| i.topics[0].name = "old".into());
+        assert!(of_another_stage.contains("the stage that reads old, this one reads in"));
+        let mut driven_by_another = sample();
+        driven_by_another.topics.swap(0, 1);
+        assert_eq!(driven_by_another.difference(&now), None, "the layout tells");
         assert!(says(&|i| i.stores = StoresHash(6)).contains("0000000000000006"));
     }
 }

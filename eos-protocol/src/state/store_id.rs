@@ -6,13 +6,15 @@ use super::Family;
 
 /// The bit that tells the id of a windowed store.
 const WINDOWED: u32 = 0x8000_0000;
+/// Behind the name of a store whose values have times. No name has a zero in it.
+const STAMPED: &str = "\0stamped";
 
 /// A store's number: the first four bytes of its keys, in the database and in the changelog.
 ///
-/// FNV-1a (32 bit) of the store's name, except for the top bit, which is set for windowed stores: the
-/// id alone tells which changelog a key belongs to. The smallest id of each family is reserved, its
-/// commit record's; a name that hashes there moves on by one. Two names of one app may meet in one
-/// id: that is for whoever declares stores to refuse.
+/// FNV-1a (32 bit) of the store's name, and of a mark behind it where values have a time in front, except
+/// for the top bit, which is set for windowed stores: the id alone tells which changelog a key belongs to.
+/// The smallest id of each family is reserved, its commit record's; a name that hashes there moves on by
+/// one. Two names of one app may meet in one id: that is for whoever declares stores to refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(u32);
 
@@ -20,13 +22,25 @@ impl StoreId {
     /// The id of a plain store.
     #[must_use]
     pub const fn plain(name: &str) -> Self {
-        Self::named(name, 0)
+        Self::named(name, "", 0)
     }
 
     /// The id of a windowed store.
     #[must_use]
     pub const fn windowed(name: &str) -> Self {
-        Self::named(name, WINDOWED)
+        Self::named(name, "", WINDOWED)
+    }
+
+    /// The id of a store whose values have a time in front of them: what operators keep. It is another one
+    /// than that of a store without times of the same name, so that neither takes the other's values for
+    /// its own.
+    #[must_use]
+    pub const fn stamped(family: Family, name: &str) -> Self {
+        let class = match family {
+            Family::Plain => 0,
+            Family::Windowed => WINDOWED,
+        };
+        Self::named(name, STAMPED, class)
     }
 
     /// The id under which a family's commit record is kept: no store has it.
@@ -38,14 +52,8 @@ impl StoreId {
         }
     }
 
-    const fn named(name: &str, class: u32) -> Self {
-        let bytes = name.as_bytes();
-        let mut hash: u32 = 0x811c_9dc5;
-        let mut i = 0;
-        while i < bytes.len() {
-            hash = (hash ^ bytes[i] as u32).wrapping_mul(0x0100_0193);
-            i += 1;
-        }
+    const fn named(name: &str, mark: &str, class: u32) -> Self {
+        let hash = hashed(hashed(0x811c_9dc5, name.as_bytes()), mark.as_bytes());
         Self::clear_of_reserved((hash & !WINDOWED) | class)
     }
 
@@ -88,6 +96,15 @@ impl StoreId {
     }
 }
 
+const fn hashed(mut hash: u32, bytes: &[u8]) -> u32 {
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u32).wrapping_mul(0x0100_0193);
+        i += 1;
+    }
+    hash
+}
+
 impl fmt::Display for StoreId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}", self.0)
@@ -105,6 +122,9 @@ mod tests {
         assert_eq!(StoreId::plain("").to_string(), "011c9dc5");
         assert_eq!(StoreId::plain("counts").to_string(), "59ffbb85");
         assert_eq!(StoreId::windowed("counts").to_string(), "d9ffbb85");
+        let stamped = |family| StoreId::stamped(family, "counts").to_string();
+        assert_eq!(stamped(Family::Plain), "59bf3a0f");
+        assert_eq!(stamped(Family::Windowed), "d9bf3a0f");
     }
 
     #[test]

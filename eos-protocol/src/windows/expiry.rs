@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ms;
+use super::{OtherWindows, Terms, ms};
 use crate::ids::Timestamp;
 
 /// Deleting a range costs something, and what is over for a while harms nobody: a store forgets in
@@ -15,10 +15,15 @@ const STEPS: i64 = 8;
 /// its length and grace (the default, as in Kafka Streams), until it is closed. What is over is not
 /// *read* any more at once; the database forgets it in steps, for which [`due`](Self::due) is asked
 /// at each commit.
+///
+/// What is over stays over, also for a program that keeps windows for longer: see [`Terms`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
+    size: i64,
     retention: i64,
     step: i64,
+    /// Windows that start before this were over for a program before this one.
+    floor: Timestamp,
     /// Windows that start before this are gone from the database.
     forgotten: Option<Timestamp>,
 }
@@ -27,12 +32,45 @@ impl Expiry {
     /// Windows of length `size` are kept this long after their start.
     #[must_use]
     pub fn new(retention: Duration, size: Duration) -> Self {
-        let retention = ms(retention);
+        let (retention, size) = (ms(retention), ms(size));
         Self {
+            size,
             retention,
-            step: (retention / STEPS).max(ms(size)).max(1),
+            step: (retention / STEPS).max(size).max(1),
+            floor: Timestamp(i64::MIN),
             forgotten: None,
         }
+    }
+
+    /// What is to be written beside the windows.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        Terms {
+            size: self.size,
+            retention: self.retention,
+            over_before: self.floor,
+        }
+    }
+
+    /// The store holds windows already, that were kept on these terms up to this committed stream time.
+    /// Answers whether they are other ones.
+    ///
+    /// # Errors
+    /// [`OtherWindows`]: they are of another length.
+    pub fn take_over(
+        &mut self,
+        found: &Terms,
+        stream_time: Option<Timestamp>,
+    ) -> Result<bool, OtherWindows> {
+        if found.size != self.size {
+            return Err(OtherWindows {
+                found: found.size(),
+                now: self.terms().size(),
+            });
+        }
+        let over = over_before(found.retention, stream_time);
+        self.floor = self.floor.max(found.over_before).max(over);
+        Ok(found.retention != self.retention)
     }
 
     /// How long a window is kept after its start.
@@ -45,9 +83,7 @@ impl Expiry {
     /// record had a time.
     #[must_use]
     pub fn over_before(&self, stream_time: Option<Timestamp>) -> Timestamp {
-        // `s + retention <= t` is `s < t - retention + 1`.
-        let over = |time: Timestamp| time.0.saturating_sub(self.retention).saturating_add(1);
-        Timestamp(stream_time.map_or(i64::MIN, over))
+        over_before(self.retention, stream_time).max(self.floor)
     }
 
     /// Whether the window that starts here is over.
@@ -75,4 +111,10 @@ impl Expiry {
     pub fn forgot(&mut self, before: Timestamp) {
         self.forgotten = self.forgotten.max(Some(before));
     }
+}
+
+fn over_before(retention: i64, stream_time: Option<Timestamp>) -> Timestamp {
+    // `s + retention <= t` is `s < t - retention + 1`.
+    let over = |time: Timestamp| time.0.saturating_sub(retention).saturating_add(1);
+    Timestamp(stream_time.map_or(i64::MIN, over))
 }

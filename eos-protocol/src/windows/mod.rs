@@ -4,10 +4,12 @@
 //! clock is asked, so records that are replayed come to the same results as when they were new.
 
 mod expiry;
+mod terms;
 
 use std::time::Duration;
 
 pub use expiry::Expiry;
+pub use terms::{OtherWindows, Terms, TermsError};
 
 use crate::ids::Timestamp;
 

@@ -119,7 +119,108 @@ fn a_database_forgets_in_steps_of_an_eighth_and_a_window_at_least() {
     );
 }
 
+/// A program that keeps windows for `retention`, on what one before left that kept them for `before`.
+fn after(before: Expiry, retention: u64, time: i64) -> (Expiry, bool) {
+    let mut expiry = Expiry::new(millis(retention), millis(10));
+    let changed = expiry.take_over(&before.terms(), Some(at(time))).unwrap();
+    (expiry, changed)
+}
+
+#[test]
+fn what_was_over_stays_over_when_windows_are_kept_for_longer() {
+    let short = Expiry::new(millis(20), millis(10));
+    let over = |expiry: &Expiry, time| expiry.over_before(Some(at(time))).0;
+    assert_eq!(over(&short, 100), 81);
+    let (long, changed) = after(short, 50, 100);
+    assert!(changed);
+    // 80 was over, 90 was not: it has 50 ms from now on.
+    let times = [100, 110, 130, 131, 140].map(|time| over(&long, time));
+    assert_eq!(times, [81, 81, 81, 82, 91]);
+    // The next one has it from what is written beside the windows.
+    let (same, changed) = after(long, 50, 110);
+    assert!(!changed);
+    assert_eq!(over(&same, 110), 81);
+    let (fresh, _) = after(Expiry::new(millis(50), millis(10)), 50, 110);
+    assert_eq!(over(&fresh, 110), 61, "it was never otherwise");
+}
+
+#[test]
+fn windows_that_are_kept_for_less_are_over_at_once() {
+    let (short, changed) = after(Expiry::new(millis(50), millis(10)), 20, 100);
+    assert!(changed);
+    assert_eq!(short.over_before(Some(at(100))).0, 81);
+    let (long, _) = after(short, 50, 100);
+    assert_eq!(long.over_before(Some(at(100))).0, 81, "and back");
+}
+
+#[test]
+fn windows_of_another_length_are_other_windows() {
+    let before = Expiry::new(millis(1000), millis(10)).terms();
+    let refused = |size| {
+        let mut expiry = Expiry::new(millis(1000), millis(size));
+        let refused = expiry.take_over(&before, Some(at(100))).unwrap_err();
+        refused.to_string()
+    };
+    assert_eq!(
+        refused(20),
+        "its windows are 10ms long in the state that is there, and 20ms long in this program"
+    );
+    assert!(refused(0).ends_with("and a closure's own in this program"));
+}
+
+#[test]
+fn the_bytes_of_terms_are_pinned() {
+    let terms = Terms {
+        size: 0x56,
+        retention: 0x1234,
+        over_before: at(-2),
+    };
+    let bytes = terms.encode();
+    let expected = [
+        &[1][..],
+        &0x56_i64.to_be_bytes(),
+        &0x1234_i64.to_be_bytes(),
+        &(-2_i64).to_be_bytes(),
+    ];
+    assert_eq!(bytes[..], expected.concat());
+    assert_eq!(Terms::decode(&bytes), Ok(terms));
+}
+
+#[test]
+fn bytes_that_are_no_terms_are_told() {
+    let bytes = Expiry::new(millis(20), millis(10)).terms().encode();
+    for len in 0..bytes.len() {
+        let damaged = Err(TermsError::Damaged { len });
+        assert_eq!(Terms::decode(&bytes[..len]), damaged);
+    }
+    let longer = [&bytes[..], &[0]].concat();
+    assert!(Terms::decode(&longer).is_err());
+    let newer = [&[2], &bytes[1..]].concat();
+    assert_eq!(Terms::decode(&newer), Err(TermsError::Newer { version: 2 }));
+    let negative = [&[1], &[255; 24][..]].concat();
+    assert!(Terms::decode(&negative).is_err());
+}
+
 proptest! {
+    /// Whoever comes with whatever retention: what one of them may have thrown away, none shows again.
+    #[test]
+    fn nothing_that_was_over_is_ever_there_again(
+        programs in proptest::collection::vec((0_u64..200, 0_i64..300), 1..8),
+    ) {
+        let (mut time, mut over) = (0, i64::MIN);
+        let mut last: Option<Terms> = None;
+        for (retention, passed) in programs {
+            let mut expiry = Expiry::new(millis(retention), millis(10));
+            if let Some(found) = &last {
+                expiry.take_over(found, Some(at(time))).unwrap();
+            }
+            prop_assert!(expiry.over_before(Some(at(time))).0 >= over);
+            time += passed;
+            over = expiry.over_before(Some(at(time))).0;
+            last = Some(Terms::decode(&expiry.terms().encode()).unwrap());
+        }
+    }
+
     #[test]
     fn an_open_window_is_never_over(
         size in 1_u64..100, grace in 0_u64..100, longer in 0_u64..100,

@@ -11,7 +11,7 @@ use crate::backend::{Cursor, KeyValue};
 use crate::testing::Memory;
 use crate::{Batch, Direction, KeyRange, MemoryBackend};
 
-const BUGS: [&str; 9] = [
+const BUGS: [&str; 10] = [
     "deletes are forgotten",
     "the last key of a range is missing",
     "a reverse scan goes forward",
@@ -21,6 +21,7 @@ const BUGS: [&str; 9] = [
     "data come one apply too late",
     "what is over stays",
     "what is over stays where the batch wrote it",
+    "only one store is told",
 ];
 
 type OwnWrite = (StoreId, Vec<u8>, Option<Vec<u8>>);
@@ -73,6 +74,14 @@ impl StoreBackend for Faulty {
             short: self.has(1),
             next: rows,
         }))
+    }
+
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        let mut stores = self.inner.stores()?;
+        if self.has(9) {
+            stores.truncate(1);
+        }
+        Ok(stores)
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {

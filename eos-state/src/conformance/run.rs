@@ -134,7 +134,16 @@ impl Run<'_> {
         for (store, key) in gone {
             self.compare_key(store, &key)?;
         }
+        self.compare_stores()?;
         self.compare_position()
+    }
+
+    /// Which stores have a committed key.
+    fn compare_stores(&mut self) -> Outcome {
+        let held = self.store()?.held().map_err(broke)?;
+        let keys = self.expected.committed.keys();
+        let expected: BTreeSet<StoreId> = keys.map(|(store, _)| *store).collect();
+        same("the stores", held, expected.into_iter().collect())
     }
 
     /// What goes to the changelog makes of the committed state what the transaction shows.

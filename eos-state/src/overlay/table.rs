@@ -89,6 +89,13 @@ impl Table {
         self.entries.is_empty()
     }
 
+    /// Bytes that it keeps, used or not.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        let entries = self.entries.capacity() * size_of::<Entry>();
+        self.bytes.capacity() + entries + self.slots.len() * size_of::<u32>()
+    }
+
     /// Bytes in use, keys and values and what finding them costs.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len() + self.entries.len() * (size_of::<Entry>() + 2 * size_of::<u32>())

@@ -132,6 +132,8 @@ impl StateMemory {
 /// What a database that is one of hundreds does not do.
 fn keep_to_itself(options: &mut Options) {
     options.set_max_background_jobs(2);
+    // By default 16 threads for each database that is opened.
+    options.set_max_file_opening_threads(2);
     options.set_skip_stats_update_on_db_open(true);
     options.set_stats_dump_period_sec(0);
     options.set_stats_persist_period_sec(0);

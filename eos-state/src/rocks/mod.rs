@@ -247,6 +247,30 @@ impl StoreBackend for RocksBackend {
         )?))
     }
 
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.healthy()?;
+        let mut stores = Vec::new();
+        for family in [PLAIN, WINDOWED] {
+            let Some(family) = self.db.cf_handle(family) else {
+                continue;
+            };
+            let mut rows = (self.db).raw_iterator_cf_opt(family, ReadOptions::default());
+            rows.seek_to_first();
+            while let Some((id, _)) = rows.key().and_then(<[u8]>::split_first_chunk) {
+                let store = StoreId::from_be_bytes(*id);
+                if !store.is_reserved() {
+                    stores.push(store);
+                }
+                match KeyRange::prefix(&store.to_be_bytes()).to() {
+                    Some(next) => rows.seek(next),
+                    None => break,
+                }
+            }
+            self.checked(rows.status())?;
+        }
+        Ok(stores)
+    }
+
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.healthy()?;
         self.encoded.clear();

@@ -36,7 +36,11 @@ pub struct Member {
 }
 
 impl Member {
-    pub(super) fn spawn(mut command: Command, log: PathBuf) -> Result<Member> {
+    /// Starts it; what it prints goes into a file.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn spawn(mut command: Command, log: PathBuf) -> Result<Member> {
         let file = File::create(&log)?;
         command.env("NO_COLOR", "1");
         command.stdout(file.try_clone()?).stderr(file);
@@ -90,6 +94,22 @@ impl Member {
         Ok(())
     }
 
+    /// Kills it at once.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().map(|_| ())
+    }
+
+    /// Waits until it ends by itself. Answers whether that was well.
+    ///
+    /// # Errors
+    /// When it goes on.
+    pub fn await_any_end(&mut self, patience: Duration) -> Result<bool> {
+        Ok(self.child.wait(patience)?.success())
+    }
+
     /// Lets it go on.
     ///
     /// # Errors
@@ -108,11 +128,19 @@ impl Member {
         Ok(())
     }
 
-    pub(super) fn ask_to_stop(&self) -> Result<()> {
+    /// Asks it to stop (SIGTERM).
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn ask_to_stop(&self) -> Result<()> {
         self.child.signal(Signal::Term)
     }
 
-    pub(super) fn await_end(&mut self, patience: Duration) -> Result<()> {
+    /// Waits until it has stopped well.
+    ///
+    /// # Errors
+    /// When it goes on, or ended otherwise.
+    pub fn await_end(&mut self, patience: Duration) -> Result<()> {
         let status = self.child.wait(patience).context("it does not stop")?;
         ensure!(
             status.success(),

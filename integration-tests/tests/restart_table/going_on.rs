@@ -1,7 +1,7 @@
 //! The rows after which the task goes on: with its state as it is, or brought up, or made anew.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use eos_core::RestartError;
@@ -139,6 +139,34 @@ pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     let began = run(scene, &["a", "c"])?;
     began.took("trimmed")?;
     began.says("thrown away")?;
+    scene.judge_output()
+}
+
+/// The same, and all windows of the copy are over: it misses nothing that anybody reads.
+pub(crate) fn trimmed_windows_over(scene: &mut Scene) -> Result<()> {
+    const HOURS: i64 = 3_600_000;
+    // Brokers delete by their clock what is a week old.
+    let began = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())? - 10 * HOURS;
+    let run = |scene: &mut Scene, hours: i64, keys: &[&str]| {
+        scene.send_at(began + hours * HOURS, keys)?;
+        let app = scene.counting_by_windows();
+        scene.run_app(app)
+    };
+    run(scene, 0, &["a", "b", "a"])?;
+    let older = scene.keep()?;
+    run(scene, 3, &["a", "b"])?;
+    let from = end_of_changelog(scene)?;
+    run(scene, 6, &["a", "b"])?;
+    let changelog = scene.changelog()?;
+    scene.case.client.delete_records(&changelog, 0, from)?;
+    scene.put_back(&older)?;
+    let began = run(scene, 6, &["a", "c"])?;
+    began.took("replay")?;
+    ensure!(
+        !began.log.iter().any(|line| line.contains("thrown away")),
+        "its database was thrown away: {:?}",
+        began.log
+    );
     scene.judge_output()
 }
 

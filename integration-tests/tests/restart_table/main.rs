@@ -27,7 +27,7 @@ use xtask::kafka::{ClusterOptions, own_for_tests};
 
 type One = (&'static str, fn(&mut Scene) -> Result<()>);
 
-const ROWS: [One; 26] = [
+const ROWS: [One; 27] = [
     ("too-old", going_on::too_old),
     ("exact", going_on::exact),
     ("replay", going_on::replay),
@@ -37,6 +37,7 @@ const ROWS: [One; 26] = [
     ("ahead", going_on::ahead),
     ("other-identity", going_on::other_identity),
     ("trimmed", going_on::trimmed),
+    ("windows-over", going_on::trimmed_windows_over),
     ("first", going_on::first),
     ("first-if-empty", going_on::first_if_empty),
     ("unknown-changes", going_on::unknown_changes),

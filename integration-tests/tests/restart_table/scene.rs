@@ -95,10 +95,15 @@ impl Scene {
 
     /// Sends a record of each key.
     pub(crate) fn send(&mut self, keys: &[&str]) -> Result<()> {
+        self.send_at(1_000, keys)
+    }
+
+    /// The same, with this time.
+    pub(crate) fn send_at(&mut self, time: i64, keys: &[&str]) -> Result<()> {
         let mut producer = Producer::new(&self.case.bootstrap)?;
         for key in keys {
             let key_bytes = Some(key.as_bytes());
-            producer.send(&self.case.input, 0, key_bytes, Some(b"v"), &[], 1_000)?;
+            producer.send(&self.case.input, 0, key_bytes, Some(b"v"), &[], time)?;
             *self.sent.entry((*key).to_owned()).or_default() += 1;
         }
         producer.flush()

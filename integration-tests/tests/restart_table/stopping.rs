@@ -286,6 +286,17 @@ pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
     let app = scene.counting("other-counts");
     let error = scene.case.failure_of(app)?;
     ensure!(
+        matches!(&error, Error::Worker(WorkerError::OtherStore { .. })),
+        "{error}"
+    );
+    says(&error, &["removed or renamed, put it back"])?;
+    // Nothing was thrown away before that: put back, it reads nothing.
+    scene.log();
+    scene.run(&["a"])?.took("exact")?;
+    scene.delete_state()?;
+    let app = scene.counting("other-counts");
+    let error = scene.case.failure_of(app)?;
+    ensure!(
         matches!(&error, Error::Worker(WorkerError::Changelog(_))),
         "{error}"
     );

@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) rate: u64,
     /// Decides who is killed when.
     pub(crate) seed: u64,
+    /// Nobody is killed.
+    pub(crate) calm: bool,
     /// Whether Kafka goes away with the demo.
     pub(crate) own_kafka: bool,
 }
@@ -35,6 +37,7 @@ impl fmt::Display for Plan {
             words,
             rate,
             seed,
+            calm,
             ..
         } = self;
         writeln!(
@@ -46,10 +49,14 @@ impl fmt::Display for Plan {
             grouped(*rate),
             OUTPUTS.join(" + ")
         )?;
-        writeln!(
-            f,
-            "About once a second one of them is killed with SIGKILL (--seed {seed} makes the same choices again)"
-        )
+        match calm {
+            true => writeln!(f, "Nobody is killed (--calm)"),
+            false => writeln!(
+                f,
+                "About once a second one of them is killed with SIGKILL (--seed {seed} makes the same \
+                 choices again)"
+            ),
+        }
     }
 }
 
@@ -61,6 +68,9 @@ impl Plan {
 
     /// Nobody is killed once so many lines are in.
     pub(crate) fn last_kill(&self) -> u64 {
+        if self.calm {
+            return 0;
+        }
         let quiet = self.rate as f64 * QUIET_END.as_secs_f64();
         self.lines.saturating_sub(quiet as u64)
     }
@@ -68,6 +78,9 @@ impl Plan {
     /// Fewer kills prove little. A kill waits for the recovery from the one before, so a slow
     /// machine has fewer than one a second.
     pub(crate) fn fewest_kills(&self) -> u64 {
+        if self.calm {
+            return 0;
+        }
         (self.span().saturating_sub(QUIET_END).as_secs() / 4).max(1)
     }
 }
@@ -82,8 +95,19 @@ mod tests {
             words: 9 * lines,
             rate: 20_000,
             seed: 7,
+            calm: false,
             own_kafka: true,
         }
+    }
+
+    #[test]
+    fn nobody_has_to_be_killed() {
+        let calm = Plan {
+            calm: true,
+            ..plan(400_000)
+        };
+        assert_eq!((calm.fewest_kills(), calm.last_kill()), (0, 0));
+        assert!(calm.to_string().contains("Nobody is killed"));
     }
 
     #[test]

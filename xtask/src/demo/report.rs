@@ -66,7 +66,7 @@ pub(crate) fn render(told: &Told, took: Duration, paint: Paint) -> String {
     }
     text.push('\n');
     text += &meaning(told, paint);
-    text += &format!("\nAll of this took {:.0} s.", took.as_secs_f64());
+    text += &format!("\nAll of this took {}.", seconds(took));
     if told.proves_it() {
         text += " Next, run a pipeline yourself: `cargo run -p eos-examples --bin 01-hello`.\n\
                  README.md says how to feed it, what exactly is guaranteed, and when.";
@@ -180,6 +180,12 @@ fn meaning(told: &Told, paint: Paint) -> String {
             counted(told.fewest_kills, "kill")
         );
     }
+    if told.kills.is_empty() {
+        return format!(
+            "{} Nobody was killed meanwhile; without --calm somebody is, about once a second.\n",
+            paint.bold("Every word is counted once.")
+        );
+    }
     let kills = counted(told.kills.len() as u64, "time");
     format!(
         "{} {kills} a process died in the middle of its work, and whoever reads the counts\n\
@@ -280,6 +286,19 @@ Exactly once. 3 times a process died";
         );
         assert!(!text.contains("Exactly once"), "{text}");
         assert_eq!(told.exit_code(), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn where_nobody_had_to_be_killed_the_counts_say_it_all() {
+        let told = Told {
+            fewest_kills: 0,
+            ..told(0, 0)
+        };
+        let text = render(&told, Duration::from_millis(1_900), Paint::Plain);
+        let expected = "Every word is counted once. Nobody was killed meanwhile";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("All of this took 1.90 s."), "{text}");
+        assert_eq!(told.exit_code(), ExitCode::SUCCESS);
     }
 
     #[test]

@@ -30,7 +30,7 @@ struct Test {
     failpoints: bool,
 }
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     shipped("brokers"),
     shipped("permanent_errors"),
     instrumented("kip890_gap"),
@@ -41,6 +41,7 @@ const TESTS: [Test; 12] = [
     instrumented("crash_sweep"),
     instrumented("state_sweep"),
     instrumented("restart_table"),
+    instrumented("state_controls"),
     instrumented("counts"),
     instrumented("broken_state"),
 ];

@@ -56,6 +56,16 @@ impl Installation {
     }
 }
 
+/// A command that runs a Java program of one source file, with Kafka's clients on its class path.
+///
+/// # Errors
+/// When Java or Kafka's jars cannot be had.
+pub fn java_program(source: &Path) -> Result<Command> {
+    let mut command = prepare()?.java(&["-Xmx256m".to_owned()])?;
+    command.arg(source);
+    Ok(command)
+}
+
 /// What is missing to start a broker, and how to get it.
 pub(crate) fn missing() -> Option<String> {
     if Java::find().is_none() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::detached::Detached;
+use super::embedded::Embedded;
 use super::place::{Place, State};
 use super::{Cluster, ClusterOptions, VERSION, docker, external, ports, provide, ready, scratch};
 use crate::paths;
@@ -24,6 +25,8 @@ pub struct Up {
     pub port: Option<u16>,
     /// In containers, by `docker-compose.yml`.
     pub docker: bool,
+    /// The broker of `eos-testkit`: no JVM, one node, everything in memory.
+    pub embedded: bool,
     /// Without what an earlier one holds: its data is removed first.
     pub fresh: bool,
 }
@@ -57,7 +60,14 @@ pub fn up(wanted: &Up) -> Result<String> {
 
 fn first(wanted: &Up, place: &Place) -> Result<State> {
     let nodes = wanted.nodes.unwrap_or(1);
-    let state = if wanted.docker {
+    if wanted.embedded && nodes != 1 {
+        bail!("the embedded broker is one node: leave --nodes {nodes} or --embedded out");
+    }
+    let state = if wanted.embedded {
+        paths::remove_dir(&place.data)?;
+        let port = choose_port(wanted.port, 1)?;
+        State::Embedded(Embedded::start(port, &place.data)?)
+    } else if wanted.docker {
         // Noted before, so that `down` finds the containers of a start that failed half way.
         place.save(&State::Containers { nodes })?;
         docker::up(nodes)?;
@@ -114,6 +124,18 @@ fn again(state: State, wanted: &Up, place: &Place) -> Result<State> {
             Ok(State::Jvms(detached))
         }
         State::Containers { nodes } => docker::up(nodes).map(|()| state),
+        State::Embedded(embedded) => {
+            let ended = !embedded.is_alive();
+            let embedded = if ended {
+                let again = Embedded::start(Some(embedded.port()), &place.data)?;
+                place.save(&State::Embedded(again.clone()))?;
+                again
+            } else {
+                embedded
+            };
+            tell_what_is_there(&embedded.bootstrap(), ended)?;
+            Ok(State::Embedded(embedded))
+        }
     }
 }
 
@@ -142,7 +164,14 @@ fn difference(state: &State, wanted: &Up) -> Option<String> {
     }
     match state {
         State::Containers { .. } if !wanted.docker => Some("in Docker".into()),
-        State::Jvms(_) if wanted.docker => Some("not in Docker".into()),
+        State::Jvms(_) | State::Embedded(_) if wanted.docker => Some("not in Docker".into()),
+        State::Jvms(_) if wanted.embedded => Some("not the embedded one".into()),
+        State::Embedded(_) if !wanted.embedded => Some("the embedded one".into()),
+        State::Embedded(embedded) => {
+            let port = embedded.port();
+            let other = wanted.port.is_some_and(|wanted| wanted != port);
+            other.then(|| format!("on port {port}"))
+        }
         State::Jvms(detached) => {
             let port = detached.layout.nodes.first()?.port;
             let other = wanted.port.is_some_and(|wanted| wanted != port);
@@ -173,6 +202,7 @@ fn remove(state: &State, place: &Place) -> Result<()> {
     match state {
         State::Jvms(detached) => detached.destroy()?,
         State::Containers { .. } => docker::down()?,
+        State::Embedded(embedded) => embedded.destroy()?,
     }
     place.forget()
 }
@@ -206,7 +236,11 @@ pub fn status() -> Result<String> {
     let Some(state) = Place::find()?.load()? else {
         return Ok("No local Kafka is up. `cargo xtask kafka up` starts one.".into());
     };
-    let mut lines = vec![format!("Kafka {VERSION}, {} node(s)", state.nodes())];
+    let what = match &state {
+        State::Embedded(_) => "The embedded broker, not Apache Kafka".to_owned(),
+        State::Jvms(_) | State::Containers { .. } => format!("Kafka {VERSION}"),
+    };
+    let mut lines = vec![format!("{what}, {} node(s)", state.nodes())];
     match &state {
         State::Jvms(detached) => lines.extend(node_lines(detached)),
         State::Containers { nodes } => {
@@ -215,6 +249,11 @@ pub fn status() -> Result<String> {
                 addresses.map(|a| format!("container at {a}: {}", verdict(a, usize::from(*nodes)))),
             );
         }
+        State::Embedded(_) => {}
+    }
+    if let State::Embedded(embedded) = &state {
+        let (port, answer) = (embedded.port(), verdict(&embedded.bootstrap(), 1));
+        lines.push(format!("pid {}, port {port}, {answer}", embedded.pid()));
     }
     lines.push(environment(&state.bootstrap()));
     Ok(lines.join("\n"))

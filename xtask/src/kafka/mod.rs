@@ -7,6 +7,7 @@
 //!                └── cluster   start, ready, kill, freeze, stop; removed when dropped
 //!                      ├── provide   what tests and the demo ask for
 //!                      ├── local     `cargo xtask kafka up | down | status`
+//!                      │     └── embedded   without a JVM: the broker of eos-testkit
 //!                      └── by_hand   `cargo xtask kafka topic | produce | read`
 //! ```
 //!
@@ -18,6 +19,7 @@ mod cluster;
 mod compose;
 mod detached;
 mod docker;
+mod embedded;
 mod error;
 mod faults;
 mod format;
@@ -50,7 +52,9 @@ pub use by_hand::{NewTopic, create_topics, produce, read};
 pub use cluster::Cluster;
 pub use detached::Detached;
 pub use docker::usable as docker_usable;
+pub use embedded::serve_embedded;
 pub use error::StartError;
+pub use install::java_program;
 pub use java::Compiler;
 pub use line::Keys;
 pub use local::{Up, down, environment, status, up};
@@ -58,7 +62,7 @@ pub use options::ClusterOptions;
 pub use prove::prove_compose;
 pub use provide::{
     APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing,
-    own_for_tests, provide,
+    own_for_tests, provide, provide_embedded,
 };
 pub(crate) use provide::{is_ci, is_skipped};
 pub use smoke::smoke;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::detached::Detached;
 use super::docker;
+use super::embedded::Embedded;
 use crate::paths;
 
 /// What is up, as kept in the user's cache.
@@ -15,6 +16,7 @@ use crate::paths;
 pub(crate) enum State {
     Jvms(Detached),
     Containers { nodes: u8 },
+    Embedded(Embedded),
 }
 
 impl State {
@@ -22,6 +24,7 @@ impl State {
         match self {
             State::Jvms(detached) => detached.bootstrap(),
             State::Containers { nodes } => docker::bootstrap(*nodes).to_owned(),
+            State::Embedded(embedded) => embedded.bootstrap(),
         }
     }
 
@@ -29,6 +32,7 @@ impl State {
         match self {
             State::Jvms(detached) => detached.layout.nodes.len() as u8,
             State::Containers { nodes } => *nodes,
+            State::Embedded(_) => 1,
         }
     }
 }

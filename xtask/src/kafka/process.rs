@@ -70,16 +70,20 @@ fn started(pid: u32) -> Option<String> {
 }
 
 /// The 22nd field of `/proc/<pid>/stat`; none of a zombie, which only waits to be collected.
+///
+/// The first thread of a process may be one while the others still end, and then its sockets still
+/// listen. The 20th field is how many threads there are.
 #[cfg(target_os = "linux")]
 fn start_ticks(stat: &str) -> Option<u64> {
     // The second field is the program's name in parentheses, and may itself hold anything.
     let after_name = stat.rsplit_once(')')?.1;
     let mut fields = after_name.split_ascii_whitespace();
     let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    if matches!(state, "Z" | "X") && threads <= 1 {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    fields.nth(1)?.parse().ok()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -120,8 +124,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn names_with_parentheses_do_not_confuse_the_fields() {
-        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20";
+        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 1 18 4242 20";
         assert_eq!(start_ticks(&format!("7 (a) b)) S {fields}")), Some(4242));
         assert_eq!(start_ticks(&format!("7 (a) Z {fields}")), None);
+        // Others of its threads still end.
+        let fields = fields.replace(" 16 1 18", " 16 7 18");
+        assert_eq!(start_ticks(&format!("7 (a) Z {fields}")), Some(4242));
     }
 }

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use eos_testkit::EmbeddedKafka;
+use eos_testkit::broker::BrokerOptions;
 
 use super::{Cluster, ClusterOptions, install, ready};
 
@@ -25,13 +27,20 @@ pub enum Provided {
     },
     /// Started for the caller; gone when dropped.
     Started(Box<Cluster>),
+    /// The embedded broker, in this process; gone when dropped.
+    Embedded {
+        /// Its address.
+        bootstrap: String,
+        /// The broker.
+        kafka: EmbeddedKafka,
+    },
 }
 
 impl Provided {
     /// Where clients connect.
     pub fn bootstrap(&self) -> &str {
         match self {
-            Provided::External { bootstrap } => bootstrap,
+            Provided::External { bootstrap } | Provided::Embedded { bootstrap, .. } => bootstrap,
             Provided::Started(cluster) => cluster.bootstrap(),
         }
     }
@@ -39,7 +48,7 @@ impl Provided {
     /// The cluster, if its nodes may be killed.
     pub fn cluster(&mut self) -> Option<&mut Cluster> {
         match self {
-            Provided::External { .. } => None,
+            Provided::External { .. } | Provided::Embedded { .. } => None,
             Provided::Started(cluster) => Some(cluster),
         }
     }
@@ -79,6 +88,22 @@ pub fn provide(nodes: u8) -> Result<Provided> {
     })?;
     eprintln!("Using the Kafka at {bootstrap} ({BOOTSTRAP_VAR}); nothing is started.");
     Ok(Provided::External { bootstrap })
+}
+
+/// The user's cluster if one is named, else the embedded broker.
+///
+/// # Errors
+/// When the named cluster does not answer, or no broker can be started here.
+pub fn provide_embedded() -> Result<Provided> {
+    if external().is_some() {
+        return provide(1);
+    }
+    let mut options = BrokerOptions::default();
+    // Members that start together are assigned together, rather than one after the other.
+    options.group_initial_rebalance_delay_ms = 200;
+    let kafka = EmbeddedKafka::builder().options(options).start()?;
+    let bootstrap = kafka.bootstrap();
+    Ok(Provided::Embedded { bootstrap, kafka })
 }
 
 /// As [`provide`]; none if the test is to be skipped, which is then said on standard error.

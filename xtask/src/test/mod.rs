@@ -73,6 +73,7 @@ impl Kafka {
                     nodes: None,
                     port: None,
                     docker: true,
+                    embedded: false,
                     fresh: false,
                 };
                 kafka::up(&up).map(|bootstrap| Kafka::InDocker { bootstrap })

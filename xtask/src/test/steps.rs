@@ -9,7 +9,12 @@ pub(crate) struct Step {
 }
 
 /// The packages whose tests start brokers.
-const REAL_KAFKA: [&str; 3] = ["eos-benchmarks", "integration-tests", "xtask"];
+const REAL_KAFKA: [&str; 4] = [
+    "conformance",
+    "eos-benchmarks",
+    "integration-tests",
+    "xtask",
+];
 
 /// All steps, or one if the caller says which packages or targets to test.
 pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {

@@ -51,7 +51,7 @@ pub(super) const OWNED: &[Property] = &[
     fixed("acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),
     fixed("request.required.acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),
     fixed("delivery.report.only.error", Clients::Producer, &["true"], TRANSACTIONS),
-    fixed("queue.buffering.max.messages", Clients::Producer, &["0"], "a transaction is bounded by its bytes; use `queue.buffering.max.kbytes`"),
+    fixed("queue.buffering.max.messages", Clients::Producer, &["60000"], "a worker waits while its producer's queue is full; use `queue.buffering.max.kbytes`"),
     refused("transactional.id", Clients::Producer, IDENTITY),
     fixed("transaction.two.phase.commit.enable", Clients::Producer, &["false"], TRANSACTIONS),
     refused("group.id", Clients::Consumer, IDENTITY),

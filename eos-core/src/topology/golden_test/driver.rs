@@ -86,6 +86,7 @@ impl Driver {
             StateAccess {
                 specs: self.topology.stores(),
                 task: Some(store),
+                windows: &[],
                 buffers: &buffers,
             },
             Origin {

@@ -11,11 +11,13 @@ use eos_protocol::state::{
 use eos_protocol::{ErrorClass, Offset, Stage, TaskId, TopicPartition};
 use eos_state::{StoreBackend, TaskStore};
 
+use super::other_store::Names;
 use super::reading::{Pending, Reader};
-use super::{Committed, Over, Phase, Restoring, no_home, store_failed};
+use super::{Committed, Phase, Restoring, no_home, store_failed};
 use crate::client::{Client, LogEnds, Source};
 use crate::failpoints::{self, Defence};
 use crate::worker::home::{HomeError, TaskHome};
+use crate::worker::windows::all_over;
 use crate::worker::{RecordsOf, Worker, WorkerError};
 
 /// How often a database is tried that another worker still has open.
@@ -82,13 +84,12 @@ impl<C: Client> Worker<C> {
             committed,
             home,
             identity,
-            over: Over {
-                stores: (stores.iter())
-                    .filter_map(|s| Some((s.id, s.expiry?)))
-                    .collect(),
-                stream_time,
-            },
+            windows: (stores.iter())
+                .filter_map(|s| Some((s.id, s.expiry?)))
+                .collect(),
+            stream_time,
             stores: stores.iter().map(|s| (s.id, s.kind)).collect(),
+            names: Names::of(&stores),
             logs,
             width: self
                 .spec
@@ -226,6 +227,7 @@ impl<C: Client> Worker<C> {
             identity: &one.identity,
             width: one.width,
             local: backend.position().map_or(Local::Nothing, Local::Position),
+            windows_over: all_over(&*backend, &one.windows, one.stream_time),
             offsets: match &one.committed {
                 Committed::Named(name) => Offsets::Named { name, at: &one.at },
                 Committed::Unnamed {
@@ -248,6 +250,7 @@ impl<C: Client> Worker<C> {
             }
             _ => decide(&situation).map_err(|e| WorkerError::Restart(Box::new(e)))?,
         };
+        one.check_stores(situation.local, &*backend)?;
         one.kind = restart.kind();
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, task = %one.task,

@@ -5,6 +5,7 @@
 //! changelogs are read. Tasks that are ready go on meanwhile.
 
 mod deciding;
+mod other_store;
 mod reading;
 
 use std::time::Duration;
@@ -14,12 +15,12 @@ use eos_protocol::windows::Expiry;
 use eos_protocol::{CommitCause, Now, Offset, TaskId, Timestamp, TopicPartition, TransactionName};
 use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
+use self::other_store::Names;
 use self::reading::Reader;
 use super::home::{HomeError, TaskHome};
 use super::stopping::Stopping;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Source};
-use crate::store::window_of;
 
 /// How long one step may restore before the worker looks around again.
 const STRETCH: Duration = Duration::from_millis(20);
@@ -49,7 +50,11 @@ pub(in crate::worker) struct Restoring<R> {
     home: TaskHome,
     identity: Identity,
     stores: Vec<(StoreId, StoreKind)>,
-    over: Over,
+    names: Names,
+    /// Its stores of windows, as the program has them.
+    windows: Vec<(StoreId, Expiry)>,
+    /// As of the last commit.
+    stream_time: Option<Timestamp>,
     /// Its changelogs, and the topology's outputs that they are.
     logs: PerFamily<Option<(usize, TopicPartition)>>,
     /// How many partitions the topic has that drives its stage.
@@ -62,22 +67,6 @@ pub(in crate::worker) struct Restoring<R> {
     read: Vec<TopicPartition>,
     /// What is to be read next is not in one of them: where they begin and end is to be asked again.
     out_of_range: bool,
-}
-
-/// Windows that are over as of the last commit: nobody will read them, so they are not restored.
-struct Over {
-    /// Stores of windows.
-    stores: Vec<(StoreId, Expiry)>,
-    stream_time: Option<Timestamp>,
-}
-
-impl Over {
-    fn holds(&self, store: StoreId, key: &[u8]) -> bool {
-        let expiry = self.stores.iter().find(|(id, _)| *id == store);
-        expiry.is_some_and(|(_, expiry)| {
-            window_of(key).is_some_and(|start| expiry.is_over(start, self.stream_time))
-        })
-    }
 }
 
 enum Phase<R> {
@@ -242,7 +231,7 @@ impl<C: Client> Worker<C> {
             }
         }
         for (one, store) in whole {
-            self.restored(one, store);
+            self.restored(one, store)?;
         }
         self.source.assign(&at).map_err(WorkerError::Client)?;
         Ok(true)

@@ -4,17 +4,19 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::state::{
-    ChangelogOffsets, Family, Position, Restore, RestoreKind, Restored, StoreId,
+    ChangelogOffsets, Family, Position, RestartError, Restore, RestoreKind, Restored, StoreId,
 };
 use eos_protocol::{Now, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreError, TaskStore};
 
-use super::{Over, Phase, Restoring, STRETCH, store_failed};
+use super::other_store::told_apart;
+use super::{Phase, Restoring, STRETCH, store_failed};
 use crate::client::{Client, Message, Records, Source};
-use crate::failpoints::{self, Point};
+use crate::failpoints::{self, Defence, Point};
 use crate::worker::state::TaskState;
 use crate::worker::task::Readiness;
+use crate::worker::windows::{Refused, Windows};
 use crate::worker::{RecordsOf, Worker, WorkerError};
 
 /// How many records of a changelog are taken at a time.
@@ -85,7 +87,9 @@ impl<C: Client> Worker<C> {
                 let ids = one.stores.iter().map(|(id, _)| *id);
                 let ids = ids.filter(|id| id.family() == family).collect();
                 let log = Changelog::new(partition.clone(), family, ids);
-                self.read_changelog(task, reader, family, (partition, &log), &one.over, begun)?;
+                let log = (partition, &log);
+                self.read_changelog(task, reader, family, log, begun)
+                    .map_err(|error| told_apart(task, &one.names, error))?;
             }
         }
         let now = self.env.now();
@@ -137,7 +141,6 @@ impl<C: Client> Worker<C> {
         reader: &mut Reader<RecordsOf<C>>,
         family: Family,
         (partition, log): (&TopicPartition, &Changelog),
-        over: &Over,
         begun: Now,
     ) -> Result<(), WorkerError> {
         let restart = |e| WorkerError::Restart(Box::new(e));
@@ -165,8 +168,6 @@ impl<C: Client> Worker<C> {
                     .took(family, record.offset(), bytes, commit, now)
                     .map_err(restart)?;
                 match entry {
-                    Entry::Put { store, key, .. } | Entry::Delete { store, key }
-                        if over.holds(store, key) => {}
                     Entry::Put { store, key, value } if wanted => {
                         reader.pending.push(store, key, Some(value));
                     }
@@ -181,7 +182,7 @@ impl<C: Client> Worker<C> {
             }
             if reader.pending.bytes.len() >= WRITE {
                 failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
-                let position = reader.restore.checkpoint();
+                let position = on_the_way(&reader.restore);
                 let written = reader.pending.write(&mut reader.store, &position);
                 written.map_err(|source| store_failed(task, source))?;
             }
@@ -193,7 +194,16 @@ impl<C: Client> Worker<C> {
     }
 
     /// The state is whole: the task may take records.
-    pub(super) fn restored(&mut self, one: Restoring<RecordsOf<C>>, store: TaskStore) {
+    ///
+    /// Windows that are over are in it if they are in the changelog. That they are over may be so for this
+    /// program only, and only once a commit has said on which terms: the first one forgets them.
+    pub(super) fn restored(
+        &mut self,
+        one: Restoring<RecordsOf<C>>,
+        store: TaskStore,
+    ) -> Result<(), WorkerError> {
+        let windows = Windows::of(&store, one.windows, one.stream_time);
+        let windows = windows.map_err(|(id, refused)| self.no_windows(one.task, id, refused))?;
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, task = %one.task,
             exact = one.kind == RestoreKind::Exact, kind = one.kind.name(), "state is whole"
@@ -203,11 +213,10 @@ impl<C: Client> Worker<C> {
         self.restarts.remove(&one.task);
         let stored = store.position().map(|position| position.changelogs);
         let Some(task) = self.tasks.get_mut(&one.task) else {
-            return;
+            return Ok(());
         };
         let outputs = one.logs.map(|log| log.map(|(output, _)| output));
         let offsets = ChangelogOffsets::opened(stored.unwrap_or_default());
-        let windows = one.over.stores;
         task.state = Some(TaskState::new(
             store,
             one.identity,
@@ -220,5 +229,35 @@ impl<C: Client> Worker<C> {
         } else {
             Readiness::Unclaimed
         };
+        Ok(())
     }
+
+    fn no_windows(&self, task: TaskId, id: StoreId, refused: Refused) -> WorkerError {
+        let named = self.topology.stores().iter().find(|store| store.id == id);
+        let store = named.map_or_else(|| id.to_string(), |store| store.name.to_string());
+        let error = match refused {
+            Refused::Other(source) => RestartError::OtherWindows {
+                task,
+                store,
+                source,
+            },
+            Refused::Unreadable(source) => RestartError::Terms {
+                task,
+                store,
+                source,
+            },
+            Refused::Failed(source) => return store_failed(task, source),
+        };
+        WorkerError::Restart(Box::new(error))
+    }
+}
+
+/// What a batch says that is not the last one.
+fn on_the_way(restore: &Restore) -> Position {
+    if failpoints::undefended(Defence::Restoring)
+        && let Some(whole) = restore.whole()
+    {
+        return whole;
+    }
+    restore.checkpoint()
 }

@@ -335,3 +335,54 @@ fn a_record_that_was_given_back_begins_the_next_transaction() {
     assert_eq!(bench.visible().len(), 4);
     assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
+
+/// It waits for a transaction of its own and is given back: it comes again, and is skipped once all the same.
+#[test]
+fn a_record_that_was_given_back_is_counted_as_skipped_once() {
+    for (policy, letters) in [
+        (crate::ErrorPolicy::Skip, 0),
+        (crate::ErrorPolicy::dead_letter("letters"), 1),
+    ] {
+        let clock = Clock::default();
+        let slow = clock.clone();
+        let declare = move |app: &mut App| {
+            let source = app.source(&Topic::<String, String>::plain("in"));
+            let slow = slow.clone();
+            let words = source.on_error(policy).try_map(move |word| {
+                if word != "poison" {
+                    return Ok(word);
+                }
+                slow.pass(Duration::from_secs(29));
+                Err("poison".into())
+            });
+            let keyed: crate::Stream<String, String> = words.then(Kind::KeyBy, || {
+                let key = |value: &String| value.clone();
+                Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
+            });
+            let table = keyed
+                .group_by_key()
+                .count(&KeyValueStore::plain("counts"))
+                .emit_per_commit();
+            told(app, table);
+        };
+        let (kafka, disk) = (Fake::default(), Disk::default());
+        let words = ["a", "b", "poison", "a"].map(str::to_owned).to_vec();
+        kafka.broker().input.insert(tp(0), words);
+        let mut spec = stateful(&disk, 0);
+        spec.output_partitions = vec![1; 3];
+        spec.output_limits = vec![None; 3];
+        let worker = new_worker(&kafka, &clock, spec, declare);
+        let mut bench = Bench {
+            kafka,
+            clock,
+            worker,
+        };
+        bench.assign(&[0]);
+        bench.settle();
+        assert_eq!(bench.committed(0), Some(4));
+        let totals = bench.worker.meter.read(bench.clock.env().now()).totals;
+        let counted = (totals.skipped, totals.dead_letters);
+        assert_eq!(counted, (1 - letters, letters));
+        assert_eq!(totals.records_in, 4);
+    }
+}

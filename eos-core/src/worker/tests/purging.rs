@@ -71,6 +71,34 @@ fn records_of_a_repartition_topic_are_done_with_once_their_commit_is_known() {
     assert_eq!(log, 3);
 }
 
+#[cfg(feature = "failpoints")]
+#[test]
+fn without_that_they_are_done_with_before() {
+    let faults = crate::failpoints::Failpoints::parse("", "purge_after_commit").unwrap();
+    let _entered = faults.enter();
+    let mut bench = bench();
+    bench.settle();
+    // The first commit gave its offset a name.
+    bench
+        .kafka
+        .broker()
+        .input
+        .get_mut(&words())
+        .unwrap()
+        .push("d".into());
+    bench.an_hour_passes();
+    bench
+        .kafka
+        .broker()
+        .input
+        .get_mut(&words())
+        .unwrap()
+        .push("e".into());
+    bench.settle();
+    assert_eq!(bench.worker.machine.state(), State::Open);
+    assert_eq!(bench.due(), [(words(), 5)], "one more than is committed");
+}
+
 #[test]
 fn what_an_abort_gives_back_is_not_done_with() {
     let mut bench = bench();
@@ -166,4 +194,40 @@ fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
         matches!(error, WorkerError::OffsetOutOfRange { .. }),
         "{error}"
     );
+}
+
+/// Between the two questions where a task starts, somebody else committed and what he had read was purged.
+#[test]
+fn a_committed_offset_that_moved_before_the_bounds_were_known_is_asked_for_again() {
+    let mut bench = bench();
+    bench.settle();
+    bench.an_hour_passes();
+    let (kafka, clock) = (bench.kafka.clone(), bench.clock.clone());
+    bench.worker = new_worker(
+        &kafka,
+        &clock,
+        bench.worker.spec.clone(),
+        through_a_repartition,
+    );
+    let before = bench.visible().len();
+    bench.kafka.answer(CallSite::Bounds, [Answer::Pending; 3]);
+    let assigned = SourceEvent::Assigned(vec![words()]);
+    bench.kafka.event("app-i-0-consumer", assigned);
+    bench.step();
+    bench.step();
+    {
+        let mut broker = bench.kafka.broker();
+        assert!(
+            broker.script[&CallSite::Bounds].len() < 3,
+            "its offset is known"
+        );
+        let log = broker.input.get_mut(&words()).unwrap();
+        log.extend(["d", "e", "f"].map(str::to_owned));
+        broker.committed.get_mut(&words()).unwrap().0 = 5;
+        broker.starts.insert(words(), 5);
+    }
+    bench.settle();
+    bench.an_hour_passes();
+    assert_eq!(bench.visible()[before..], ["f"]);
+    assert_eq!(bench.kafka.broker().committed[&words()].0, 6);
 }

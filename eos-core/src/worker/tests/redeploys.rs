@@ -1,7 +1,8 @@
 //! Another program under the same name: what may change while the state stays.
 
-use eos_protocol::StartError;
 use eos_protocol::state::{Family, RestartError};
+use eos_protocol::{Partition, StartError};
+use eos_state::StoreBackend;
 
 use super::state::{Disk, stateful};
 use super::*;
@@ -82,7 +83,16 @@ fn redeployed_from(
     (bench, disk)
 }
 
+type Declare<'a> = &'a dyn Fn(&mut App);
+
 impl Bench {
+    /// Starts what ran before once more.
+    fn put_back(&mut self, disk: &Disk, declare: impl FnOnce(&mut App)) {
+        self.worker = new_worker(&self.kafka, &self.clock, spec_on(disk, None), declare);
+        self.kafka.calls();
+        self.assign(&[0]);
+    }
+
     /// Goes on with what it has counted. Answers whether it read the changelog for it.
     #[track_caller]
     fn goes_on(mut self) -> bool {
@@ -107,31 +117,45 @@ fn a_stateless_node_costs_nothing() {
 }
 
 #[test]
-fn a_stage_behind_the_others_costs_nothing() {
-    let (bench, _disk) = redeployed(|app| {
+fn a_stage_without_state_costs_nothing() {
+    fn behind(app: &mut App) {
         counting(app);
         app.source(&lines("more")).to(&lines("copies"));
-    });
-    assert!(!bench.goes_on());
+    }
+    fn before(app: &mut App) {
+        app.source(&lines("more")).to(&lines("copies"));
+        counting(app);
+    }
+    for with_it in [behind, before] {
+        let (bench, _disk) = redeployed(with_it);
+        assert!(!bench.goes_on(), "it came");
+        let (bench, _disk) = redeployed_from(with_it, counting, None);
+        assert!(!bench.goes_on(), "it went");
+    }
 }
 
-/// Tasks are numbered as their stages are declared, and so are their databases.
+/// Tasks with state are numbered as their stages are declared, and so are their databases.
 #[test]
-fn a_stage_before_the_others_costs_a_restore() {
-    let (bench, _disk) = redeployed(|app| {
-        app.source(&lines("more")).to(&lines("copies"));
+fn a_stage_with_state_before_the_others_costs_a_restore() {
+    let (bench, disk) = redeployed(|app| {
+        let more = named(app, "more");
+        let source = app.source(&lines("more")).with_store(&more);
+        source.process(move |ctx, record| ctx.store(&more).put(&record.value, &1));
         counting(app);
     });
+    // Its task finds the other one's database, under the number that is its own now.
+    let more = TopicPartition::new("more", Partition::ZERO);
+    let log = vec!["x".to_owned()];
+    bench.kafka.broker().input.insert(more.clone(), log);
+    let assigned = SourceEvent::Assigned(vec![more]);
+    bench.kafka.event("app-i-0-consumer", assigned);
     assert!(bench.goes_on());
-    let (bench, _disk) = redeployed_from(
-        |app| {
-            app.source(&lines("more")).to(&lines("copies"));
-            counting(app);
-        },
-        counting,
-        None,
-    );
-    assert!(bench.goes_on());
+    let databases = disk.databases.lock().unwrap();
+    let driven_by = databases.values().map(|database| {
+        let position = database.position().unwrap();
+        position.identity.topics[0].name.to_string()
+    });
+    assert_eq!(driven_by.collect::<Vec<_>>(), ["more", "in"]);
 }
 
 #[test]
@@ -147,22 +171,131 @@ fn a_new_store_begins_empty_beside_the_others() {
 /// A store under another name is another one: what the old one holds would be left behind unnoticed.
 #[test]
 fn a_renamed_store_is_refused() {
-    let (mut bench, _disk) = redeployed(|app| {
-        let counts = named(app, "count");
-        let source = app.source(&lines("in"));
-        count_in(source, counts, app);
-    });
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::Changelog(_)), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("If a store was removed or renamed, put it back"),
-        "{error}"
-    );
+    for wiped in [false, true] {
+        let renamed = |app: &mut App| {
+            let counts = named(app, "count");
+            let source = app.source(&lines("in"));
+            count_in(source, counts, app);
+        };
+        let (mut bench, disk) = redeployed(renamed);
+        if wiped {
+            disk.wipe();
+        }
+        let error = bench.end().unwrap_err();
+        let found = match &error {
+            WorkerError::OtherStore { place, .. } => place == "the local database" && !wiped,
+            WorkerError::Changelog(_) => wiped,
+            _ => false,
+        };
+        assert!(found, "{error}");
+        let fix = "If a store was removed or renamed, put it back";
+        assert!(error.to_string().contains(fix), "{error}");
+        // What it says: the database is as it was.
+        bench.put_back(&disk, counting);
+        assert_eq!(bench.goes_on(), wiped);
+    }
+}
+
+/// Its name is the same, and its values are not: those that an operator keeps have a time in front.
+#[test]
+fn a_closures_store_that_became_an_operators_is_refused() {
+    let of_an_operator = |app: &mut App| {
+        let out = app.output(&lines("out"));
+        app.source(&lines("in"))
+            .group_by_key()
+            .count(&KeyValueStore::plain("counts"))
+            .to_stream()
+            .process(move |ctx, row| ctx.emit(&out, row.key, row.value.to_string()));
+    };
+    let windows_of_a_closure = |app: &mut App| {
+        let store = WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(1));
+        let seen = app.window_store(&store);
+        let out = app.output(&lines("out"));
+        let source = app.source(&lines("in")).with_store(&seen);
+        source.process(move |ctx, record| {
+            let window = eos_protocol::Timestamp(0);
+            ctx.window_store(&seen).put(&record.value, window, &1)?;
+            ctx.emit(&out, record.key, record.value)
+        });
+    };
+    let windows_of_an_operator = |app: &mut App| {
+        let out = app.output(&lines("out"));
+        app.source(&lines("in"))
+            .group_by_key()
+            .windowed_by(Tumbling::of(Duration::from_secs(1)))
+            .count(&WindowStore::plain("seen"))
+            .to_stream()
+            .process(move |ctx, row| ctx.emit(&out, row.key.key, row.value.to_string()));
+    };
+    for wiped in [false, true] {
+        let pairs: [(Declare<'_>, Declare<'_>, &str); 4] = [
+            (&counting, &of_an_operator, "was a closure's"),
+            (&of_an_operator, &counting, "was an operator's"),
+            (
+                &windows_of_a_closure,
+                &windows_of_an_operator,
+                "was a closure's",
+            ),
+            (
+                &windows_of_an_operator,
+                &windows_of_a_closure,
+                "was an operator's",
+            ),
+        ];
+        for (before, after, says) in pairs {
+            let (mut bench, disk) = redeployed_from(before, after, None);
+            if wiped {
+                disk.wipe();
+            }
+            let error = bench.end().unwrap_err();
+            let text = error.to_string();
+            let found = matches!(error, WorkerError::OtherStore { name: Some(_), .. });
+            assert!(found && text.contains(says), "{text}");
+            assert!(text.contains("put it back as it was"), "{text}");
+            bench.put_back(&disk, before);
+            let visible = bench.visible().len();
+            bench.feed(0, &["a"]);
+            bench.settle();
+            assert_eq!(bench.visible().len(), visible + 1);
+        }
+    }
 }
 
 /// Its name is the same, and it is another store: its keys are elsewhere.
+/// Where both kinds of stores are there before and after, it is told by its keys; and not as one whose
+/// values only got a time.
+#[test]
+fn a_store_of_windows_that_became_a_plain_one_is_refused() {
+    let with = |app: &mut App, is_windowed: bool| {
+        let windows =
+            |name: &str| WindowStore::<String, u64>::plain(name).retention(Duration::from_secs(1));
+        let kept = app.window_store(&windows("kept"));
+        let source = app.source(&lines("in")).with_store(&kept);
+        let window = eos_protocol::Timestamp(0);
+        let out = app.output(&lines("out"));
+        if is_windowed {
+            let seen = app.window_store(&windows("seen"));
+            source.with_store(&seen).process(move |ctx, record| {
+                ctx.window_store(&kept).put(&record.value, window, &1)?;
+                ctx.window_store(&seen).put(&record.value, window, &1)?;
+                ctx.emit(&out, record.key, record.value)
+            });
+        } else {
+            let seen = named(app, "seen");
+            source.with_store(&seen).process(move |ctx, record| {
+                ctx.window_store(&kept).put(&record.value, window, &1)?;
+                ctx.store(&seen).put(&record.value, &1)?;
+                ctx.emit(&out, record.key, record.value)
+            });
+        }
+    };
+    let (mut bench, _disk) = redeployed_from(|app| with(app, true), |app| with(app, false), None);
+    let error = bench.end().unwrap_err();
+    let text = error.to_string();
+    let gone = matches!(error, WorkerError::OtherStore { name: None, .. });
+    assert!(gone && text.contains("removed or renamed"), "{text}");
+}
+
 #[test]
 fn a_store_that_became_a_windowed_one_is_refused() {
     let (mut bench, _disk) = redeployed(|app| {

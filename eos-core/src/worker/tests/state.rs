@@ -85,6 +85,10 @@ impl StoreBackend for Open {
         self.inner().scan(store, range, direction)
     }
 
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.inner().stores()
+    }
+
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         if *self.disk.full.lock().unwrap() {
             return Err(StoreError::DiskFull {

@@ -1,7 +1,7 @@
 //! Windows: what is late, what is forgotten, and that a crash changes neither.
 
 use eos_protocol::Partition;
-use eos_protocol::state::{Family, StoreId};
+use eos_protocol::state::{Family, RestoreKind, StoreId};
 use eos_state::{Direction, KeyRange, StoreBackend, changelog};
 
 use super::state::Disk;
@@ -23,6 +23,10 @@ const fn ms(ms: u64) -> Duration {
 
 /// Counts in windows of 100 ms with a grace of 50 ms; a record that is called `drop` is filtered out.
 fn counting(policy: ErrorPolicy) -> impl Fn(&mut App) {
+    counting_in(Tumbling::of(ms(100)).grace(ms(50)), policy)
+}
+
+fn counting_in(windows: Tumbling, policy: ErrorPolicy) -> impl Fn(&mut App) {
     move |app| {
         let source = app
             .source(&Topic::<String, String>::plain("in"))
@@ -34,7 +38,7 @@ fn counting(policy: ErrorPolicy) -> impl Fn(&mut App) {
             })
             .filter(|value| !value.starts_with("drop"))
             .group_by_key()
-            .windowed_by(Tumbling::of(ms(100)).grace(ms(50)))
+            .windowed_by(windows)
             .late_to(&Topic::plain("late"))
             .count(&WindowStore::plain("counts"));
         let out = app.output(&Topic::<String, String>::plain("out"));
@@ -103,6 +107,25 @@ impl Windows {
         self.bench.settle();
     }
 
+    /// Another program takes over, whose windows are these.
+    fn deploy(&mut self, windows: Tumbling) {
+        let (kafka, clock) = (&self.bench.kafka, &self.bench.clock);
+        let declare = counting_in(windows, ErrorPolicy::Fail);
+        self.bench.worker = new_worker(kafka, clock, spec_on(&self.disk), declare);
+        self.bench.kafka.calls();
+        self.bench.assign(&[0]);
+    }
+
+    /// The same, on an empty disk.
+    fn deploy_elsewhere(&mut self, windows: Tumbling) {
+        let (kafka, clock) = (self.bench.kafka.clone(), self.bench.clock.clone());
+        let spec = spec_on(&Disk::default());
+        let nobody = new_worker(&kafka, &clock, spec, counting(ErrorPolicy::Fail));
+        drop(std::mem::replace(&mut self.bench.worker, nobody));
+        self.disk.wipe();
+        self.deploy(windows);
+    }
+
     /// The same, with an empty disk.
     fn restart_without_a_database(&mut self) {
         let (kafka, clock) = (self.bench.kafka.clone(), self.bench.clock.clone());
@@ -157,13 +180,13 @@ impl Windows {
         let databases = disk.databases.lock().unwrap();
         let (home, database) = databases.iter().next().unwrap();
         assert!(home.windowed);
-        let id = StoreId::windowed("counts");
+        let id = StoreId::stamped(Family::Windowed, "counts");
         let mut cursor = database
             .scan(id, &KeyRange::all(), Direction::Forward)
             .unwrap();
         let mut starts = Vec::new();
         while let Some((key, _)) = cursor.entry() {
-            starts.push(window_of(key).unwrap().0);
+            starts.extend(window_of(key).map(|start| start.0));
             cursor.advance().unwrap();
         }
         starts
@@ -194,7 +217,7 @@ fn what_is_kept_per_window_is_in_the_windowed_changelog() {
     let logs: Vec<_> = broker.changelogs.keys().cloned().collect();
     assert_eq!(logs, [changelog()], "and in no other one");
     let records: Vec<_> = broker.changelogs[&changelog()].iter().flatten().collect();
-    let id = StoreId::windowed("counts").to_be_bytes();
+    let id = StoreId::stamped(Family::Windowed, "counts").to_be_bytes();
     let last = changelog::commit_record_key(Family::Windowed);
     for (key, value) in &records {
         assert!(key.starts_with(&id) || key[..] == last, "{key:?}");
@@ -248,6 +271,136 @@ fn a_window_takes_records_until_its_end_and_grace_have_passed() {
     let now = format!("now@{}", ten_days + 10);
     windows.take(&[&now]);
     assert_eq!(windows.take(&["old@10", "old@11"]), ["old@10", "old@11"]);
+}
+
+/// What `declare` makes of these records, in one transaction each.
+fn told(declare: impl FnOnce(&mut App), records: &[&[&str]]) -> Vec<String> {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    kafka.broker().input.insert(tp(0), Vec::new());
+    let spec = WorkerSpec {
+        output_partitions: vec![1; 2],
+        output_limits: vec![None; 2],
+        ..spec_on(&Disk::default())
+    };
+    let worker = new_worker(&kafka, &clock, spec, declare);
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    for transaction in records {
+        bench.feed(0, transaction);
+        bench.settle();
+    }
+    bench.visible()
+}
+
+/// `start:result@time`.
+fn tell<A: std::fmt::Debug + 'static>(
+    app: &mut App,
+    updates: crate::Stream<crate::Windowed<String>, A>,
+) {
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    updates.process(move |ctx, update| {
+        let (start, time) = (update.key.window.start.0, update.timestamp.unwrap().0);
+        assert_eq!(update.key.window.end.0, start + 100);
+        let text = format!("{start}:{:?}@{time}", update.value);
+        ctx.emit(&out, update.key.key, text)
+    });
+}
+
+fn hundreds(app: &mut App) -> crate::WindowedGroup<String, String> {
+    let source = app.source(&Topic::<String, String>::plain("in"));
+    let windows = Tumbling::of(ms(100)).grace(ms(50));
+    source.group_by_key().windowed_by(windows)
+}
+
+#[test]
+fn the_last_result_of_each_window_goes_on_once_a_commit_in_the_order_of_windows() {
+    let declare = |app: &mut App| {
+        let counts = hundreds(app).count(&WindowStore::plain("counts"));
+        tell(app, counts.emit_per_commit().to_stream());
+    };
+    let records: [&[&str]; 3] = [
+        &["a@110", "b@20", "c@10", "d@120"],
+        // Both windows are closed by the very transaction that counts the last of them.
+        &["e@130", "f@900"],
+        &["g@910"],
+    ];
+    assert_eq!(
+        told(declare, &records),
+        ["0:2@20", "100:2@120", "100:3@130", "900:1@900", "900:2@910"]
+    );
+}
+
+/// As `AggregateOrDelete` has it: the deletion of nothing is an update, too, and the time goes with the row.
+#[test]
+fn a_result_that_ends_is_a_tombstone_and_the_next_one_begins_anew() {
+    let sums = |app: &mut App| {
+        hundreds(app).aggregate_or_delete(
+            &WindowStore::plain("sums"),
+            || 0,
+            |_, value, sum: u64| (!value.starts_with("end")).then_some(sum + 1),
+        )
+    };
+    let each = |app: &mut App| {
+        let updates = sums(app).to_stream();
+        tell(app, updates);
+    };
+    let records: [&[&str]; 3] = [
+        &["a@10", "a@80", "end@20"],
+        &["a@30", "end@110"],
+        &["a@120", "end@130", "a@115"],
+    ];
+    assert_eq!(
+        told(each, &records),
+        [
+            "0:Some(1)@10",
+            "0:Some(2)@80",
+            "0:None@80",
+            "0:Some(1)@30",
+            "100:None@110",
+            "100:Some(1)@120",
+            "100:None@130",
+            "100:Some(1)@115",
+        ]
+    );
+    let last = |app: &mut App| {
+        let updates = sums(app).emit_per_commit().to_stream();
+        tell(app, updates);
+    };
+    assert_eq!(
+        told(last, &records),
+        [
+            "0:None@80",
+            "0:Some(1)@30",
+            "100:None@110",
+            "100:Some(1)@115"
+        ],
+        "a tombstone has the stream time"
+    );
+}
+
+#[test]
+fn the_first_value_of_a_window_is_kept_as_it_is_and_a_reducer_may_end_it() {
+    let declare = |app: &mut App| {
+        let least = hundreds(app).reduce_or_delete(&WindowStore::plain("least"), |one, other| {
+            (!other.starts_with("end")).then(|| std::cmp::min(one, other))
+        });
+        tell(app, least.to_stream());
+    };
+    let records: [&[&str]; 2] = [&["b@1", "a@2", "end@3"], &["end@4", "f@5"]];
+    assert_eq!(
+        told(declare, &records),
+        [
+            "0:Some(\"b@1\")@1",
+            "0:Some(\"a@2\")@2",
+            "0:None@3",
+            "0:Some(\"end@4\")@4",
+            "0:Some(\"end@4\")@5"
+        ]
+    );
 }
 
 /// The position says it, and the offset's metadata: without them a closed window would open again.
@@ -351,13 +504,115 @@ fn a_database_forgets_what_is_over_and_the_changelog_gets_no_tombstones() {
     assert_eq!(windows.kept(), [200, 300]);
 }
 
+/// A restore reads them: on which terms they are over is committed only by what comes behind it.
 #[test]
-fn a_restore_leaves_out_what_is_over() {
+fn the_first_commit_behind_a_restore_forgets_what_is_over() {
     let mut windows = Windows::new();
     windows.take(&["a@0", "b@100", "c@200"]);
     windows.take(&["d@300"]);
     windows.restart_without_a_database();
+    windows.take(&["drop@301"]);
     assert_eq!(windows.kept(), [200, 300]);
+}
+
+/// Windows of 100 ms with this grace.
+fn graceful(grace: u64) -> Tumbling {
+    Tumbling::of(ms(100)).grace(ms(grace))
+}
+
+#[test]
+fn windows_of_another_length_are_refused_and_nothing_is_lost() {
+    for elsewhere in [false, true] {
+        let mut windows = Windows::new();
+        windows.take(&["a@10", "b@110"]);
+        let deploy = if elsewhere {
+            Windows::deploy_elsewhere
+        } else {
+            Windows::deploy
+        };
+        deploy(&mut windows, Tumbling::of(ms(200)).grace(ms(50)));
+        windows.bench.feed(0, &["c@120"]);
+        let error = windows.bench.end().unwrap_err().to_string();
+        assert!(
+            error.contains("store counts: its windows are 100ms long"),
+            "{error}"
+        );
+        assert!(error.contains("200ms long in this program"), "{error}");
+        assert!(error.contains("under another app name"), "{error}");
+        windows.deploy(graceful(50));
+        assert_eq!(windows.take(&[]), ["100:2"]);
+    }
+}
+
+/// It was forgotten when it was over. Open again, it would begin at one.
+#[test]
+fn a_window_that_was_over_stays_closed_when_the_grace_grows() {
+    for elsewhere in [false, true] {
+        let mut windows = Windows::new();
+        windows.deploy(graceful(0));
+        windows.take(&["a@10", "b@110"]);
+        let deploy = if elsewhere {
+            Windows::deploy_elsewhere
+        } else {
+            Windows::deploy
+        };
+        deploy(&mut windows, graceful(500));
+        let more = ["c@20", "d@120", "e@300", "f@130"];
+        let expected = ["c@20", "100:2", "300:1", "100:3"];
+        assert_eq!(windows.take(&more), expected, "{elsewhere}");
+        // Nor does the next start of the same program know better.
+        deploy(&mut windows, graceful(500));
+        assert_eq!(windows.take(&["g@30", "h@140"]), ["g@30", "100:4"]);
+    }
+}
+
+#[test]
+fn a_smaller_grace_holds_at_once() {
+    let mut windows = Windows::new();
+    windows.deploy(graceful(500));
+    windows.take(&["a@10", "b@110"]);
+    windows.deploy(graceful(0));
+    assert_eq!(windows.take(&["c@20", "d@120"]), ["c@20", "100:2"]);
+}
+
+/// What a program forgets it has to say, though it counts nothing: the next one may be the one before.
+#[test]
+fn what_a_smaller_grace_has_forgotten_is_not_open_again_for_the_larger_one() {
+    let mut windows = Windows::new();
+    windows.deploy(graceful(500));
+    windows.take(&["a@10", "b@110"]);
+    windows.deploy(graceful(0));
+    windows.take(&["drop@120"]);
+    windows.deploy(graceful(500));
+    assert_eq!(windows.take(&["c@20", "d@120"]), ["c@20", "100:2"]);
+    windows.deploy_elsewhere(graceful(500));
+    assert_eq!(windows.take(&["e@20", "f@120"]), ["e@20", "100:3"]);
+}
+
+/// What it restored is what was there: it has committed nothing.
+#[test]
+fn a_program_that_only_started_has_forgotten_nothing() {
+    let mut windows = Windows::new();
+    windows.deploy(graceful(500));
+    windows.take(&["a@10", "b@110"]);
+    windows.deploy_elsewhere(graceful(0));
+    windows.bench.settle();
+    windows.deploy(graceful(500));
+    assert_eq!(windows.take(&["c@20", "d@120"]), ["0:2", "100:2"]);
+}
+
+#[test]
+fn a_changelog_that_is_trimmed_says_on_which_terms() {
+    let mut windows = Windows::new();
+    windows.deploy(graceful(0));
+    windows.take(&["a@10", "b@20"]);
+    windows.take(&["c@390"]);
+    let trimmed = windows.trimmed().unwrap();
+    let start = (changelog(), trimmed);
+    windows.bench.kafka.broker().starts.extend([start]);
+    windows.deploy_elsewhere(graceful(500));
+    assert_eq!(windows.take(&["d@410", "e@310"]), ["400:1", "300:2"]);
+    assert_eq!(windows.take(&["f@210"]), ["f@210"]);
 }
 
 #[test]
@@ -375,6 +630,16 @@ impl Windows {
         let due = self.bench.worker.spec.done_with.due();
         let log = due.into_iter().find(|(log, _)| *log == changelog());
         log.map(|(_, below)| below.get())
+    }
+
+    /// Stream time, and how far a window is ahead of it.
+    fn ahead(&self) -> (Option<i64>, Option<Duration>) {
+        let Bench { clock, worker, .. } = &self.bench;
+        let metrics = worker.meter.read(clock.env().now());
+        let [task] = &metrics.tasks[..] else {
+            panic!("{metrics:?}");
+        };
+        (task.stream_time.map(|time| time.0), task.windows_ahead)
     }
 
     fn log(&self) -> Vec<Option<Vec<u8>>> {
@@ -418,6 +683,64 @@ fn without_a_later_commit_record_nothing_of_it_goes() {
     assert_eq!(windows.take(&["b@9001"]), ["9000:1"]);
 }
 
+impl Windows {
+    /// The task goes to another host, and comes back. There these records are taken, and the changelog is
+    /// trimmed as far as `front` says. Answers how its state was made whole on its return.
+    fn away(&mut self, records: &[&str], front: impl FnOnce(&mut Self) -> i64) -> RestoreKind {
+        let here = std::mem::take(&mut self.disk);
+        self.restart();
+        for record in records {
+            self.take(&[record]);
+        }
+        let start = (changelog(), front(self));
+        self.bench.kafka.broker().starts.extend([start]);
+        self.disk = here;
+        self.restart();
+        let restores = self.totals().restores;
+        let kinds = restores.iter().filter(|(_, count)| *count == 1);
+        let [(kind, _)] = kinds.collect::<Vec<_>>()[..] else {
+            panic!("{restores:?}");
+        };
+        kind
+    }
+}
+
+/// What the copy missed is trimmed, and what it holds is over: it goes on with what is left, and nothing
+/// that it held is seen again.
+#[test]
+fn a_copy_whose_windows_are_all_over_goes_on_with_a_changelog_that_was_trimmed() {
+    let mut windows = Windows::new();
+    windows.take(&["a@10", "b@20"]);
+    windows.take(&["c@30"]);
+    // The last of them is trimmed away, and the copy here never heard of it.
+    let records = ["d@40", "e@400", "f@800"];
+    let kind = windows.away(&records, |windows| windows.trimmed().unwrap());
+    assert_eq!(kind, RestoreKind::Replayed);
+    assert_eq!(windows.take(&["g@810", "h@50"]), ["800:2", "h@50"]);
+    assert_eq!(windows.kept(), [800]);
+}
+
+/// Our own trimming does not do that: a later value of the window that is live may have been there.
+#[test]
+fn a_copy_with_a_live_window_is_made_anew_from_a_changelog_that_was_cut() {
+    let mut windows = Windows::new();
+    windows.take(&["a@10", "b@20"]);
+    windows.take(&["c@30"]);
+    let records = ["d@40", "e@50"];
+    let kind = windows.away(&records, |windows| {
+        assert_eq!(windows.trimmed(), None);
+        let log = windows.log();
+        let commit = changelog::commit_record_key(Family::Windowed);
+        let ends = (0..)
+            .zip(&log)
+            .filter(|(_, key)| key.as_deref() == Some(&commit));
+        let ends: Vec<i64> = ends.map(|(at, _)| at).collect();
+        ends[ends.len() - 2] + 1
+    });
+    assert_eq!(kind, RestoreKind::Rebuilt);
+    assert_eq!(windows.take(&["f@60"]), ["0:6"]);
+}
+
 /// A closure may write to a window that begins later than its record.
 #[test]
 fn a_window_of_the_future_keeps_its_changelog() {
@@ -448,6 +771,7 @@ fn a_window_of_the_future_keeps_its_changelog() {
     windows.take(&["b@400"]);
     windows.take(&["c@800"]);
     assert_eq!(windows.trimmed(), None, "5000 is to come");
+    assert_eq!(windows.ahead(), (Some(800), Some(ms(4_200))));
     // Nor does whoever comes next forget it.
     windows.bench.worker = again(&windows.disk);
     windows.bench.assign(&[0]);
@@ -455,7 +779,9 @@ fn a_window_of_the_future_keeps_its_changelog() {
     windows.take(&["d@1200"]);
     windows.take(&["e@1600"]);
     assert_eq!(windows.trimmed(), None);
+    assert_eq!(windows.ahead(), (Some(1600), Some(ms(3_400))));
     windows.take(&["f@5150"]);
+    assert_eq!(windows.ahead(), (Some(5150), None));
     windows.take(&["g@5400"]);
     assert!(windows.trimmed().is_some());
 }

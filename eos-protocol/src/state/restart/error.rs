@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::ids::{Nonce, Offset, Seq, TaskId, TopicName, TopicPartition};
 use crate::state::{PositionError, Standing, TopicUuid};
+use crate::windows::{OtherWindows, TermsError};
 
 /// What state there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +103,31 @@ pub enum RestartError {
         task: TaskId,
         /// The consumer group.
         group: String,
+    },
+    /// A store has windows of another length now.
+    #[error(
+        "task {task}, store {store}: {source}. Where one begins says nothing of its length, so results of \
+         both would be taken for each other's. Nothing of it is lost: give the windows back their length; or \
+         start under another app name, with new state (a new name for the store alone is not enough, for \
+         the old one is in the changelog). Retention and grace may change at any time"
+    )]
+    OtherWindows {
+        /// The task.
+        task: TaskId,
+        /// The store's name.
+        store: String,
+        /// The lengths.
+        source: OtherWindows,
+    },
+    /// On which terms a store keeps its windows can't be read.
+    #[error("task {task}: what the store {store} says of its windows can't be read: {source}")]
+    Terms {
+        /// The task.
+        task: TaskId,
+        /// The store's name.
+        store: String,
+        /// Why.
+        source: TermsError,
     },
     /// The local state is of a newer version.
     #[error(

@@ -12,7 +12,7 @@
 //! | an interrupted restore | [`Replay`](Restart::Replay) from where it came to |
 //! | no local state | [`Rebuild`](Restart::Rebuild) |
 //! | another attempt at j = k; j > k; commit records that the committed offsets don't know; other identity; damaged | [`Rebuild`](Restart::Rebuild), loudly |
-//! | j < k or interrupted, and older than half of `delete.retention.ms`, or its offset below the log start | [`Rebuild`](Restart::Rebuild), loudly |
+//! | j < k or interrupted, and older than half of `delete.retention.ms`, or its offset below the log start | [`Rebuild`](Restart::Rebuild), loudly; of windows only if one that the copy holds is not over |
 //! | no offsets, or without our name; no state anywhere | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
 //! | no offsets, but state | stop: [`OffsetGone`](RestartError::OffsetGone) |
 //! | offsets without our name, but state | stop: [`OffsetReset`](RestartError::OffsetReset) |
@@ -32,6 +32,14 @@
 //! for longer keeps keys for ever whose deletion nobody tells it any more. Half of that time is left
 //! for clocks that are wrong, in either direction: a position from the future is as suspect as an old one.
 
+//!
+//! **Windows that are over.** The changelog of windowed stores is trimmed below its oldest live window, so a
+//! copy that was away for a while finds its offset below the log start. What it missed is of no use to
+//! it if nothing that it holds is: windows that are over are read by nobody, and forgotten with the next commit.
+//! Then all that is left of the changelog is read on top of it, as a rebuild would. One live window is
+//! enough to need what is gone: a later value of it, or its deletion. (Our own trimming leaves a copy no
+//! live one: it goes as far as the copy's offset only once stream time is a retention beyond the copy's.)
+
 mod error;
 mod kind;
 mod situation;
@@ -44,7 +52,7 @@ pub use kind::RestoreKind;
 pub use situation::{Bounds, Local, Offsets, Situation};
 pub use why::Why;
 
-use super::{Difference, Identity, PerFamily, Position, PositionError, Standing};
+use super::{Difference, Family, Identity, PerFamily, Position, PositionError, Standing};
 use crate::ids::{Offset, Seq, Timestamp, TopicName, TopicPartition};
 use crate::name::TransactionName;
 
@@ -320,7 +328,9 @@ impl Situation<'_> {
         for (family, part) in reading.parts.iter() {
             let Some(part) = part else { continue };
             let position = found.changelogs.get(family).unwrap_or_default();
-            if position < part.bounds.start {
+            // What its owner trimmed from it since is of windows that are over, as all of the copy's are.
+            let trimmed = family == Family::Windowed && self.windows_over;
+            if position < part.bounds.start && !trimmed {
                 return Some(Why::Trimmed {
                     changelog: self.partition_of(&part.bounds),
                     position,

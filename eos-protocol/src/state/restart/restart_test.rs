@@ -101,6 +101,7 @@ impl Case {
             identity: &self.identity,
             width: self.width,
             local: self.local.as_ref().map_or(Local::Nothing, Local::Position),
+            windows_over: false,
             offsets,
             changelogs: PerFamily {
                 plain: Some(self.changelog.clone()),
@@ -256,6 +257,7 @@ fn row_damaged_rebuilds_and_newer_stops() {
             identity: &case.identity,
             width: 6,
             local: Local::Unreadable(error),
+            windows_over: false,
             offsets: Offsets::Named {
                 name: &name,
                 at: &committed,
@@ -329,40 +331,100 @@ fn row_a_rebuild_from_a_changelog_without_its_front_stops() {
     assert_eq!(exact.decide(), Ok(Restart::Exact));
 }
 
-/// Below the oldest live window there is nothing to miss.
-#[test]
-fn row_offset_below_the_start_of_a_windowed_changelog_rebuilds() {
-    for start in [40, 41] {
-        let mut local = at(3, 7, None, 0);
-        local.changelogs = PerFamily {
+/// A restart whose windowed changelog begins here, and from which deletions go after this time.
+fn with_windows(local: &Position, over: bool, start: i64, retention: Duration) -> Restart {
+    let case = Case::with(None);
+    decide(&Situation {
+        group: "g",
+        identity: &case.identity,
+        width: case.width,
+        local: Local::Position(local),
+        windows_over: over,
+        offsets: Offsets::Named {
+            name: &case.name,
+            at: &case.committed,
+        },
+        changelogs: PerFamily {
+            plain: None,
+            windowed: Some(Bounds {
+                start: offset(start),
+                delete_retention: retention,
+                ..case.changelog.clone()
+            }),
+        },
+        now: NOW,
+    })
+    .unwrap()
+}
+
+/// At offset 40 of a windowed changelog: behind, and interrupted.
+fn copies_with_windows() -> [Position; 2] {
+    [at(3, 7, None, 0), restoring(0)].map(|local| Position {
+        changelogs: PerFamily {
             plain: None,
             windowed: Some(offset(40)),
-        };
-        let case = Case::with(Some(local));
-        let windowed = Bounds {
-            start: offset(start),
-            ..case.changelog.clone()
-        };
-        let restart = decide(&Situation {
-            group: "g",
-            identity: &case.identity,
-            width: case.width,
-            local: case.local.as_ref().map_or(Local::Nothing, Local::Position),
-            offsets: Offsets::Named {
-                name: &case.name,
-                at: &case.committed,
-            },
-            changelogs: PerFamily {
-                plain: None,
-                windowed: Some(windowed),
-            },
-            now: NOW,
-        });
-        assert_eq!(
-            restart.unwrap().row(),
-            if start == 40 { "replay" } else { "trimmed" }
-        );
+        },
+        ..local
+    })
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[test]
+fn row_offset_below_the_start_of_a_windowed_changelog_rebuilds_while_a_window_is_live() {
+    for local in copies_with_windows() {
+        let row = |over, start| with_windows(&local, over, start, DAY).row();
+        assert_eq!(row(false, 40), "replay");
+        assert_eq!(row(false, 41), "trimmed");
     }
+}
+
+#[test]
+fn row_offset_below_the_start_of_a_windowed_changelog_reads_what_is_left_if_all_is_over() {
+    for local in copies_with_windows() {
+        for (start, from) in [(39, 40), (40, 40), (41, 41), (80, 80)] {
+            let Restart::Replay(reading) = with_windows(&local, true, start, DAY) else {
+                panic!("{start}");
+            };
+            let part = reading.parts.windowed.unwrap();
+            assert_eq!(part.from.get(), from, "all that is left of what it lacks");
+        }
+    }
+}
+
+#[test]
+fn row_windows_that_are_over_are_too_old_like_any_others() {
+    // The restore would find that it took too long, for what it reads on top of is as old.
+    for local in copies_with_windows() {
+        let row = |over| with_windows(&local, over, 0, Duration::from_secs(3600)).row();
+        assert_eq!(row(false), "too_old");
+        assert_eq!(row(true), "too_old");
+    }
+}
+
+/// Windows that are over say nothing of keys without windows.
+#[test]
+fn row_plain_stores_need_their_changelog_whatever_the_windows_are() {
+    let local = at(3, 7, Some(2), 40);
+    let mut case = Case::with(Some(local));
+    case.changelog.delete_retention = Duration::from_secs(3600);
+    let restart = decide(&Situation {
+        group: "g",
+        identity: &case.identity,
+        width: case.width,
+        local: case.local.as_ref().map_or(Local::Nothing, Local::Position),
+        windows_over: true,
+        offsets: Offsets::Named {
+            name: &case.name,
+            at: &case.committed,
+        },
+        changelogs: PerFamily {
+            plain: Some(case.changelog.clone()),
+            windowed: None,
+        },
+        now: NOW,
+    });
+    assert_eq!(restart.unwrap().row(), "too_old");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub struct Situation<'a> {
     pub width: u32,
     /// What is on disk.
     pub local: Local<'a>,
+    /// Whether every window that it holds is over at the committed stream time; so also if it holds none.
+    pub windows_over: bool,
     /// The stable committed offsets of all inputs, after [`plan_start`](crate::plan_start) found
     /// that they agree. Brokers answer "no offset" for a moment while a coordinator loads: ask again
     /// before believing it.

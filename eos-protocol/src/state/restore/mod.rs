@@ -218,7 +218,7 @@ impl Restore {
     }
 
     fn verdict(&self, now: Now) -> Result<Restored, RestartError> {
-        let Expect::Named { name, inputs } = &self.reading.expect else {
+        let Some(position) = self.whole() else {
             return Ok(Restored::First);
         };
         for (family, track) in self.tracks.iter() {
@@ -227,7 +227,17 @@ impl Restore {
                 self.check_speed(family, track, now)?;
             }
         }
-        Ok(Restored::At(Box::new(Position {
+        Ok(Restored::At(Box::new(position)))
+    }
+
+    /// What the last batch of data says, once every changelog arrived: said of any before, it is a lie.
+    /// `None` where there should be nothing at all.
+    #[must_use]
+    pub fn whole(&self) -> Option<Position> {
+        let Expect::Named { name, inputs } = &self.reading.expect else {
+            return None;
+        };
+        Some(Position {
             identity: self.reading.identity.clone(),
             standing: Standing::At {
                 seq: name.seq,
@@ -239,7 +249,7 @@ impl Restore {
                 wall_time: self.reading.now,
             },
             changelogs: self.positions(),
-        })))
+        })
     }
 
     /// c against m.

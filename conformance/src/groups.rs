@@ -1,0 +1,357 @@
+//! A member of a classic group, one request at a time.
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
+use kafka_protocol::messages::leave_group_request::MemberIdentity;
+use kafka_protocol::messages::offset_commit_request::{
+    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
+};
+use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
+use kafka_protocol::messages::{
+    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, OffsetCommitRequest,
+    OffsetFetchRequest, SyncGroupRequest, SyncGroupResponse,
+};
+
+use crate::connection::Connection;
+use crate::world::{World, group_id, text, topic_name};
+
+/// The versions that librdkafka 2.12.1 sends.
+const JOIN: i16 = 5;
+const SYNC: i16 = 3;
+const HEARTBEAT: i16 = 3;
+
+/// Errors while a coordinator is being found or loaded.
+const NOT_READY: [i16; 3] = [14, 15, 16];
+
+/// A member on a connection of its own.
+#[derive(Debug)]
+pub struct Member {
+    conn: Connection,
+    /// `group.id`.
+    pub group: String,
+    /// What the coordinator calls it.
+    pub id: String,
+    /// `group.instance.id`.
+    pub instance: Option<String>,
+    /// The generation that it has joined.
+    pub generation: i32,
+    /// `session.timeout.ms`.
+    pub session_ms: i32,
+    /// `max.poll.interval.ms`.
+    pub rebalance_ms: i32,
+    /// Names of its protocols, and what it says about each.
+    pub protocols: Vec<(String, String)>,
+}
+
+impl World {
+    /// Somebody who is not a member yet.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    pub fn member(&mut self, group: &str) -> Result<Member> {
+        Ok(Member {
+            conn: self.connect()?,
+            group: group.to_owned(),
+            id: String::new(),
+            instance: None,
+            generation: -1,
+            session_ms: 10_000,
+            rebalance_ms: 10_000,
+            protocols: vec![("range".into(), "m".into())],
+        })
+    }
+
+    /// A static member-to-be.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    pub fn static_member(&mut self, group: &str, instance: &str) -> Result<Member> {
+        let mut member = self.member(group)?;
+        member.instance = Some(instance.to_owned());
+        Ok(member)
+    }
+
+    /// OffsetCommit of partition 0 by (generation, member id).
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn commit(
+        &mut self,
+        group: &str,
+        topic: &str,
+        offset: i64,
+        metadata: &str,
+        by: (i32, &str),
+    ) -> Result<i16> {
+        self.commit_as(group, topic, offset, metadata, by, 8)
+    }
+
+    /// OffsetCommit in a given version.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn commit_as(
+        &mut self,
+        group: &str,
+        topic: &str,
+        offset: i64,
+        metadata: &str,
+        by: (i32, &str),
+        version: i16,
+    ) -> Result<i16> {
+        let partition = OffsetCommitRequestPartition::default()
+            .with_partition_index(0)
+            .with_committed_offset(offset)
+            .with_committed_metadata(Some(text(metadata)));
+        let topic = OffsetCommitRequestTopic::default()
+            .with_name(topic_name(topic))
+            .with_partitions(vec![partition]);
+        let request = OffsetCommitRequest::default()
+            .with_group_id(group_id(group))
+            .with_generation_id_or_member_epoch(by.0)
+            .with_member_id(text(by.1))
+            .with_topics(vec![topic]);
+        let ask = |world: &mut World| {
+            let answer = world.call(version, &request)?;
+            let topic = answer.topics.first().context("no topic")?;
+            let it = topic.partitions.first().context("no partition")?;
+            Ok(it.error_code)
+        };
+        ready(|| ask(self), |code| *code)
+    }
+
+    /// OffsetFetch of partition 0: error code, offset, metadata.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn committed(
+        &mut self,
+        group: &str,
+        topic: &str,
+        stable: bool,
+    ) -> Result<(i16, i64, String)> {
+        let topic = OffsetFetchRequestTopics::default()
+            .with_name(topic_name(topic))
+            .with_partition_indexes(vec![0]);
+        let group = OffsetFetchRequestGroup::default()
+            .with_group_id(group_id(group))
+            .with_member_epoch(-1)
+            .with_topics(Some(vec![topic]));
+        let request = OffsetFetchRequest::default()
+            .with_groups(vec![group])
+            .with_require_stable(stable);
+        let ask = || {
+            let answer = self.call(9, &request)?;
+            let group = answer.groups.first().context("no group")?;
+            if group.error_code != 0 {
+                return Ok((group.error_code, -1, String::new()));
+            }
+            let topic = group.topics.first().context("no topic")?;
+            let it = topic.partitions.first().context("no partition")?;
+            let metadata = it.metadata.as_deref().unwrap_or_default().to_owned();
+            Ok((it.error_code, it.committed_offset, metadata))
+        };
+        ready(ask, |it| it.0)
+    }
+}
+
+/// Asks again while the coordinator is not ready.
+fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> i16) -> Result<T> {
+    for _ in 0..1_000 {
+        let answer = ask()?;
+        if !NOT_READY.contains(&code(&answer)) {
+            return Ok(answer);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    ask()
+}
+
+impl Member {
+    fn join_request(&self) -> JoinGroupRequest {
+        let protocols = self.protocols.iter().map(|(name, metadata)| {
+            JoinGroupRequestProtocol::default()
+                .with_name(text(name))
+                .with_metadata(Bytes::from(metadata.clone()))
+        });
+        JoinGroupRequest::default()
+            .with_group_id(group_id(&self.group))
+            .with_session_timeout_ms(self.session_ms)
+            .with_rebalance_timeout_ms(self.rebalance_ms)
+            .with_member_id(text(&self.id))
+            .with_group_instance_id(self.instance.as_deref().map(text))
+            .with_protocol_type(text("consumer"))
+            .with_protocols(protocols.collect())
+    }
+
+    /// JoinGroup in a given version, as it is answered.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn join_as(&mut self, version: i16) -> Result<JoinGroupResponse> {
+        let request = self.join_request();
+        ready(|| self.conn.call(version, &request), |it| it.error_code)
+    }
+
+    /// JoinGroup as it is answered.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn join_once(&mut self) -> Result<JoinGroupResponse> {
+        self.join_as(JOIN)
+    }
+
+    /// Sends a JoinGroup that will be held.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn send_join(&mut self) -> Result<()> {
+        let request = self.join_request();
+        self.conn.send(JOIN, &request)
+    }
+
+    /// The answer to [`Member::send_join`]; the member takes on what it says.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn joined(&mut self) -> Result<JoinGroupResponse> {
+        let answer = self.conn.receive::<JoinGroupRequest>(JOIN)?;
+        self.take(&answer);
+        Ok(answer)
+    }
+
+    /// Joins; a new dynamic member asks for its id first.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn join(&mut self) -> Result<JoinGroupResponse> {
+        if self.id.is_empty() && self.instance.is_none() {
+            self.ask_for_id()?;
+        }
+        let answer = self.join_once()?;
+        ensure!(answer.error_code == 0, "JoinGroup: {}", answer.error_code);
+        self.take(&answer);
+        Ok(answer)
+    }
+
+    /// The first JoinGroup of a dynamic member, which only gives it an id.
+    ///
+    /// # Errors
+    /// When it says anything else.
+    pub fn ask_for_id(&mut self) -> Result<()> {
+        let answer = self.join_once()?;
+        ensure!(answer.error_code == 79, "JoinGroup: {}", answer.error_code);
+        self.id = answer.member_id.to_string();
+        Ok(())
+    }
+
+    fn take(&mut self, answer: &JoinGroupResponse) {
+        if answer.error_code == 0 {
+            self.id = answer.member_id.to_string();
+            self.generation = answer.generation_id;
+        }
+    }
+
+    fn sync_request(&self, assignments: &[(&str, &str)]) -> SyncGroupRequest {
+        let assignments = assignments.iter().map(|(id, assignment)| {
+            SyncGroupRequestAssignment::default()
+                .with_member_id(text(id))
+                .with_assignment(Bytes::from((*assignment).to_owned()))
+        });
+        SyncGroupRequest::default()
+            .with_group_id(group_id(&self.group))
+            .with_generation_id(self.generation)
+            .with_member_id(text(&self.id))
+            .with_group_instance_id(self.instance.as_deref().map(text))
+            .with_assignments(assignments.collect())
+    }
+
+    /// Sends a SyncGroup that may be held.
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    pub fn send_sync(&mut self, assignments: &[(&str, &str)]) -> Result<()> {
+        let request = self.sync_request(assignments);
+        self.conn.send(SYNC, &request)
+    }
+
+    /// The answer to [`Member::send_sync`].
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn synced(&mut self) -> Result<SyncGroupResponse> {
+        self.conn.receive::<SyncGroupRequest>(SYNC)
+    }
+
+    /// SyncGroup: error code and assignment.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn sync(&mut self, assignments: &[(&str, &str)]) -> Result<(i16, String)> {
+        self.send_sync(assignments)?;
+        let answer = self.synced()?;
+        let assignment = String::from_utf8_lossy(&answer.assignment).into_owned();
+        Ok((answer.error_code, assignment))
+    }
+
+    /// Joins and, as the leader, assigns to itself.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn lead(&mut self, assignment: &str) -> Result<()> {
+        self.join()?;
+        let id = self.id.clone();
+        let (error, _) = self.sync(&[(&id, assignment)])?;
+        ensure!(error == 0, "SyncGroup: {error}");
+        Ok(())
+    }
+
+    /// Heartbeat.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn beat(&mut self) -> Result<i16> {
+        let request = HeartbeatRequest::default()
+            .with_group_id(group_id(&self.group))
+            .with_generation_id(self.generation)
+            .with_member_id(text(&self.id))
+            .with_group_instance_id(self.instance.as_deref().map(text));
+        Ok(self.conn.call(HEARTBEAT, &request)?.error_code)
+    }
+
+    /// LeaveGroup by (member id, instance id): the answer's error, then the members'.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn leave_as(&mut self, members: &[(&str, Option<&str>)]) -> Result<(i16, Vec<i16>)> {
+        let members = members.iter().map(|(id, instance)| {
+            MemberIdentity::default()
+                .with_member_id(text(id))
+                .with_group_instance_id(instance.map(text))
+        });
+        let request = LeaveGroupRequest::default()
+            .with_group_id(group_id(&self.group))
+            .with_members(members.collect());
+        let answer = self.conn.call(3, &request)?;
+        let codes = answer.members.iter().map(|it| it.error_code).collect();
+        Ok((answer.error_code, codes))
+    }
+
+    /// Leaves.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn leave(&mut self) -> Result<(i16, Vec<i16>)> {
+        let (id, instance) = (self.id.clone(), self.instance.clone());
+        self.leave_as(&[(&id, instance.as_deref())])
+    }
+
+    /// Its connection.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+}

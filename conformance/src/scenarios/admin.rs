@@ -1,0 +1,416 @@
+//! Topics and configurations, and what a broker says of itself.
+
+use anyhow::{Context, Result};
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use kafka_protocol::messages::offset_for_leader_epoch_request::{
+    OffsetForLeaderPartition, OffsetForLeaderTopic,
+};
+use kafka_protocol::messages::{
+    ApiVersionsRequest, BrokerId, CreatePartitionsRequest, DeleteTopicsRequest,
+    DescribeConfigsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest,
+    OffsetForLeaderEpochRequest,
+};
+use kafka_protocol::protocol::{HeaderVersion, Request};
+
+use super::scenarios;
+use crate::reading::Batch;
+use crate::world::{World, text, topic_name};
+
+scenarios! { "admin":
+    a_topic_is_created_once,
+    names_that_a_topic_cannot_have,
+    partitions_that_a_topic_cannot_have,
+    replicas_that_a_topic_cannot_have,
+    configurations_that_a_topic_cannot_have,
+    a_deleted_topic_is_gone,
+    an_unknown_topic_cannot_be_deleted,
+    a_topic_made_anew_has_another_id,
+    a_topic_made_anew_is_empty,
+    partitions_are_added,
+    partitions_are_never_taken_away,
+    as_many_partitions_as_before,
+    partitions_of_an_unknown_topic,
+    an_unknown_topic_has_no_metadata,
+    a_bad_name_has_no_metadata,
+    a_configuration_is_described,
+    a_configuration_is_changed_and_reset,
+    a_list_is_added_to,
+    a_list_is_taken_from,
+    a_wrong_value_changes_nothing,
+    an_unknown_configuration_cannot_be_changed,
+    configurations_of_an_unknown_topic,
+    brokers_verify_transactions,
+    a_coordinator_is_found,
+    a_coordinator_of_an_unknown_kind,
+    versions_that_are_too_new_are_told,
+    the_end_of_an_epoch,
+}
+
+fn a_topic_is_created_once(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let again = world.create(&topic, 1, 1, &[])?;
+    world.same("again", again, 36);
+    Ok(())
+}
+
+fn names_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
+    let long = "x".repeat(250);
+    for name in ["", ".", "..", "a b", "a/b", &long] {
+        let code = world.create(name, 1, 1, &[])?;
+        world.same(name, code, 17);
+    }
+    Ok(())
+}
+
+fn partitions_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
+    let name = world.fresh("t");
+    let codes = (
+        world.create(&name, 0, 1, &[])?,
+        world.create(&name, -2, 1, &[])?,
+    );
+    world.same("codes", codes, (37, 37));
+    Ok(())
+}
+
+fn replicas_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
+    let name = world.fresh("t");
+    let codes = (
+        world.create(&name, 1, 0, &[])?,
+        world.create(&name, 1, 2, &[])?,
+    );
+    world.same("codes", codes, (38, 38));
+    Ok(())
+}
+
+fn configurations_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
+    let name = world.fresh("t");
+    for (key, value) in [
+        ("no.such.thing", "1"),
+        ("retention.ms", "soon"),
+        ("retention.ms", "-2"),
+        ("cleanup.policy", "shred"),
+        ("message.timestamp.type", "Never"),
+        ("min.cleanable.dirty.ratio", "2"),
+    ] {
+        let code = world.create(&name, 1, 1, &[(key, value)])?;
+        world.same(&format!("{key}={value}"), code, 40);
+    }
+    Ok(())
+}
+
+pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<i16> {
+    let request = DeleteTopicsRequest::default()
+        .with_topic_names(vec![topic_name(name)])
+        .with_timeout_ms(10_000);
+    let answer = world.call(3, &request)?;
+    Ok(answer.responses.first().context("no result")?.error_code)
+}
+
+fn a_deleted_topic_is_gone(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let code = delete_topic(world, &topic)?;
+    world.same("code", code, 0);
+    world.until("it is gone", |world| Ok(world.read(&topic, 0)?.error == 3))?;
+    let produced = world.produce(&topic, &Batch::of(&["a=1"]))?;
+    world.same("produce", produced, (3, -1));
+    Ok(())
+}
+
+fn an_unknown_topic_cannot_be_deleted(world: &mut World) -> Result<()> {
+    let topic = world.fresh("nowhere");
+    let code = delete_topic(world, &topic)?;
+    world.same("code", code, 3);
+    Ok(())
+}
+
+/// A topic, deleted and made again: its ids.
+fn anew(world: &mut World, topic: &str) -> Result<(uuid::Uuid, uuid::Uuid)> {
+    let before = id_of(world, topic)?;
+    delete_topic(world, topic)?;
+    world.until("it is gone", |world| Ok(world.read(topic, 0)?.error == 3))?;
+    world.until("its name is free", |world| {
+        Ok(world.create(topic, 1, 1, &[])? == 0)
+    })?;
+    world.until("it is back", |world| Ok(world.read(topic, 0)?.error == 0))?;
+    Ok((before, id_of(world, topic)?))
+}
+
+fn id_of(world: &mut World, topic: &str) -> Result<uuid::Uuid> {
+    use kafka_protocol::messages::MetadataRequest;
+    use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
+    let request = MetadataRequest::default().with_topics(Some(vec![topic]));
+    let answer = world.call(12, &request)?;
+    Ok(answer.topics.first().context("no topic")?.topic_id)
+}
+
+fn a_topic_made_anew_has_another_id(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let (before, after) = anew(world, &topic)?;
+    let seen = (before.is_nil(), after.is_nil(), before == after);
+    world.same("ids", seen, (false, false, false));
+    Ok(())
+}
+
+fn a_topic_made_anew_is_empty(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    world.produce(&topic, &Batch::of(&["a=1"]))?;
+    anew(world, &topic)?;
+    let seen = world.read(&topic, 0)?;
+    world.same("marks", (seen.start, seen.high), (0, 0));
+    Ok(())
+}
+
+fn grow(world: &mut World, topic: &str, count: i32) -> Result<i16> {
+    let topic = CreatePartitionsTopic::default()
+        .with_name(topic_name(topic))
+        .with_count(count)
+        .with_assignments(None);
+    let request = CreatePartitionsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(10_000);
+    let answer = world.call(1, &request)?;
+    Ok(answer.results.first().context("no result")?.error_code)
+}
+
+fn partitions_are_added(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let code = grow(world, &topic, 3)?;
+    world.same("code", code, 0);
+    world.until("they are there", |world| {
+        Ok(world.fetch(&topic, 2, 0, 0, 1_000)?.error == 0)
+    })?;
+    let answer = world.metadata(&[&topic])?;
+    let count = answer.topics.first().map(|it| it.partitions.len());
+    world.same("partitions", count, Some(3));
+    Ok(())
+}
+
+fn partitions_are_never_taken_away(world: &mut World) -> Result<()> {
+    let topic = world.topic_with(3, &[])?;
+    let code = grow(world, &topic, 2)?;
+    world.same("code", code, 37);
+    Ok(())
+}
+
+fn as_many_partitions_as_before(world: &mut World) -> Result<()> {
+    let topic = world.topic_with(3, &[])?;
+    let code = grow(world, &topic, 3)?;
+    world.same("code", code, 37);
+    Ok(())
+}
+
+fn partitions_of_an_unknown_topic(world: &mut World) -> Result<()> {
+    let topic = world.fresh("nowhere");
+    let code = grow(world, &topic, 3)?;
+    world.same("code", code, 3);
+    Ok(())
+}
+
+fn an_unknown_topic_has_no_metadata(world: &mut World) -> Result<()> {
+    let topic = world.fresh("nowhere");
+    let answer = world.metadata(&[&topic])?;
+    let it = answer.topics.first().context("no topic")?;
+    world.same("code", (it.error_code, it.partitions.len()), (3, 0));
+    Ok(())
+}
+
+fn a_bad_name_has_no_metadata(world: &mut World) -> Result<()> {
+    let answer = world.metadata(&["a b"])?;
+    let it = answer.topics.first().context("no topic")?;
+    world.same("code", (it.error_code, it.partitions.len()), (17, 0));
+    Ok(())
+}
+
+/// DescribeConfigs: error code, then the value and its source.
+fn configured(
+    world: &mut World,
+    kind: i8,
+    name: &str,
+    key: &str,
+) -> Result<(i16, Option<(String, i8)>)> {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(kind)
+        .with_resource_name(text(name))
+        .with_configuration_keys(Some(vec![text(key)]));
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let answer = world.call(1, &request)?;
+    let it = answer.results.first().context("no result")?;
+    let found = it.configs.first();
+    let value = found.map(|it| {
+        (
+            it.value.as_deref().unwrap_or_default().to_owned(),
+            it.config_source,
+        )
+    });
+    Ok((it.error_code, value))
+}
+
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+
+fn a_configuration_is_described(world: &mut World) -> Result<()> {
+    let topic = world.topic_with(1, &[("retention.ms", "1000")])?;
+    let set = configured(world, TOPIC, &topic, "retention.ms")?;
+    world.same("set", set, (0, Some(("1000".into(), 1))));
+    for (key, value) in [
+        ("cleanup.policy", "delete"),
+        ("delete.retention.ms", "86400000"),
+        ("min.compaction.lag.ms", "0"),
+        ("message.timestamp.type", "CreateTime"),
+        ("max.message.bytes", "1048588"),
+        ("segment.bytes", "1073741824"),
+        ("retention.bytes", "-1"),
+        ("min.insync.replicas", "1"),
+        ("compression.type", "producer"),
+        ("message.timestamp.after.max.ms", "3600000"),
+    ] {
+        let (error, found) = configured(world, TOPIC, &topic, key)?;
+        let value = (0, Some(value.to_owned()));
+        world.same(key, (error, found.map(|it| it.0)), value);
+    }
+    Ok(())
+}
+
+/// IncrementalAlterConfigs of a topic.
+fn change(world: &mut World, topic: &str, key: &str, how: i8, value: Option<&str>) -> Result<i16> {
+    let config = AlterableConfig::default()
+        .with_name(text(key))
+        .with_config_operation(how)
+        .with_value(value.map(text));
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(TOPIC)
+        .with_resource_name(text(topic))
+        .with_configs(vec![config]);
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let answer = world.call(1, &request)?;
+    Ok(answer.responses.first().context("no result")?.error_code)
+}
+
+/// Changes are seen a moment later.
+fn becomes(world: &mut World, topic: &str, key: &str, value: &str) -> Result<()> {
+    world.until(&format!("{key}={value}"), |world| {
+        let (_, found) = configured(world, TOPIC, topic, key)?;
+        Ok(found.is_some_and(|it| it.0 == value))
+    })
+}
+
+fn a_configuration_is_changed_and_reset(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let code = change(world, &topic, "retention.ms", 0, Some("5"))?;
+    becomes(world, &topic, "retention.ms", "5")?;
+    let reset = change(world, &topic, "retention.ms", 1, None)?;
+    becomes(world, &topic, "retention.ms", "604800000")?;
+    world.same("codes", (code, reset), (0, 0));
+    Ok(())
+}
+
+fn a_list_is_added_to(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let code = change(world, &topic, "cleanup.policy", 2, Some("compact"))?;
+    world.same("code", code, 0);
+    becomes(world, &topic, "cleanup.policy", "delete,compact")
+}
+
+fn a_list_is_taken_from(world: &mut World) -> Result<()> {
+    let topic = world.topic_with(1, &[("cleanup.policy", "compact,delete")])?;
+    let code = change(world, &topic, "cleanup.policy", 3, Some("compact"))?;
+    world.same("code", code, 0);
+    becomes(world, &topic, "cleanup.policy", "delete")
+}
+
+fn a_wrong_value_changes_nothing(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let code = change(world, &topic, "retention.ms", 0, Some("soon"))?;
+    world.same("code", code, 40);
+    let seen = configured(world, TOPIC, &topic, "retention.ms")?.1;
+    world.same("value", seen.map(|it| it.0), Some("604800000".into()));
+    Ok(())
+}
+
+fn an_unknown_configuration_cannot_be_changed(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    let code = change(world, &topic, "no.such.thing", 0, Some("1"))?;
+    world.same("code", code, 40);
+    Ok(())
+}
+
+fn configurations_of_an_unknown_topic(world: &mut World) -> Result<()> {
+    let topic = world.fresh("nowhere");
+    let described = configured(world, TOPIC, &topic, "retention.ms")?;
+    let changed = change(world, &topic, "retention.ms", 0, Some("1"))?;
+    world.same("codes", (described, changed), ((3, None), 3));
+    Ok(())
+}
+
+fn brokers_verify_transactions(world: &mut World) -> Result<()> {
+    let key = "transaction.partition.verification.enable";
+    let (error, found) = configured(world, BROKER, "1", key)?;
+    let value = found.map(|it| it.0);
+    world.same("verification", (error, value), (0, Some("true".into())));
+    let other = configured(world, BROKER, "77", key)?;
+    world.same("another broker", other, (42, None));
+    Ok(())
+}
+
+fn a_coordinator_is_found(world: &mut World) -> Result<()> {
+    for kind in [0, 1] {
+        let request = FindCoordinatorRequest::default()
+            .with_key(text("some-key"))
+            .with_key_type(kind);
+        let ask = |world: &mut World| world.call(2, &request);
+        let answer = world.settled(ask, |it| it.error_code)?;
+        world.same("found", (answer.error_code, answer.node_id.0), (0, 1));
+        world.same("host", answer.host.to_string(), "127.0.0.1".into());
+    }
+    Ok(())
+}
+
+fn a_coordinator_of_an_unknown_kind(world: &mut World) -> Result<()> {
+    let request = FindCoordinatorRequest::default()
+        .with_key(text("some-key"))
+        .with_key_type(9);
+    let answer = world.call(2, &request)?;
+    world.same("refused", (answer.error_code, answer.node_id.0), (42, -1));
+    Ok(())
+}
+
+fn versions_that_are_too_new_are_told(world: &mut World) -> Result<()> {
+    let mut conn = world.connect()?;
+    // Key 18 in version 99, correlation id 7, no client id: a header of version 2.
+    let body = [0, 18, 0, 99, 0, 0, 0, 7, 0xff, 0xff, 0];
+    conn.send_raw(&[&(body.len() as i32).to_be_bytes()[..], &body].concat())?;
+    let frame = conn.receive_frame()?;
+    // Correlation id and error, then an array with what is known.
+    world.same("answer", frame[..6].to_vec(), vec![0, 0, 0, 7, 0, 35]);
+    let header = <ApiVersionsRequest as Request>::Response::header_version(3);
+    world.same("its header never changes", header, 0);
+    Ok(())
+}
+
+fn the_end_of_an_epoch(world: &mut World) -> Result<()> {
+    let topic = world.topic()?;
+    world.produce(&topic, &Batch::of(&["a=1", "b=1"]))?;
+    for (epoch, expected) in [(0, (0, 0, 2)), (9, (0, -1, -1))] {
+        let partition = OffsetForLeaderPartition::default()
+            .with_partition(0)
+            .with_current_leader_epoch(-1)
+            .with_leader_epoch(epoch);
+        let topic = OffsetForLeaderTopic::default()
+            .with_topic(topic_name(&topic))
+            .with_partitions(vec![partition]);
+        let request = OffsetForLeaderEpochRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_topics(vec![topic]);
+        let answer = world.call(3, &request)?;
+        let topic = answer.topics.first().context("no topic")?;
+        let it = topic.partitions.first().context("no partition")?;
+        let seen = (it.error_code, it.leader_epoch, it.end_offset);
+        world.same(&format!("epoch {epoch}"), seen, expected);
+    }
+    Ok(())
+}

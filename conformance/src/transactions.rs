@@ -1,0 +1,268 @@
+//! A transactional producer, one request at a time.
+
+use anyhow::{Context, Result, ensure};
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
+    InitProducerIdRequest, ProducerId, TxnOffsetCommitRequest,
+};
+
+use crate::reading::Batch;
+use crate::world::{World, group_id, text, topic_name, transactional_id};
+
+/// The identity of a transactional producer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Producer {
+    /// `transactional.id`.
+    pub id: String,
+    /// What InitProducerId gave it.
+    pub producer_id: i64,
+    /// What InitProducerId gave it.
+    pub epoch: i16,
+}
+
+impl World {
+    /// InitProducerId as it is answered: error code, producer id, epoch.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn init_once(
+        &mut self,
+        id: Option<&str>,
+        timeout_ms: i32,
+        known: (i64, i16),
+        version: i16,
+    ) -> Result<(i16, i64, i16)> {
+        let request = InitProducerIdRequest::default()
+            .with_transactional_id(id.map(transactional_id))
+            .with_transaction_timeout_ms(timeout_ms)
+            .with_producer_id(ProducerId(if version >= 3 { known.0 } else { -1 }))
+            .with_producer_epoch(if version >= 3 { known.1 } else { -1 });
+        let it = self.call(version, &request)?;
+        Ok((it.error_code, it.producer_id.0, it.producer_epoch))
+    }
+
+    /// A producer of this id, after whatever was open has ended.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn init(&mut self, id: &str) -> Result<Producer> {
+        self.init_with(id, 60_000)
+    }
+
+    /// A producer with this transaction time-out.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn init_with(&mut self, id: &str, timeout_ms: i32) -> Result<Producer> {
+        let ask = |world: &mut World| world.init_once(Some(id), timeout_ms, (-1, -1), 4);
+        let (error, producer_id, epoch) = self.settled(ask, |it| it.0)?;
+        ensure!(error == 0, "InitProducerId: {error}");
+        Ok(Producer {
+            id: id.to_owned(),
+            producer_id,
+            epoch,
+        })
+    }
+
+    /// A producer under a fresh id.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn producer(&mut self) -> Result<Producer> {
+        let id = self.fresh("x");
+        self.init(&id)
+    }
+
+    /// AddPartitionsToTxn, as it is answered the first time: the error of each partition.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn add_once(
+        &mut self,
+        producer: &Producer,
+        partitions: &[(&str, i32)],
+        version: i16,
+    ) -> Result<Vec<i16>> {
+        let topics = partitions.iter().map(|(topic, partition)| {
+            AddPartitionsToTxnTopic::default()
+                .with_name(topic_name(topic))
+                .with_partitions(vec![*partition])
+        });
+        let request = AddPartitionsToTxnRequest::default()
+            .with_v3_and_below_transactional_id(transactional_id(&producer.id))
+            .with_v3_and_below_producer_id(ProducerId(producer.producer_id))
+            .with_v3_and_below_producer_epoch(producer.epoch)
+            .with_v3_and_below_topics(topics.collect());
+        let answer = self.call(version, &request)?;
+        let mut codes = Vec::new();
+        for (topic, partition) in partitions {
+            let found = answer
+                .results_by_topic_v3_and_below
+                .iter()
+                .filter(|it| it.name.as_str() == *topic)
+                .flat_map(|it| &it.results_by_partition)
+                .find(|it| it.partition_index == *partition);
+            codes.push(found.context("no result")?.partition_error_code);
+        }
+        Ok(codes)
+    }
+
+    /// AddPartitionsToTxn of partition 0, again while the last transaction is ending.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn add(&mut self, producer: &Producer, topic: &str) -> Result<i16> {
+        let ask = |world: &mut World| world.add_once(producer, &[(topic, 0)], 0);
+        let codes = self.settled(ask, |codes| codes[0])?;
+        Ok(codes[0])
+    }
+
+    /// Produces within a transaction to partition 0: error code and base offset.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn write(
+        &mut self,
+        producer: &Producer,
+        topic: &str,
+        sequence: i32,
+        records: &[&str],
+    ) -> Result<(i16, i64)> {
+        let (id, epoch) = (producer.producer_id, producer.epoch);
+        let batch = Batch::of(records).by(id, epoch, sequence).in_transaction();
+        self.produce_to(topic, 0, &batch, Some(&producer.id))
+    }
+
+    /// EndTxn as it is answered the first time.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn end_once(&mut self, producer: &Producer, commit: bool, version: i16) -> Result<i16> {
+        let request = EndTxnRequest::default()
+            .with_transactional_id(transactional_id(&producer.id))
+            .with_producer_id(ProducerId(producer.producer_id))
+            .with_producer_epoch(producer.epoch)
+            .with_committed(commit);
+        Ok(self.call(version, &request)?.error_code)
+    }
+
+    /// EndTxn, and waits until its markers are written.
+    ///
+    /// # Errors
+    /// When it is refused, or takes too long.
+    pub fn end(&mut self, producer: &Producer, commit: bool) -> Result<()> {
+        let ask = |world: &mut World| world.end_once(producer, commit, 1);
+        let code = self.settled(ask, |code| *code)?;
+        ensure!(code == 0, "EndTxn: {code}");
+        let state = if commit {
+            "CompleteCommit"
+        } else {
+            "CompleteAbort"
+        };
+        self.until("the markers are written", |world| {
+            Ok(world.state_of(&producer.id)?.1 == state)
+        })
+    }
+
+    /// One whole transaction: its first offset in partition 0.
+    ///
+    /// # Errors
+    /// When a step is refused.
+    pub fn transaction(
+        &mut self,
+        producer: &Producer,
+        topic: &str,
+        sequence: i32,
+        records: &[&str],
+        commit: bool,
+    ) -> Result<i64> {
+        let added = self.add(producer, topic)?;
+        ensure!(added == 0, "AddPartitionsToTxn: {added}");
+        let (error, offset) = self.write(producer, topic, sequence, records)?;
+        ensure!(error == 0, "Produce: {error}");
+        self.end(producer, commit)?;
+        Ok(offset)
+    }
+
+    /// DescribeTransactions: error code and state.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn state_of(&mut self, id: &str) -> Result<(i16, String)> {
+        let request = DescribeTransactionsRequest::default()
+            .with_transactional_ids(vec![transactional_id(id)]);
+        let answer = self.call(0, &request)?;
+        let it = answer.transaction_states.first().context("no state")?;
+        Ok((it.error_code, it.transaction_state.to_string()))
+    }
+
+    /// AddOffsetsToTxn, again while the last transaction is ending.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn add_offsets(&mut self, producer: &Producer, group: &str) -> Result<i16> {
+        let request = AddOffsetsToTxnRequest::default()
+            .with_transactional_id(transactional_id(&producer.id))
+            .with_producer_id(ProducerId(producer.producer_id))
+            .with_producer_epoch(producer.epoch)
+            .with_group_id(group_id(group));
+        self.settled(
+            |world| Ok(world.call(0, &request)?.error_code),
+            |code| *code,
+        )
+    }
+
+    /// TxnOffsetCommit of partition 0 by (generation, member id, instance id).
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn send_offset(
+        &mut self,
+        producer: &Producer,
+        group: &str,
+        topic: &str,
+        offset: i64,
+        by: (i32, &str, Option<&str>),
+    ) -> Result<i16> {
+        let ask = |world: &mut World| world.send_offset_once(producer, group, topic, offset, by);
+        self.settled(ask, |code| *code)
+    }
+
+    /// TxnOffsetCommit as it is answered the first time.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn send_offset_once(
+        &mut self,
+        producer: &Producer,
+        group: &str,
+        topic: &str,
+        offset: i64,
+        by: (i32, &str, Option<&str>),
+    ) -> Result<i16> {
+        let partition = TxnOffsetCommitRequestPartition::default()
+            .with_partition_index(0)
+            .with_committed_offset(offset)
+            .with_committed_metadata(Some(text("of a transaction")));
+        let topic = TxnOffsetCommitRequestTopic::default()
+            .with_name(topic_name(topic))
+            .with_partitions(vec![partition]);
+        let request = TxnOffsetCommitRequest::default()
+            .with_transactional_id(transactional_id(&producer.id))
+            .with_group_id(group_id(group))
+            .with_producer_id(ProducerId(producer.producer_id))
+            .with_producer_epoch(producer.epoch)
+            .with_generation_id(by.0)
+            .with_member_id(text(by.1))
+            .with_group_instance_id(by.2.map(text))
+            .with_topics(vec![topic]);
+        let answer = self.call(3, &request)?;
+        let topic = answer.topics.first().context("no topic")?;
+        let it = topic.partitions.first().context("no partition")?;
+        Ok(it.error_code)
+    }
+}

@@ -1,0 +1,104 @@
+//! A task's stores of windows: when windows are over, and on which terms they are kept.
+
+use eos_protocol::Timestamp;
+use eos_protocol::state::{Family, StoreId};
+use eos_protocol::windows::{Expiry, OtherWindows, Terms, TermsError};
+use eos_state::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
+
+use crate::store::{TERMS, window_of, windows_between};
+
+/// Its stores of windows.
+///
+/// Each has its [`Terms`] beside its windows, so that they are wherever those are: in the database, and in
+/// the changelog. There they are written by every transaction that writes to it, so that none is trimmed
+/// away before there is a later one; and by the first transaction on other terms, whatever it does,
+/// because what the database forgets with it was there for the program before.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    stores: Vec<(StoreId, Expiry)>,
+    /// Whether the terms are other ones than those that are committed.
+    changed: bool,
+}
+
+/// Whether every window in this database is over at this stream time: the last one of each store is. What
+/// can't be read counts as live.
+pub(super) fn all_over(
+    database: &dyn StoreBackend,
+    stores: &[(StoreId, Expiry)],
+    stream_time: Option<Timestamp>,
+) -> bool {
+    stores.iter().all(|(id, expiry)| {
+        let last = database.scan(*id, &KeyRange::all(), Direction::Reverse);
+        let over =
+            |key: &[u8]| window_of(key).is_none_or(|start| expiry.is_over(start, stream_time));
+        last.is_ok_and(|last| last.entry().is_none_or(|(key, _)| over(key)))
+    })
+}
+
+/// Why a store's windows can't be gone on with.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Other(OtherWindows),
+    Unreadable(TermsError),
+    Failed(StoreError),
+}
+
+impl Windows {
+    /// The state is whole, as of this committed stream time: what these stores hold is gone on with.
+    pub(super) fn of(
+        store: &TaskStore,
+        stores: Vec<(StoreId, Expiry)>,
+        stream_time: Option<Timestamp>,
+    ) -> Result<Self, (StoreId, Refused)> {
+        let mut windows = Self {
+            stores,
+            changed: false,
+        };
+        let mut bytes = Vec::new();
+        for (id, expiry) in &mut windows.stores {
+            let refused = |refused| (*id, refused);
+            let found = store.get(*id, TERMS, &mut bytes);
+            if !found.map_err(|e| refused(Refused::Failed(e)))? {
+                // Nothing is in it, or an earlier version of this library wrote it.
+                continue;
+            }
+            let found = Terms::decode(&bytes).map_err(|e| refused(Refused::Unreadable(e)))?;
+            let changed = expiry.take_over(&found, stream_time);
+            windows.changed |= changed.map_err(|e| refused(Refused::Other(e)))?;
+        }
+        Ok(windows)
+    }
+
+    /// As each of them has it.
+    pub(super) fn stores(&self) -> &[(StoreId, Expiry)] {
+        &self.stores
+    }
+
+    /// Intake has ended: the terms join what the transaction has changed, if they have to.
+    pub(super) fn seal(&self, store: &mut TaskStore) -> Result<(), StoreError> {
+        if self.changed || store.touched(Family::Windowed) {
+            for (id, expiry) in &self.stores {
+                store.put_beside(*id, TERMS, &expiry.terms().encode())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A transaction of this stream time is committed, and the terms with it if it `wrote` to the changelog.
+    /// Answers the windows that the database forgets with it.
+    pub(super) fn committed(
+        &mut self,
+        wrote: bool,
+        stream_time: Option<Timestamp>,
+    ) -> Vec<(StoreId, KeyRange)> {
+        self.changed &= !wrote;
+        let mut over = Vec::new();
+        for (store, expiry) in &mut self.stores {
+            if let Some((from, before)) = expiry.due(stream_time) {
+                over.push((*store, windows_between(from, before)));
+                expiry.forgot(before);
+            }
+        }
+        over
+    }
+}

@@ -1,0 +1,135 @@
+//! On which terms a store keeps its windows, as it is written beside them.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::ids::Timestamp;
+
+/// The format that this version writes, and the newest that it reads.
+const VERSION: u8 = 1;
+
+/// On which terms a store keeps its windows: it is written with them, so that the next program knows.
+///
+/// ```text
+/// version (1 byte) · length (8) · retention (8) · over before (8)
+/// ```
+///
+/// Numbers are big-endian, in milliseconds.
+///
+/// - **The length** is in no key: a window of another one that begins at the same moment has the same key.
+///   So it may not change.
+/// - **The retention** may. What was over by the old one is gone, or may be: from the database, from the
+///   changelog. To a longer one such a window would seem open and empty, and its next result would be
+///   wrong. So what was over stays over, and what was not is kept for longer.
+/// - **Over before** is that, of all programs before: windows that start before it are over, whatever the
+///   retention says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    pub(super) size: i64,
+    pub(super) retention: i64,
+    pub(super) over_before: Timestamp,
+}
+
+/// Why bytes are no terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TermsError {
+    /// Written by a newer version of this library.
+    #[error(
+        "it has format {version}, this version reads up to {VERSION}: run the newest version that ever \
+         used this state"
+    )]
+    Newer {
+        /// The format's number.
+        version: u8,
+    },
+    /// Not what was written.
+    #[error(
+        "it is damaged ({len} bytes): another program wrote to the changelog. Start afresh under another \
+         app name"
+    )]
+    Damaged {
+        /// How many bytes there are.
+        len: usize,
+    },
+}
+
+impl Terms {
+    /// How long the windows are; zero if nobody said, because a closure keeps them.
+    #[must_use]
+    pub fn size(&self) -> Duration {
+        duration(self.size)
+    }
+
+    /// How long a window is kept after its start.
+    #[must_use]
+    pub fn retention(&self) -> Duration {
+        duration(self.retention)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; 25] {
+        let mut bytes = [VERSION; 25];
+        let numbers = [self.size, self.retention, self.over_before.0];
+        let (_, rest) = bytes.split_at_mut(1);
+        for (place, number) in rest.chunks_exact_mut(8).zip(numbers) {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    /// [`TermsError`] if it is of a newer format, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self, TermsError> {
+        let damaged = TermsError::Damaged { len: bytes.len() };
+        let (version, rest) = bytes.split_first().ok_or(damaged)?;
+        match *version {
+            VERSION => {}
+            0 => return Err(damaged),
+            version => return Err(TermsError::Newer { version }),
+        }
+        let (numbers, more) = rest.as_chunks::<8>();
+        let ([size, retention, over_before], []) = (numbers, more) else {
+            return Err(damaged);
+        };
+        let [size, retention, over_before] =
+            [size, retention, over_before].map(|bytes| i64::from_be_bytes(*bytes));
+        if size < 0 || retention < 0 {
+            return Err(damaged);
+        }
+        Ok(Self {
+            size,
+            retention,
+            over_before: Timestamp(over_before),
+        })
+    }
+}
+
+fn duration(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
+/// A store holds windows of another length than the program's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("its windows are {} in the state that is there, and {} in this program", Length(*found), Length(*now))]
+pub struct OtherWindows {
+    /// How long those are that are kept; zero if nobody said, because a closure keeps them.
+    pub found: Duration,
+    /// How long the program has them; zero likewise.
+    pub now: Duration,
+}
+
+struct Length(Duration);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() {
+            f.write_str("a closure's own")
+        } else {
+            write!(f, "{:?} long", self.0)
+        }
+    }
+}

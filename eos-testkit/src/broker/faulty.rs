@@ -1,0 +1,171 @@
+//! Faults: what the rules do to requests, and markers that are held.
+
+use kafka_protocol::ResponseError;
+
+use super::{Broker, Output, Request, refuse};
+use crate::faults::{Act, Rule, RuleId};
+use crate::transactions::Participant;
+
+/// Something that a fault holds back until its time.
+#[derive(Debug)]
+pub(super) enum HeldBack {
+    Request(i64, Request),
+    Answer(i64, Output),
+}
+
+impl HeldBack {
+    pub(super) fn due(&self) -> i64 {
+        match self {
+            HeldBack::Request(due, _) | HeldBack::Answer(due, _) => *due,
+        }
+    }
+}
+
+/// Where markers are held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Hold {
+    /// Everywhere.
+    All,
+    /// In one partition.
+    Partition(String, i32),
+    /// For the offsets of one group.
+    Group(String),
+}
+
+impl Hold {
+    fn covers(&self, participant: &Participant) -> bool {
+        match (self, participant) {
+            (Hold::All, _) => true,
+            (Hold::Partition(topic, partition), Participant::Partition(other, index)) => {
+                topic == other && partition == index
+            }
+            (Hold::Group(group), Participant::Group(other)) => group == other,
+            _ => false,
+        }
+    }
+}
+
+impl Broker {
+    /// Adds a fault; the rules are asked in the order in which they came.
+    pub fn add_fault(&mut self, rule: Rule) -> RuleId {
+        self.faults.add(rule)
+    }
+
+    /// Takes a fault away; its count stays.
+    pub fn remove_fault(&mut self, id: RuleId) {
+        self.faults.remove(id);
+    }
+
+    /// How often a fault happened.
+    pub fn fired(&self, id: RuleId) -> u64 {
+        self.faults.fired(id)
+    }
+
+    /// Holds markers: transactions stay decided but not complete, the last stable offset stays where it
+    /// is, and their ids are busy.
+    pub fn hold_markers(&mut self, hold: Hold) {
+        self.unmarked.push(hold);
+    }
+
+    /// Writes the markers that were held, at the next moment at which time passes.
+    pub fn release_markers(&mut self, now: i64) {
+        self.unmarked.clear();
+        self.wake_at(now);
+    }
+
+    /// How many markers are held.
+    pub fn held_markers(&self) -> usize {
+        let all = self.marking.iter().flat_map(|it| &it.markers.participants);
+        all.filter(|it| self.is_held(it)).count()
+    }
+
+    pub(super) fn is_held(&self, participant: &Participant) -> bool {
+        self.unmarked.iter().any(|hold| hold.covers(participant))
+    }
+
+    /// When markers are due that nothing holds.
+    pub(super) fn next_marking(&self) -> Option<i64> {
+        let free = self.marking.iter().filter(|it| {
+            let markers = &it.markers.participants;
+            markers.is_empty() || markers.iter().any(|it| !self.is_held(it))
+        });
+        free.map(|it| it.due).min()
+    }
+
+    pub(super) fn hurt(&mut self, act: Act, request: Request, now: i64) {
+        let ticket = request.ticket;
+        match act {
+            Act::DelayRequest(wait) => {
+                self.held_back.push(HeldBack::Request(now + wait, request));
+                self.wake_at(now + wait);
+            }
+            Act::DropRequest => self.out.push(Output::Nothing(ticket)),
+            Act::DisconnectBefore => self.out.push(Output::Disconnect(ticket)),
+            Act::Refuse(error) => self.refuse_with(&request, error),
+            Act::Duplicate => {
+                let again = request.clone();
+                self.apply(request, now);
+                let first = self.out.len();
+                self.apply(again, now);
+                // Whatever it led to for others stays; its own second answer does not count.
+                let mut index = 0;
+                self.out.retain(|it| {
+                    index += 1;
+                    index <= first || it.ticket() != ticket
+                });
+            }
+            // The answer may come much later: a join, a fetch.
+            Act::DelayAnswer(_) | Act::DropAnswer | Act::DisconnectAfter => {
+                self.answers_hurt.insert(ticket, act);
+                self.apply(request, now);
+            }
+        }
+    }
+
+    /// What goes out, after the faults that wait for answers.
+    pub(super) fn finish(&mut self, now: i64) -> Vec<Output> {
+        let out = std::mem::take(&mut self.out);
+        if self.answers_hurt.is_empty() {
+            return out;
+        }
+        let mut left = Vec::with_capacity(out.len());
+        for output in out {
+            let ticket = output.ticket();
+            match self.answers_hurt.remove(&ticket) {
+                Some(Act::DelayAnswer(wait)) => {
+                    self.held_back.push(HeldBack::Answer(now + wait, output));
+                    self.wake_at(now + wait);
+                }
+                Some(Act::DropAnswer) => left.push(Output::Nothing(ticket)),
+                Some(Act::DisconnectAfter) => left.push(Output::Disconnect(ticket)),
+                _ => left.push(output),
+            }
+        }
+        left
+    }
+
+    fn refuse_with(&mut self, request: &Request, error: ResponseError) {
+        let answer = refuse::refuse(&request.body, request.version, error);
+        self.out.push(match answer {
+            Some(answer) => Output::Answer(request.ticket, answer),
+            // Its answer has no place for an error.
+            None => Output::Disconnect(request.ticket),
+        });
+    }
+
+    /// What was held back until now goes on.
+    pub(super) fn release(&mut self, now: i64) {
+        let (due, rest) = std::mem::take(&mut self.held_back)
+            .into_iter()
+            .partition(|it| it.due() <= now);
+        self.held_back = rest;
+        let due: Vec<HeldBack> = due;
+        for it in due {
+            match it {
+                HeldBack::Request(_, request) => self.apply(request, now),
+                HeldBack::Answer(_, answer) => self.out.push(answer),
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The broker model: Kafka's behaviour as one function of a request and the time.
+//!
+//! No I/O, no clock, no threads, no randomness: the same requests at the same times give the same
+//! answers, so a simulation can run on it as well as a socket.
+//!
+//! ```text
+//! step(request, now) ─► one handler per request ─► outputs: answers, now or later
+//! advance(now)       ─► what time brings: held answers, time-outs of sessions and transactions
+//! next_wake()        ─► when to call advance
+//! ```
+
+mod admin;
+mod config_requests;
+mod configs;
+mod describe;
+mod faulty;
+mod fetch;
+mod group_offsets;
+mod group_requests;
+mod metadata;
+mod offsets;
+mod options;
+mod produce;
+mod refuse;
+mod request;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod transaction_requests;
+mod versions;
+
+use std::collections::BTreeMap;
+
+use kafka_protocol::ResponseError as Error;
+use kafka_protocol::messages::{RequestKind, ResponseKind};
+use kafka_protocol::protocol::StrBytes;
+
+use crate::faults::{Act, Faults};
+use crate::groups::Group;
+use crate::transactions::{Markers, Transactions};
+use faulty::HeldBack;
+use fetch::Waiting;
+use topics::Topic;
+
+pub use faulty::Hold;
+pub use options::BrokerOptions;
+pub use request::{Output, Request, Ticket};
+pub use versions::{Api, SERVED};
+
+/// The id of the only node.
+pub(crate) const NODE: i32 = 1;
+
+/// A model of one Kafka broker.
+///
+/// # Example
+/// ```
+/// use eos_testkit::broker::{Broker, BrokerOptions, Output, Request, Ticket};
+/// use kafka_protocol::messages::{ApiVersionsRequest, RequestKind, ResponseKind};
+///
+/// let mut broker = Broker::new(BrokerOptions::default());
+/// let request = Request::new(Ticket(1), 3, RequestKind::ApiVersions(ApiVersionsRequest::default()));
+/// let outputs = broker.step(request, 0);
+/// assert!(matches!(
+///     outputs[..],
+///     [Output::Answer(Ticket(1), ResponseKind::ApiVersions(_))]
+/// ));
+/// ```
+#[derive(Debug)]
+pub struct Broker {
+    options: BrokerOptions,
+    topics: BTreeMap<String, Topic>,
+    groups: BTreeMap<String, Group>,
+    transactions: Transactions,
+    /// Decided transactions whose markers are not all written yet.
+    marking: Vec<Marking>,
+    waiting: Vec<Waiting>,
+    faults: Faults,
+    /// Requests and answers that a fault holds back.
+    held_back: Vec<HeldBack>,
+    /// Requests whose answers something will happen to.
+    answers_hurt: BTreeMap<Ticket, Act>,
+    /// Where no markers are written for now.
+    unmarked: Vec<Hold>,
+    out: Vec<Output>,
+    /// Not later than the next moment at which time alone changes something.
+    wake: Option<i64>,
+    bytes: usize,
+    made: u64,
+}
+
+/// Markers on their way.
+#[derive(Debug)]
+struct Marking {
+    markers: Markers,
+    due: i64,
+}
+
+/// What a handler says: an answer, or that it comes later (or, for acks=0, never).
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are the large one, and none is kept"
+)]
+enum Reply {
+    Now(ResponseKind),
+    Held,
+    Nothing,
+}
+
+impl<R: Into<ResponseKind>> From<R> for Reply {
+    fn from(response: R) -> Reply {
+        Reply::Now(response.into())
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+struct Context {
+    ticket: Ticket,
+    version: i16,
+    client_id: String,
+    host: String,
+    now: i64,
+}
+
+impl Broker {
+    /// A broker without topics.
+    pub fn new(options: BrokerOptions) -> Broker {
+        Broker {
+            options,
+            topics: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            transactions: Transactions::default(),
+            marking: Vec::new(),
+            waiting: Vec::new(),
+            faults: Faults::default(),
+            held_back: Vec::new(),
+            answers_hurt: BTreeMap::new(),
+            unmarked: Vec::new(),
+            out: Vec::new(),
+            wake: None,
+            bytes: 0,
+            made: 0,
+        }
+    }
+
+    /// Takes a request; answers it, and whatever else can be answered because of it.
+    ///
+    /// `now` is in milliseconds since the epoch and never goes back.
+    pub fn step(&mut self, request: Request, now: i64) -> Vec<Output> {
+        self.pass_time(now);
+        let key = request.key();
+        let faults = &mut self.faults;
+        let act = key.and_then(|key| faults.on(key, &request.client_id, &request.body, now));
+        match act {
+            None => self.apply(request, now),
+            Some(act) => self.hurt(act, request, now),
+        }
+        self.pass_time(now);
+        self.finish(now)
+    }
+
+    /// Takes a request without a fault.
+    fn apply(&mut self, request: Request, now: i64) {
+        let context = Context {
+            ticket: request.ticket,
+            version: request.version,
+            client_id: request.client_id,
+            host: request.host,
+            now,
+        };
+        match self.handle(request.body, &context) {
+            Reply::Now(response) => self.out.push(Output::Answer(context.ticket, response)),
+            Reply::Nothing => self.out.push(Output::Nothing(context.ticket)),
+            Reply::Held => {}
+        }
+    }
+
+    /// Lets time pass without a request.
+    pub fn advance(&mut self, now: i64) -> Vec<Output> {
+        self.pass_time(now);
+        self.finish(now)
+    }
+
+    /// When [`Broker::advance`] has something to do, at the latest.
+    pub fn next_wake(&self) -> Option<i64> {
+        self.wake
+    }
+
+    /// How the broker was set up.
+    pub fn options(&self) -> &BrokerOptions {
+        &self.options
+    }
+
+    fn handle(&mut self, request: RequestKind, context: &Context) -> Reply {
+        match request {
+            RequestKind::ApiVersions(_) => self.api_versions(context).into(),
+            RequestKind::Metadata(it) => self.metadata(it, context).into(),
+            RequestKind::DescribeCluster(it) => self.describe_cluster(it).into(),
+            RequestKind::FindCoordinator(it) => self.find_coordinator(it, context).into(),
+            RequestKind::Produce(it) => self.produce(it, context),
+            RequestKind::Fetch(it) => self.fetch(it, context),
+            RequestKind::ListOffsets(it) => self.list_offsets(it, context).into(),
+            RequestKind::OffsetForLeaderEpoch(it) => self.leader_epochs(it).into(),
+            RequestKind::DeleteRecords(it) => self.delete_records(it).into(),
+            RequestKind::CreateTopics(it) => self.create_topics(it, context).into(),
+            RequestKind::DeleteTopics(it) => self.delete_topics(it, context).into(),
+            RequestKind::CreatePartitions(it) => self.create_partitions(it).into(),
+            RequestKind::DescribeConfigs(it) => self.describe_configs(it).into(),
+            RequestKind::AlterConfigs(it) => self.alter_configs(it).into(),
+            RequestKind::IncrementalAlterConfigs(it) => self.change_configs(it).into(),
+            RequestKind::InitProducerId(it) => self.init_producer_id(it, context).into(),
+            RequestKind::AddPartitionsToTxn(it) => self.add_partitions(it, context).into(),
+            RequestKind::AddOffsetsToTxn(it) => self.add_offsets(it, context).into(),
+            RequestKind::TxnOffsetCommit(it) => self.txn_offset_commit(it, context).into(),
+            RequestKind::EndTxn(it) => self.end_txn(it, context).into(),
+            RequestKind::DescribeTransactions(it) => self.describe_transactions(it).into(),
+            RequestKind::ListTransactions(it) => self.list_transactions(it, context).into(),
+            RequestKind::DescribeProducers(it) => self.describe_producers(it).into(),
+            RequestKind::JoinGroup(it) => self.join_group(it, context),
+            RequestKind::SyncGroup(it) => self.sync_group(it, context),
+            RequestKind::Heartbeat(it) => self.heartbeat(it, context).into(),
+            RequestKind::LeaveGroup(it) => self.leave_group(it, context).into(),
+            RequestKind::OffsetCommit(it) => self.offset_commit(it, context).into(),
+            RequestKind::OffsetFetch(it) => self.offset_fetch(it, context).into(),
+            RequestKind::OffsetDelete(it) => self.offset_delete(it).into(),
+            RequestKind::DescribeGroups(it) => self.describe_groups(it, context).into(),
+            RequestKind::ListGroups(it) => self.list_groups(it, context).into(),
+            RequestKind::DeleteGroups(it) => self.delete_groups(it).into(),
+            other => refuse::refuse(&other, context.version, Error::UnsupportedVersion)
+                .map_or(Reply::Nothing, Reply::Now),
+        }
+    }
+
+    /// Everything that is due, in an order that depends on nothing but the state.
+    fn pass_time(&mut self, now: i64) {
+        if self.wake.is_none_or(|wake| wake > now) {
+            return;
+        }
+        for markers in self.transactions.expire(now) {
+            self.decided(markers, now);
+        }
+        self.release(now);
+        self.write_due_markers(now);
+        self.expire_groups(now);
+        self.answer_fetches(now);
+        let deadlines = [
+            self.transactions.next_expiry(),
+            self.next_marking(),
+            self.held_back.iter().map(HeldBack::due).min(),
+            self.groups.values().filter_map(Group::next_deadline).min(),
+            self.waiting.iter().map(Waiting::deadline).min(),
+        ];
+        self.wake = deadlines.into_iter().flatten().min();
+    }
+
+    /// Something is due then.
+    fn wake_at(&mut self, at: i64) {
+        self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
+    }
+
+    /// A number that was not used before; ids are made of it, so that runs can be repeated.
+    fn fresh(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+}
+
+/// A string for the wire.
+fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}
+
+/// The code of a result.
+fn code<T>(result: &Result<T, Error>) -> i16 {
+    result.as_ref().err().map_or(0, Error::code)
+}

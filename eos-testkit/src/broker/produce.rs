@@ -1,0 +1,179 @@
+//! Produce.
+
+use bytes::Bytes;
+use kafka_protocol::ResponseError as Error;
+use kafka_protocol::messages::ProduceRequest;
+use kafka_protocol::messages::produce_response::{
+    PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
+};
+
+use super::{Broker, Context, Reply, refuse, text};
+use crate::log::{AppendError, Appended, Batch, BatchError};
+use crate::transactions::Participant;
+
+/// From this version on answers may say why.
+const WITH_MESSAGES: i16 = 8;
+
+/// Why a partition took nothing.
+struct Refusal {
+    error: Error,
+    why: Option<String>,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal { error, why: None }
+    }
+}
+
+impl From<AppendError> for Refusal {
+    fn from(why: AppendError) -> Refusal {
+        let error = match why {
+            AppendError::Batch(BatchError::Checksum) => Error::CorruptMessage,
+            AppendError::Batch(BatchError::Length | BatchError::Magic(_)) => Error::InvalidRecord,
+            AppendError::Batch(BatchError::Invalid(_)) | AppendError::NoKey => Error::InvalidRecord,
+            AppendError::TooLarge { .. } => Error::MessageTooLarge,
+            AppendError::Timestamp { .. } => Error::InvalidTimestamp,
+            AppendError::OldEpoch => Error::InvalidProducerEpoch,
+            AppendError::OutOfOrder => Error::OutOfOrderSequenceNumber,
+            AppendError::NotTransactional => Error::InvalidTxnState,
+        };
+        Refusal {
+            error,
+            why: Some(why.to_string()),
+        }
+    }
+}
+
+impl From<BatchError> for Refusal {
+    fn from(why: BatchError) -> Refusal {
+        AppendError::Batch(why).into()
+    }
+}
+
+impl Broker {
+    pub(super) fn produce(&mut self, request: ProduceRequest, context: &Context) -> Reply {
+        let acks = request.acks;
+        if !matches!(acks, -1..=1) {
+            let kind = kafka_protocol::messages::RequestKind::Produce(request);
+            return refuse::refuse(&kind, context.version, Error::InvalidRequiredAcks)
+                .map_or(Reply::Nothing, Reply::Now);
+        }
+        let id = request.transactional_id.as_deref().map(|id| id.to_string());
+        let mut topics = Vec::with_capacity(request.topic_data.len());
+        for topic in request.topic_data {
+            let mut partitions = Vec::with_capacity(topic.partition_data.len());
+            for data in topic.partition_data {
+                let records = data.records.unwrap_or_default();
+                let id = id.as_deref();
+                let result = self.produce_one(&topic.name, data.index, records, id, context.now);
+                partitions.push(answer(data.index, result, context.version));
+            }
+            let topic = TopicProduceResponse::default()
+                .with_name(topic.name)
+                .with_partition_responses(partitions);
+            topics.push(topic);
+        }
+        self.answer_fetches(context.now);
+        if acks == 0 {
+            return Reply::Nothing;
+        }
+        ProduceResponse::default().with_responses(topics).into()
+    }
+
+    fn produce_one(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        mut records: Bytes,
+        transactional_id: Option<&str>,
+        now: i64,
+    ) -> Result<(Appended, i64), Refusal> {
+        let log = self.partition(topic, partition)?;
+        self.check_memory(log.bytes(), records.len())?;
+        let batch = Batch::split(&mut records)?;
+        if !records.is_empty() {
+            let why = BatchError::Invalid("a request carries one record batch for each partition");
+            return Err(why.into());
+        }
+        let known = log
+            .producers
+            .is_open(batch.producer_id, batch.producer_epoch);
+        if batch.is_transactional() && !known {
+            let id = transactional_id.ok_or(Error::TransactionalIdAuthorizationFailed)?;
+            if self.options.transaction_partition_verification {
+                let place = Participant::Partition(topic.to_owned(), partition);
+                let (producer, epoch) = (batch.producer_id, batch.producer_epoch);
+                let verified = self.transactions.verify(id, producer, epoch, &place);
+                verified.map_err(for_producers)?;
+            }
+        }
+        let place = match self.topics.get(topic) {
+            Some(topic) => topic.place(),
+            None => return Err(Error::UnknownTopicOrPartition.into()),
+        };
+        let log = self.partition_mut(topic, partition)?;
+        let before = log.bytes();
+        let appended = log.produce(batch, place, now)?;
+        let (grown, start) = (log.bytes() - before, log.start());
+        self.bytes += grown;
+        Ok((appended, start))
+    }
+
+    /// Memory is bounded; Kafka's nearest word for it is a policy.
+    fn check_memory(&self, partition: usize, more: usize) -> Result<(), Refusal> {
+        let limits = [
+            (
+                "log.memory.max.bytes",
+                self.bytes,
+                self.options.log_memory_max_bytes,
+            ),
+            (
+                "partition.memory.max.bytes",
+                partition,
+                self.options.partition_memory_max_bytes,
+            ),
+        ];
+        for (name, held, limit) in limits {
+            if held + more > limit {
+                return Err(Refusal {
+                    error: Error::PolicyViolation,
+                    why: Some(format!(
+                        "the embedded broker holds {held} bytes, {more} more are above {name}={limit}: \
+                         raise it, or delete records"
+                    )),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Old producers do not try again after CONCURRENT_TRANSACTIONS; after this they do.
+fn for_producers(error: Error) -> Error {
+    match error {
+        Error::ConcurrentTransactions => Error::NotEnoughReplicas,
+        other => other,
+    }
+}
+
+fn answer(
+    index: i32,
+    result: Result<(Appended, i64), Refusal>,
+    version: i16,
+) -> PartitionProduceResponse {
+    let answer = PartitionProduceResponse::default().with_index(index);
+    match result {
+        Ok((appended, start)) => answer
+            .with_base_offset(appended.base_offset)
+            .with_log_append_time_ms(appended.append_time)
+            .with_log_start_offset(start),
+        Err(refusal) => {
+            let why = refusal.why.filter(|_| version >= WITH_MESSAGES);
+            answer
+                .with_base_offset(-1)
+                .with_error_code(refusal.error.code())
+                .with_error_message(why.as_deref().map(text))
+        }
+    }
+}

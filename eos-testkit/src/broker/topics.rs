@@ -1,0 +1,162 @@
+//! Topics: their partitions and configurations.
+
+use kafka_protocol::ResponseError as Error;
+use uuid::Uuid;
+
+use super::Broker;
+use super::configs::TopicConfigs;
+use crate::log::{PartitionLog, Place};
+
+/// The longest name that a topic may have.
+const LONGEST_NAME: usize = 249;
+
+/// One topic.
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub(super) id: Uuid,
+    pub(super) partitions: Vec<PartitionLog>,
+    configs: TopicConfigs,
+    /// From the configurations, which are text.
+    place: Place,
+}
+
+impl Topic {
+    pub(super) fn new(id: Uuid, partitions: usize, configs: TopicConfigs) -> Topic {
+        Topic {
+            id,
+            partitions: (0..partitions).map(|_| PartitionLog::default()).collect(),
+            place: configs.place(),
+            configs,
+        }
+    }
+
+    pub(super) fn configs(&self) -> &TopicConfigs {
+        &self.configs
+    }
+
+    pub(super) fn configure(&mut self, configs: TopicConfigs) {
+        self.place = configs.place();
+        self.configs = configs;
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.partitions.iter().map(PartitionLog::bytes).sum()
+    }
+}
+
+/// Whether a topic may have this name, and if not, why.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let legal = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
+    if name.is_empty() {
+        Err("Topic name is invalid: the empty string is not allowed".into())
+    } else if name == "." || name == ".." {
+        Err("Topic name is invalid: '.' or '..' is not allowed".into())
+    } else if name.len() > LONGEST_NAME {
+        Err(format!(
+            "Topic name is invalid: the length of '{name}' is longer than the max allowed length {LONGEST_NAME}"
+        ))
+    } else if !name.chars().all(legal) {
+        Err(format!(
+            "Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+impl Broker {
+    /// Where a partition's log ends.
+    #[cfg(test)]
+    pub(crate) fn end_offset(&self, topic: &str, partition: i32) -> Option<i64> {
+        let log = self.partition(topic, partition).ok()?;
+        Some(log.end())
+    }
+
+    pub(super) fn partition(&self, topic: &str, partition: i32) -> Result<&PartitionLog, Error> {
+        let found = self.topics.get(topic);
+        let index = usize::try_from(partition).ok();
+        found
+            .and_then(|topic| topic.partitions.get(index?))
+            .ok_or(Error::UnknownTopicOrPartition)
+    }
+
+    pub(super) fn partition_mut(
+        &mut self,
+        topic: &str,
+        partition: i32,
+    ) -> Result<&mut PartitionLog, Error> {
+        let found = self.topics.get_mut(topic);
+        let index = usize::try_from(partition).ok();
+        found
+            .and_then(|topic| topic.partitions.get_mut(index?))
+            .ok_or(Error::UnknownTopicOrPartition)
+    }
+
+    pub(super) fn recount_bytes(&mut self) {
+        self.bytes = self.topics.values().map(Topic::bytes).sum();
+    }
+
+    pub(super) fn partition_count(&self) -> usize {
+        self.topics.values().map(|it| it.partitions.len()).sum()
+    }
+
+    pub(super) fn create_topic(
+        &mut self,
+        name: &str,
+        partitions: usize,
+        configs: TopicConfigs,
+    ) -> Uuid {
+        let id = Uuid::from_u64_pair(0x656f_735f_746f_7069, self.fresh());
+        let topic = Topic::new(id, partitions, configs);
+        self.topics.insert(name.to_owned(), topic);
+        id
+    }
+
+    /// Deletes what topics with `cleanup.policy=delete` need not keep, as Kafka does now and then.
+    pub fn apply_retention(&mut self, now: i64) {
+        for topic in self.topics.values_mut() {
+            if !topic.configs.is_deleted() {
+                continue;
+            }
+            let older_than = topic.configs.retention_ms().map(|it| now - it);
+            let max_bytes = topic.configs.retention_bytes();
+            for log in &mut topic.partitions {
+                log.retain(older_than, max_bytes);
+            }
+        }
+        self.recount_bytes();
+    }
+
+    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does now and then.
+    pub fn compact(&mut self, now: i64) {
+        for topic in self.topics.values_mut() {
+            if !topic.configs.is_compacted() {
+                continue;
+            }
+            let tombstones_before = now - topic.configs.delete_retention_ms();
+            for log in &mut topic.partitions {
+                log.compact(tombstones_before);
+            }
+        }
+        self.recount_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_as_kafka_does() {
+        for name in ["a", "A-1_b.c", &"x".repeat(249)] {
+            assert_eq!(check_name(name), Ok(()));
+        }
+        for name in ["", ".", "..", "a b", "ü", "a/b", &"x".repeat(250)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

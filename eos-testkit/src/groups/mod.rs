@@ -1,0 +1,25 @@
+//! The coordinator of classic groups: members, generations, assignments, committed offsets.
+//!
+//! ```text
+//!             join                  all have joined, or       the leader's SyncGroup
+//!   Empty ──────────► Preparing ────the rebalance time-out──► Completing ──────────► Stable
+//!     ▲                  ▲                                        │ join, leave,         │
+//!     └── nobody left ───┴────────────────────────────────────────┴─ session time-out ◄──┘
+//! ```
+//! JoinGroup and SyncGroup are held meanwhile, and answered together. The rules are those of Kafka's
+//! `GroupMetadataManager` and `ClassicGroup`.
+
+mod group;
+mod join;
+mod leave;
+mod offsets;
+mod sync;
+
+pub(crate) use group::{Answer, Caller, Group, GroupState, JoinAnswer, SyncAnswer};
+pub(crate) use join::Join;
+pub(crate) use leave::Leaving;
+pub(crate) use offsets::{Commit, Committed};
+pub(crate) use sync::Sync;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! A broker in the box: Kafka's behaviour without a JVM, a container or a network.
+//!
+//! For development and tests only: everything is in memory, on one node, without replication.
+//! What it says it does, it does as Apache Kafka 4.3.1 does; a suite of scenarios that runs on both
+//! compares them.
+//!
+//! ```text
+//! broker    the model: step(request, now) -> outputs; pure, deterministic, single-threaded
+//!   ├── log            batches kept as bytes, producers, markers, LSO, compaction
+//!   ├── transactions   the coordinator of transactional ids
+//!   ├── groups         the coordinator of classic groups and committed offsets
+//!   └── faults         what is done to requests on purpose, and counted
+//! wire      the model behind TCP on loopback
+//! ```
+//!
+//! What it deliberately leaves out, and therefore does not advertise: groups of the consumer protocol
+//! (KIP-848), the second transaction protocol (KIP-890), TLS and SASL, several nodes.
+#![forbid(unsafe_code)]
+
+pub mod broker;
+pub mod faults;
+mod groups;
+mod log;
+mod transactions;
+pub mod wire;
+
+pub use wire::EmbeddedKafka;

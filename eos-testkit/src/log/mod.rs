@@ -1,0 +1,20 @@
+//! The log of one partition: record batches kept as bytes.
+//!
+//! ```text
+//! batch       one batch: its header, checks, offset assignment, markers
+//! records     the records inside, for what needs them: keys, timestamps
+//! producers   what is known of each producer: epoch, last batches, open transaction
+//! partition   append, read, high watermark, last stable offset, aborted list
+//! cleaner     retention, DeleteRecords and compaction
+//! ```
+
+mod batch;
+mod cleaner;
+mod partition;
+mod producers;
+mod records;
+
+#[cfg(test)]
+pub(crate) use batch::produced;
+pub(crate) use batch::{Batch, BatchError, TimestampType};
+pub(crate) use partition::{AppendError, Appended, Isolation, PartitionLog, Place};

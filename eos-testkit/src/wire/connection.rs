@@ -1,0 +1,92 @@
+//! One connection: frames in, answers out, one request at a time as Kafka's own do it.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::frame::{self, Frame, Framed};
+use super::shared::{Shared, Stepped};
+use crate::broker::{Output, Request};
+
+/// Enough for the small requests; a large one is read into its own buffer.
+const BUFFER: usize = 16 << 10;
+/// How much is allocated on a client's word; the rest as it arrives.
+const AT_ONCE: usize = 1 << 20;
+
+/// Serves one client until it is gone, or sends what cannot be understood.
+pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let host = format!("/{}", socket.peer_addr()?.ip());
+    let mut reader = BufReader::with_capacity(BUFFER, socket);
+    let mut writer = socket;
+    while let Some(bytes) = read(&mut reader, shared)? {
+        let answer = match frame::decode(bytes) {
+            Ok(Frame::Request(request)) => match answer(shared, *request, &host) {
+                Some(answer) => answer,
+                None => return Ok(()),
+            },
+            Ok(Frame::TooNew { correlation }) => frame::encode_too_new(correlation),
+            Err(_) => {
+                shared.counters.malformed.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
+        };
+        let answer = answer.map_err(io::Error::other)?;
+        shared.counters.requests.fetch_add(1, Ordering::Relaxed);
+        writer.write_all(&answer)?;
+    }
+    Ok(())
+}
+
+/// The answer's bytes, none for a request that expects none; None closes the connection.
+fn answer(shared: &Shared, request: Framed, host: &str) -> Option<Result<Bytes, String>> {
+    let Framed {
+        key,
+        version,
+        correlation,
+        client_id,
+        body,
+    } = request;
+    let stepped = shared.step(|ticket| Request {
+        ticket,
+        version,
+        client_id,
+        host: host.to_owned(),
+        body,
+    });
+    let output = match stepped {
+        Stepped::Now(output) => output,
+        Stepped::Later(receiver) => receiver.recv().ok()?,
+        Stepped::Never => return None,
+    };
+    match output {
+        Output::Answer(_, body) => Some(frame::encode(key, version, correlation, &body)),
+        Output::Nothing(_) => Some(Ok(Bytes::new())),
+        Output::Disconnect(_) => None,
+    }
+}
+
+/// The next frame without its length; None at the end.
+fn read(reader: &mut impl Read, shared: &Shared) -> io::Result<Option<Bytes>> {
+    let mut length = [0; 4];
+    match reader.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let limit = shared.limits.socket_request_max_bytes;
+    let length = usize::try_from(i32::from_be_bytes(length)).ok();
+    let Some(length) = length.filter(|length| *length <= limit) else {
+        shared.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        return Ok(None);
+    };
+    let mut bytes = Vec::with_capacity(length.min(AT_ONCE));
+    reader.take(length as u64).read_to_end(&mut bytes)?;
+    if bytes.len() < length {
+        // The client is gone in the middle of a request.
+        return Ok(None);
+    }
+    Ok(Some(Bytes::from(bytes)))
+}

@@ -1,0 +1,260 @@
+//! The embedded broker: started, controlled, and gone when dropped.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::limits::Limits;
+use super::shared::{Shared, Traffic};
+use super::{clock, connection};
+use crate::broker::{Broker, BrokerOptions, Output};
+
+/// A connection's thread needs little: requests are on the heap.
+const STACK: usize = 256 << 10;
+
+/// A Kafka broker in this process, on loopback, in memory.
+///
+/// For development and tests: what it holds is gone when it is dropped.
+///
+/// # Example
+/// ```
+/// use eos_testkit::EmbeddedKafka;
+///
+/// let kafka = EmbeddedKafka::builder().topic("orders", 6).start()?;
+/// println!("bootstrap.servers={}", kafka.bootstrap());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct EmbeddedKafka {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Why the embedded broker did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Nothing can listen there.
+    #[error(
+        "cannot listen on 127.0.0.1:{port}: {source}; choose another port, or 0 for a free one"
+    )]
+    Listen {
+        /// The port that was asked for.
+        port: u16,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
+    /// A topic cannot be created.
+    #[error("cannot create topic '{name}': {why}")]
+    Topic {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What an embedded broker starts with.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Builder {
+    port: u16,
+    advertised_port: Option<u16>,
+    options: BrokerOptions,
+    limits: Limits,
+    topics: Vec<(String, i32)>,
+}
+
+impl Builder {
+    /// The port to listen on; a free one otherwise.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// The port that clients are told, if it is not the broker's own: that of a proxy in front of it.
+    pub fn advertised_port(mut self, port: u16) -> Self {
+        self.advertised_port = Some(port);
+        self
+    }
+
+    /// How the broker behaves.
+    pub fn options(mut self, options: BrokerOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// What connections may do.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// A topic that is there from the start.
+    pub fn topic(mut self, name: impl Into<String>, partitions: i32) -> Self {
+        self.topics.push((name.into(), partitions));
+        self
+    }
+
+    /// Starts the broker; it accepts connections when this returns.
+    ///
+    /// # Errors
+    /// When the port is taken, a topic cannot be created, or the system gives no thread.
+    pub fn start(self) -> Result<EmbeddedKafka, StartError> {
+        let port = self.port;
+        let listen = |source| StartError::Listen { port, source };
+        let listener = bind(port).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let mut options = self.options;
+        options.host = address.ip().to_string();
+        options.port = self.advertised_port.unwrap_or(address.port());
+        let mut broker = Broker::new(options);
+        for (name, partitions) in self.topics {
+            let created = broker.add_topic(&name, partitions, &[]);
+            created.map_err(|why| StartError::Topic { name, why })?;
+        }
+        let shared = Arc::new(Shared::new(broker, self.limits));
+        let clock = clock::start(Arc::clone(&shared)).map_err(StartError::Thread)?;
+        let mut embedded = EmbeddedKafka {
+            address,
+            shared: Arc::clone(&shared),
+            threads: vec![clock],
+        };
+        let accepting = thread::Builder::new()
+            .name("eos-broker-accept".into())
+            .spawn(move || accept(&listener, &shared))
+            .map_err(StartError::Thread)?;
+        embedded.threads.push(accepting);
+        Ok(embedded)
+    }
+}
+
+impl EmbeddedKafka {
+    /// What to choose before it starts.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Starts a broker without topics on a free port.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn start() -> Result<EmbeddedKafka, StartError> {
+        Builder::default().start()
+    }
+
+    /// Where clients connect: `127.0.0.1:port`.
+    pub fn bootstrap(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// What went over the wire so far.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.traffic()
+    }
+
+    /// Does something with the model itself, at the current time; clients wait meanwhile.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Broker, i64) -> T) -> T {
+        self.shared.with_broker(|broker, now| {
+            let done = act(broker, now);
+            (done, broker.advance(now))
+        })
+    }
+
+    /// Ends a member's session as if it had been silent for too long.
+    pub fn expire_session(&self, group: &str, member_id: &str) {
+        self.shared.with_broker(|broker, now| {
+            let outputs: Vec<Output> = broker.expire_session(group, member_id, now);
+            ((), outputs)
+        });
+    }
+}
+
+impl Drop for EmbeddedKafka {
+    fn drop(&mut self) {
+        self.shared.stop();
+        // The accepting thread waits for a connection: here it is.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Binds a port; for 0 a free one below those that the system hands out to outgoing connections.
+///
+/// A client that keeps connecting to a broker that is gone may be given the broker's own port, be
+/// connected to itself, and keep the broker from coming back.
+fn bind(port: u16) -> io::Result<TcpListener> {
+    if port != 0 {
+        return TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    }
+    for _ in 0..100 {
+        // Each of these begins with keys of its own.
+        let random = RandomState::new().build_hasher().finish();
+        let port = 10_000 + (random % 22_768) as u16;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return Ok(listener);
+        }
+    }
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut number = 0;
+    for socket in listener.incoming() {
+        if shared.is_stopping() {
+            break;
+        }
+        let Ok(socket) = socket else {
+            // Out of file descriptors, most likely: some will be closed.
+            thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        number += 1;
+        open(number, socket, shared);
+    }
+}
+
+fn open(number: u64, socket: TcpStream, shared: &Arc<Shared>) {
+    let Ok(for_stopping) = socket.try_clone() else {
+        return;
+    };
+    let counters = &shared.counters;
+    counters.accepted.fetch_add(1, Ordering::Relaxed);
+    let Some(now_open) = shared.opened(number, for_stopping) else {
+        return;
+    };
+    if now_open > shared.limits.max_connections {
+        counters.turned_away.fetch_add(1, Ordering::Relaxed);
+        shared.closed(number);
+        return;
+    }
+    let served = Arc::clone(shared);
+    let thread = thread::Builder::new()
+        .name(format!("eos-broker-{number}"))
+        .stack_size(STACK)
+        .spawn(move || {
+            // An error is the client's: it is gone.
+            let _ = connection::serve(&served, &socket);
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+            served.closed(number);
+        });
+    if thread.is_err() {
+        shared.closed(number);
+    }
+}

@@ -1,0 +1,272 @@
+//! Seeded fuzzing of the frame path: bytes to a request, through the model, and its answer to bytes.
+//!
+//! Requests of the right shape with values that are anything, and record batches as clients send them, which
+//! chance would never hit upon: whole or with bytes changed below a checksum that is right again, so that
+//! they come as far as the log.
+//!
+//! `EOS_FUZZ_SECONDS=600 cargo test -p eos-testkit fuzz -- --nocapture` for longer than a second (with
+//! `CI=true`: a minute); a failure names the seed, and `EOS_FUZZ_SEED` repeats it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
+use kafka_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use kafka_protocol::messages::{ApiKey, RequestHeader, RequestKind, ResponseKind, TransactionalId};
+use kafka_protocol::protocol::{Encodable, StrBytes};
+
+use super::frame::{self, Frame};
+use super::shape::Shape;
+use super::shape::tests::{Seeded, write};
+use crate::broker::{Broker, BrokerOptions, Output, Request, SERVED, Ticket};
+use crate::log::produced;
+
+fn number(name: &str, default: u64) -> u64 {
+    let said = std::env::var(name).ok();
+    said.and_then(|it| it.parse().ok()).unwrap_or(default)
+}
+
+/// A broker with something in it, small enough that its limits are met.
+fn broker() -> Broker {
+    let options = BrokerOptions {
+        partitions_max: 50,
+        log_memory_max_bytes: 20_000,
+        auto_create_topics: true,
+        ..BrokerOptions::default()
+    };
+    let mut broker = Broker::new(options);
+    broker.add_topic("t", 2, &[]).expect("created");
+    let compacted = [("cleanup.policy", "compact")];
+    broker.add_topic("x", 1, &compacted).expect("created");
+    broker
+}
+
+/// A frame with a right header and a body of the right shape, then perhaps damaged.
+fn frame_of(random: &mut Seeded) -> Bytes {
+    let api = SERVED[random.below(SERVED.len() as u64) as usize];
+    let version = api.min + random.below(api.max as u64 - api.min as u64 + 1) as i16;
+    let mut bytes = BytesMut::new();
+    RequestHeader::default()
+        .with_request_api_key(api.key as i16)
+        .with_request_api_version(version)
+        .with_correlation_id(random.next() as i32)
+        .with_client_id(Some(StrBytes::from_static_str("fuzz")))
+        .encode(&mut bytes, api.key.request_header_version(version))
+        .expect("a header");
+    let shape = Shape::of(api.key, version).expect("a shape");
+    bytes.extend_from_slice(&write(&shape, random));
+    match random.below(4) {
+        // As it is: the structure is right, the values are anything.
+        0 | 1 => {}
+        2 => {
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.next() as u8;
+            }
+        }
+        _ => {
+            let length = random.below(bytes.len() as u64 + 1) as usize;
+            bytes.truncate(length);
+            for _ in 0..random.below(8) {
+                bytes.put_u8(random.next() as u8);
+            }
+        }
+    }
+    bytes.freeze()
+}
+
+const TOPICS: [(&str, i32); 3] = [("t", 0), ("t", 1), ("x", 0)];
+
+fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+/// A batch of a few records, of a producer that may be known. Half of them have bytes changed, and then a
+/// checksum that is right again.
+fn batch_of(random: &mut Seeded) -> (Bytes, bool) {
+    let is_transactional = random.below(2) == 0;
+    let producer = (random.below(3) > 0).then(|| {
+        let id = random.below(4) as i64;
+        (id, random.below(3) as i16, random.below(12) as i32)
+    });
+    let keys = ["a", "b", "c"];
+    let records: Vec<_> = (0..=random.below(3))
+        .map(|_| {
+            let key = keys[random.below(3) as usize];
+            let value = (random.below(3) > 0).then_some("v");
+            (key, value, random.below(5_000) as i64)
+        })
+        .collect();
+    let whole = produced(producer, is_transactional, &records);
+    if random.below(2) == 0 {
+        return (whole, is_transactional);
+    }
+    let mut bytes = BytesMut::from(&whole[..]);
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len() as u64) as usize;
+        // Small values come further: lengths and counts that are just a bit off.
+        bytes[at] = match random.below(2) {
+            0 => random.below(4) as u8,
+            _ => random.next() as u8,
+        };
+    }
+    let checksum = crc32c::crc32c(&bytes[21..]);
+    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+    (bytes.freeze(), is_transactional)
+}
+
+/// Records for a topic that is there, or a question for them: sent as bytes, as any other.
+fn records_of(random: &mut Seeded) -> Bytes {
+    let (name, partition) = TOPICS[random.below(3) as usize];
+    let topic = text(name).into();
+    let mut bytes = BytesMut::new();
+    let header = |key: ApiKey, version, bytes: &mut BytesMut| {
+        RequestHeader::default()
+            .with_request_api_key(key as i16)
+            .with_request_api_version(version)
+            .with_client_id(Some(StrBytes::from_static_str("fuzz")))
+            .encode(bytes, key.request_header_version(version))
+            .expect("a header");
+    };
+    if random.below(4) > 0 {
+        let (records, is_transactional) = batch_of(random);
+        let data = PartitionProduceData::default()
+            .with_index(partition)
+            .with_records(Some(records));
+        let data = TopicProduceData::default()
+            .with_name(topic)
+            .with_partition_data(vec![data]);
+        header(ApiKey::Produce, 9, &mut bytes);
+        ProduceRequest::default()
+            .with_transactional_id(is_transactional.then(|| TransactionalId(text("x"))))
+            .with_acks(-1)
+            .with_topic_data(vec![data])
+            .encode(&mut bytes, 9)
+            .expect("a request");
+    } else {
+        let asked = FetchPartition::default()
+            .with_partition(partition)
+            .with_fetch_offset(random.below(40) as i64)
+            .with_partition_max_bytes(random.below(2_000) as i32);
+        let asked = FetchTopic::default()
+            .with_topic(topic)
+            .with_partitions(vec![asked]);
+        header(ApiKey::Fetch, 11, &mut bytes);
+        FetchRequest::default()
+            .with_max_bytes(10_000)
+            .with_isolation_level(random.below(2) as i8)
+            .with_topics(vec![asked])
+            .encode(&mut bytes, 11)
+            .expect("a request");
+    }
+    bytes.freeze()
+}
+
+/// Where the logs of the topics end.
+fn ends(broker: &Broker) -> Vec<Option<i64>> {
+    let ends = TOPICS.map(|(topic, partition)| broker.end_offset(topic, partition));
+    ends.into()
+}
+
+/// One broker's life: so many frames.
+fn life(seed: u64, frames: u32, seen: &mut HashMap<(ApiKey, bool), u64>, appended: &mut u64) {
+    let mut random = Seeded(seed);
+    let mut broker = broker();
+    let mut asked: HashMap<Ticket, (ApiKey, i16)> = HashMap::new();
+    let mut now = 1_000;
+    for index in 0..frames {
+        now += random.below(50) as i64;
+        let before = ends(&broker);
+        let bytes = match random.below(3) {
+            0 => records_of(&mut random),
+            _ => frame_of(&mut random),
+        };
+        let mut cuts = false;
+        let outputs = match frame::decode(bytes) {
+            Ok(Frame::Request(request)) => {
+                let ticket = Ticket(u64::from(index));
+                asked.insert(ticket, (request.key, request.version));
+                // Topics that go, or come anew, take their logs along.
+                cuts = matches!(
+                    request.body,
+                    RequestKind::DeleteTopics(_) | RequestKind::CreateTopics(_)
+                );
+                let mut step = Request::new(ticket, request.version, request.body);
+                step.client_id = request.client_id;
+                assert_eq!(step.key(), Some(request.key), "faults are found by it");
+                broker.step(step, now)
+            }
+            Ok(Frame::TooNew { .. }) | Err(_) => broker.advance(now),
+        };
+        for output in outputs {
+            let (key, version) = asked.remove(&output.ticket()).expect("answered once");
+            if let Output::Answer(_, body) = output {
+                if let ResponseKind::Produce(answer) = &body {
+                    let of_topics = answer.responses.iter();
+                    let mut partitions = of_topics.flat_map(|it| &it.partition_responses);
+                    *appended += u64::from(partitions.any(|it| it.error_code == 0));
+                }
+                let bytes = frame::encode(key, version, 1, &body);
+                let ok = bytes.is_ok();
+                *seen.entry((key, ok)).or_default() += 1;
+                assert!(ok, "seed {seed}: {key:?} {version}: {bytes:?} of {body:?}");
+            }
+        }
+        let after = ends(&broker);
+        let fell = before.iter().zip(&after).any(|(b, a)| a < b);
+        assert!(
+            !fell || cuts,
+            "seed {seed}: ends {before:?}, then {after:?}"
+        );
+    }
+    assert!(
+        asked.len() < 2_000,
+        "seed {seed}: {} are never answered",
+        asked.len()
+    );
+}
+
+#[test]
+fn nothing_that_comes_over_the_wire_panics_or_has_an_answer_that_cannot_be_sent() {
+    let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
+    let seconds = number("EOS_FUZZ_SECONDS", if is_ci { 60 } else { 1 });
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut seed = number("EOS_FUZZ_SEED", 1);
+    let (mut seen, mut appended) = (HashMap::new(), 0);
+    let mut lives = 0;
+    while lives < 20 || Instant::now() < end {
+        life(seed, 3_000, &mut seen, &mut appended);
+        seed += 1;
+        lives += 1;
+    }
+    let answered: u64 = seen.values().sum();
+    println!("{lives} brokers, {answered} answers, {appended} batches appended");
+    assert!(
+        appended > 10 * lives,
+        "{appended} batches in {lives} brokers came as far as a log"
+    );
+    for api in SERVED {
+        assert!(
+            seen.contains_key(&(api.key, true)),
+            "{:?} was never answered",
+            api.key
+        );
+    }
+}
+
+#[test]
+fn bytes_without_any_structure_are_refused() {
+    let mut random = Seeded(99);
+    for _ in 0..20_000 {
+        let length = random.below(200) as usize;
+        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        if let Ok(Frame::Request(request)) = frame::decode(Bytes::from(bytes)) {
+            // By chance it is one: then it is as right as any other.
+            let request = Request::new(Ticket(0), request.version, request.body);
+            broker().step(request, 0);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What the threads of one embedded broker share.
+
+use std::collections::HashMap;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::limits::Limits;
+use crate::broker::{Broker, Output, Request, Ticket};
+
+/// What went over the wire so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Connections that are open.
+    pub open: u64,
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that were closed at once: there were `max.connections`.
+    pub turned_away: u64,
+    /// Connections that were closed because of what they sent.
+    pub malformed: u64,
+    /// Requests that were answered.
+    pub requests: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) accepted: AtomicU64,
+    pub(super) turned_away: AtomicU64,
+    pub(super) malformed: AtomicU64,
+    pub(super) requests: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// Woken when time has to pass sooner than the clock thread thinks.
+    sooner: Condvar,
+    pub(super) stopping: AtomicBool,
+    pub(super) limits: Limits,
+    pub(super) counters: Counters,
+    pub(super) sockets: Mutex<HashMap<u64, TcpStream>>,
+    started: Instant,
+    started_at: i64,
+}
+
+#[derive(Debug)]
+struct State {
+    broker: Broker,
+    held: HashMap<Ticket, SyncSender<Output>>,
+    next_ticket: u64,
+    /// When the clock thread wakes up by itself.
+    planned: Option<i64>,
+}
+
+/// What a request led to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are the large one, and none is kept"
+)]
+pub(super) enum Stepped {
+    Now(Output),
+    Later(Receiver<Output>),
+    /// The broker stops.
+    Never,
+}
+
+/// A panic elsewhere is a bug, and no reason for every other connection to hang.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(broker: Broker, limits: Limits) -> Shared {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Shared {
+            state: Mutex::new(State {
+                broker,
+                held: HashMap::new(),
+                next_ticket: 0,
+                planned: None,
+            }),
+            sooner: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            limits,
+            counters: Counters::default(),
+            sockets: Mutex::new(HashMap::new()),
+            started: Instant::now(),
+            started_at: since.map_or(0, |it| it.as_millis() as i64),
+        }
+    }
+
+    /// Milliseconds since the epoch, which never go back.
+    pub(super) fn now(&self) -> i64 {
+        self.started_at + self.started.elapsed().as_millis() as i64
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Has the model take a request.
+    pub(super) fn step(&self, make: impl FnOnce(Ticket) -> Request) -> Stepped {
+        let mut state = locked(&self.state);
+        if self.is_stopping() {
+            // Nobody would ever answer it.
+            return Stepped::Never;
+        }
+        state.next_ticket += 1;
+        let ticket = Ticket(state.next_ticket);
+        let now = self.now();
+        let outputs = state.broker.step(make(ticket), now);
+        let mut own = None;
+        for output in outputs {
+            if output.ticket() == ticket {
+                own = Some(output);
+            } else {
+                state.deliver(output);
+            }
+        }
+        self.wake_if_sooner(&state);
+        match own {
+            Some(output) => Stepped::Now(output),
+            None => {
+                let (sender, receiver) = sync_channel(1);
+                state.held.insert(ticket, sender);
+                Stepped::Later(receiver)
+            }
+        }
+    }
+
+    /// Lets a test at the model.
+    pub(super) fn with_broker<T>(
+        &self,
+        act: impl FnOnce(&mut Broker, i64) -> (T, Vec<Output>),
+    ) -> T {
+        let mut state = locked(&self.state);
+        let now = self.now();
+        let (done, outputs) = act(&mut state.broker, now);
+        for output in outputs {
+            state.deliver(output);
+        }
+        self.wake_if_sooner(&state);
+        done
+    }
+
+    fn wake_if_sooner(&self, state: &State) {
+        let sooner = match (state.broker.next_wake(), state.planned) {
+            (Some(wake), Some(planned)) => wake < planned,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if sooner {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Lets time pass until the broker is stopped.
+    pub(super) fn run_clock(&self) {
+        let mut state = locked(&self.state);
+        while !self.is_stopping() {
+            let now = self.now();
+            for output in state.broker.advance(now) {
+                state.deliver(output);
+            }
+            state.planned = state.broker.next_wake();
+            state = match state.planned {
+                None => self
+                    .sooner
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(wake) => {
+                    let wait =
+                        std::time::Duration::from_millis((wake - now).clamp(0, 60_000) as u64);
+                    let waited = self.sooner.wait_timeout(state, wait);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Ends every thread that waits for something.
+    pub(super) fn stop(&self) {
+        let mut state = locked(&self.state);
+        // With the state locked: whoever comes after it sees it.
+        self.stopping.store(true, Ordering::Relaxed);
+        state.held.clear();
+        drop(state);
+        self.sooner.notify_all();
+        for socket in locked(&self.sockets).values() {
+            // Closed already: then there is nothing to end.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Takes note of a connection. Answers how many there are, or none if the broker stops.
+    pub(super) fn opened(&self, id: u64, socket: TcpStream) -> Option<usize> {
+        let mut sockets = locked(&self.sockets);
+        if self.is_stopping() {
+            return None;
+        }
+        sockets.insert(id, socket);
+        Some(sockets.len())
+    }
+
+    pub(super) fn closed(&self, id: u64) {
+        locked(&self.sockets).remove(&id);
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Traffic {
+            open: locked(&self.sockets).len() as u64,
+            accepted: read(&self.counters.accepted),
+            turned_away: read(&self.counters.turned_away),
+            malformed: read(&self.counters.malformed),
+            requests: read(&self.counters.requests),
+        }
+    }
+}
+
+impl State {
+    /// Gives an answer to the connection that waits for it; if it is gone, nobody does.
+    fn deliver(&mut self, output: Output) {
+        if let Some(sender) = self.held.remove(&output.ticket()) {
+            let _ = sender.try_send(output);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use kafka_protocol::messages::MetadataRequest;
+
+    use super::*;
+    use crate::broker::BrokerOptions;
+
+    /// A request or a connection that comes while it stops would wait for an answer that nobody gives, and
+    /// its thread with it.
+    #[test]
+    fn nothing_begins_once_it_stops() {
+        let broker = Broker::new(BrokerOptions::default());
+        let shared = Shared::new(broker, Limits::default());
+        let ask = |ticket| Request::new(ticket, 9, MetadataRequest::default().into());
+        assert!(matches!(shared.step(ask), Stepped::Now(_)));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let socket = || TcpStream::connect(address).expect("connected");
+        assert_eq!(shared.opened(1, socket()), Some(1));
+        shared.stop();
+        assert!(matches!(shared.step(ask), Stepped::Never));
+        assert_eq!(shared.opened(2, socket()), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! What happens to the processes of an app while it works: some are killed, one joins and leaves, one freezes
+//! past every time-out and comes back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use xtask::os::Signal;
+
+use crate::fleet::Fleet;
+use crate::kill::Random;
+
+/// `session.timeout.ms` and `transaction.timeout.ms` of who is to be frozen past them.
+pub const TIME_OUT: Duration = Duration::from_secs(6);
+/// How long the zombie is frozen.
+const FREEZE: Duration = Duration::from_secs(9);
+/// When one joins, leaves, and another one freezes.
+const JOIN: u64 = 50;
+const LEAVE: u64 = 200;
+const FREEZES: u64 = 550;
+/// How long after the others came or went partitions may still move.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// What happens at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Faults {
+    /// Processes are killed, and others take their places.
+    Kills,
+    /// The same; one joins and leaves, and one freezes.
+    KillsAndMoves,
+}
+
+/// What happens to the processes, by how much of the input was sent, in thousandths.
+#[derive(Debug)]
+pub struct Fate {
+    faults: Faults,
+    plan: Random,
+    kills: u32,
+    killed: u32,
+    joined: Option<usize>,
+    left: bool,
+    frozen: Option<(usize, Instant)>,
+    zombie: Option<usize>,
+    /// Until when partitions move for other reasons than a kill.
+    moving: Instant,
+    /// Those who took the place of a killed one while nothing else moved.
+    calm: Vec<usize>,
+}
+
+impl Fate {
+    /// So many kills, and what else is told. `EOS_SEED` wins over the seed.
+    ///
+    /// # Errors
+    /// When `EOS_SEED` is no number.
+    pub fn new(faults: Faults, kills: u32, seed: u64) -> Result<Fate> {
+        let seed = std::env::var("EOS_SEED").map_or(Ok(seed), |seed| seed.parse())?;
+        Ok(Fate {
+            faults,
+            plan: Random::new(seed),
+            kills,
+            killed: 0,
+            joined: None,
+            left: false,
+            frozen: None,
+            zombie: None,
+            moving: Instant::now(),
+            calm: Vec::new(),
+        })
+    }
+
+    /// What is due when so many thousandths of the input are sent.
+    ///
+    /// # Errors
+    /// When a process has ended by itself.
+    pub fn strike(&mut self, fleet: &mut Fleet, at: u64) -> Result<()> {
+        if self.faults == Faults::KillsAndMoves {
+            self.move_members(fleet, at)?;
+        }
+        // The kills are spread over the run; none before the first commits, none after the last lines.
+        let due = 1_000 * u64::from(self.killed + 1) / u64::from(self.kills + 1);
+        if at > due && self.killed < self.kills {
+            self.kill(fleet)?;
+        }
+        Ok(())
+    }
+
+    fn move_members(&mut self, fleet: &mut Fleet, at: u64) -> Result<()> {
+        if at >= JOIN && self.joined.is_none() {
+            fleet.start()?;
+            self.joined = fleet.nth(fleet.len() - 1);
+        }
+        if at >= LEAVE && !self.left {
+            self.left = true;
+            // By then it is somebody's successor, if it was killed: the last one started may go.
+            let last = self.joined.and_then(|nth| fleet.index_of(nth));
+            fleet.stop(last.unwrap_or(fleet.len() - 1), Signal::Interrupt)?;
+            self.moving = Instant::now();
+        }
+        if at >= FREEZES && self.zombie.is_none() {
+            fleet.signal(0, Signal::Stop)?;
+            self.zombie = fleet.nth(0);
+            self.frozen = self.zombie.map(|nth| (nth, Instant::now()));
+        }
+        if self
+            .frozen
+            .is_some_and(|(_, since)| since.elapsed() >= FREEZE)
+        {
+            self.thaw(fleet)?;
+        }
+        Ok(())
+    }
+
+    /// Kills one that is not frozen.
+    fn kill(&mut self, fleet: &mut Fleet) -> Result<()> {
+        let mut victim = self.plan.index(fleet.len());
+        if self
+            .frozen
+            .is_some_and(|(nth, _)| fleet.nth(victim) == Some(nth))
+        {
+            victim = (victim + 1) % fleet.len();
+        }
+        let moving = (self.joined.is_some() && !self.left)
+            || self.frozen.is_some()
+            || (self.left && self.moving.elapsed() < SETTLE);
+        fleet.kill_and_restart(victim)?;
+        self.killed += 1;
+        if !moving {
+            self.calm.extend(fleet.nth(fleet.len() - 1));
+        }
+        Ok(())
+    }
+
+    /// The zombie goes on, if one is frozen still. It holds partitions until it is missed.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn thaw(&mut self, fleet: &mut Fleet) -> Result<()> {
+        let Some((nth, since)) = self.frozen.take() else {
+            return Ok(());
+        };
+        thread::sleep(FREEZE.saturating_sub(since.elapsed()));
+        let index = fleet.index_of(nth).context("the zombie is gone")?;
+        self.moving = Instant::now();
+        fleet.signal(index, Signal::Continue)
+    }
+
+    /// Those who took the place of a killed one while nothing else moved, by the number of their start.
+    pub fn calm(&self) -> &[usize] {
+        &self.calm
+    }
+
+    /// How many faults there were.
+    pub fn count(&self) -> u32 {
+        match self.faults {
+            Faults::Kills => self.killed,
+            Faults::KillsAndMoves => self.killed + 3,
+        }
+    }
+
+    /// Fails unless everything happened to a fleet that began with so many processes.
+    ///
+    /// # Errors
+    /// Names what did not.
+    pub fn check(&self, fleet: &Fleet, processes: usize) -> Result<()> {
+        let joined = usize::from(self.faults == Faults::KillsAndMoves);
+        ensure!(
+            self.killed == self.kills
+                && fleet.started() == processes + joined + self.kills as usize,
+            "not every kill happened: {} of {}, {} processes",
+            self.killed,
+            self.kills,
+            fleet.started()
+        );
+        if self.faults == Faults::Kills {
+            return Ok(());
+        }
+        ensure!(self.left, "nobody joined and left");
+        let zombie = self.zombie.context("nobody froze")?;
+        let text = fleet.text(zombie);
+        ensure!(
+            text.contains("lost=true"),
+            "the zombie lost nothing:\n{text}"
+        );
+        Ok(())
+    }
+}

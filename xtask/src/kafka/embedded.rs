@@ -1,0 +1,104 @@
+//! The embedded broker in a process of its own: `cargo xtask kafka up --embedded`.
+//!
+//! It needs neither Java nor Docker, is there at once, and holds everything in memory: what it held is gone
+//! when it ends. The process is this same program, which then does nothing else.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use eos_testkit::EmbeddedKafka;
+use serde::{Deserialize, Serialize};
+
+use super::process::ProcessId;
+use super::{ports, ready};
+use crate::paths;
+
+/// It takes milliseconds; a machine that is busy may take longer to run it at all.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// An embedded broker that was left running.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Embedded {
+    process: ProcessId,
+    port: u16,
+    /// Holds its log.
+    dir: PathBuf,
+}
+
+impl Embedded {
+    /// Starts one and waits until it answers.
+    pub(crate) fn start(port: Option<u16>, dir: &Path) -> Result<Embedded> {
+        let port = match port {
+            Some(port) => port,
+            None => *ports::free(1)?.first().context("a free port")?,
+        };
+        paths::create_dir(dir)?;
+        let log = dir.join("broker.log");
+        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let program = std::env::current_exe().context("find this program")?;
+        let mut child = Command::new(program)
+            .args(["kafka", "serve-embedded", "--port", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            // A group of its own: Ctrl-C is not for it.
+            .process_group(0)
+            .spawn()
+            .context("start the embedded broker")?;
+        let process = ProcessId::of(child.id()).context("the embedded broker ended at once")?;
+        let embedded = Embedded {
+            process,
+            port,
+            dir: dir.to_owned(),
+        };
+        let deadline = Instant::now() + START_LIMIT;
+        let outcome = ready::wait(&[embedded.bootstrap()], 1, deadline, || {
+            match child.try_wait()? {
+                Some(status) => bail!("it ended ({status})"),
+                None => Ok(()),
+            }
+        });
+        outcome.with_context(|| format!("the embedded broker's log is {}", log.display()))?;
+        Ok(embedded)
+    }
+
+    /// Where clients connect.
+    pub(crate) fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    /// Ends it, and with it everything it held.
+    pub(crate) fn destroy(&self) -> Result<()> {
+        self.process.kill()?;
+        paths::remove_dir(&self.dir)
+    }
+}
+
+/// Is the embedded broker until the process ends.
+///
+/// # Errors
+/// When it cannot listen there.
+pub fn serve_embedded(port: u16) -> Result<()> {
+    let kafka = EmbeddedKafka::builder().port(port).start()?;
+    println!("embedded dev broker, not Apache Kafka: in memory, for development and tests");
+    println!("bootstrap.servers={}", kafka.bootstrap());
+    loop {
+        std::thread::park();
+    }
+}
