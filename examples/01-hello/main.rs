@@ -1,10 +1,11 @@
 //! The simplest pipeline, complete: `cargo run -p eos-examples --bin 01-hello`
 //!
-//! Reads `cities`, greets each one in `greetings`. Start it twice and the two share the work; kill
-//! either at any moment and every city is still greeted exactly once.
+//! Reads `cities`, greets each one in `greetings`. As it is, it brings a Kafka and some cities of its own.
+//! With `-- --kafka` it takes the Kafka at localhost:9092: start it twice there and the two share the work;
+//! kill either at any moment and every city is still greeted exactly once.
 
 use eos_core::{App, Topic};
-use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 
 fn greet(city: City) -> String {
     format!("Hello, {}!", city.name)
@@ -13,11 +14,13 @@ fn greet(city: City) -> String {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let kafka = Kafka::provide(&[Input::keyed("cities", CITIES)], &["greetings"])?;
+
     let cities = Topic::<String, City>::json("cities");
     let greetings = Topic::<String, String>::plain("greetings");
 
     let mut app = App::new("hello-v1");
     app.source(&cities).map(greet).to(&greetings);
-    app.run(&bootstrap_servers()).await?;
+    app.run(kafka.bootstrap()).await?;
     Ok(())
 }

@@ -9,7 +9,7 @@
 
 use anyhow::bail;
 use eos_core::{App, Guarantee, Topic};
-use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ fn enrich(city: &City) -> Enriched {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let cities = Input::keyed("cities", CITIES);
+    let kafka = Kafka::provide(&[cities], &["cities-enriched", "cities-audit"])?;
     let guarantee = match std::env::var("GUARANTEE").as_deref() {
         Err(_) | Ok("exactly-once") => Guarantee::ExactlyOnce,
         Ok("at-least-once") => Guarantee::AtLeastOnce,
@@ -65,6 +67,6 @@ async fn main() -> anyhow::Result<()> {
             ctx.emit(&enriched, city.key.clone(), enrich(&city.value))?;
             ctx.emit(&audit, city.key, line)
         });
-    app.run(&bootstrap_servers()).await?;
+    app.run(kafka.bootstrap()).await?;
     Ok(())
 }

@@ -8,13 +8,13 @@
 //!   `tag-orders-dlq`, in the transaction that also commits its offset: an order is done or is
 //!   there, never both, never neither.
 //!
-//! To see it, with Kafka up:
+//! To see more of it, with Kafka up:
 //!
 //! ```sh
 //! cargo xtask kafka topic cities tag-orders tags tag-orders-dlq
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic cities --records 10000
 //! cargo xtask kafka produce tag-orders < examples/03-errors/orders.txt
-//! cargo run -p eos-examples --bin 03-errors
+//! cargo run -p eos-examples --bin 03-errors -- --kafka
 //! ```
 //!
 //! Of the five orders one is good; the others can't be decoded, are refused, panic, and come out
@@ -25,7 +25,7 @@
 use std::time::Duration;
 
 use eos_core::{App, ErrorPolicy, Failure, Record, Topic};
-use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,6 +62,10 @@ fn tell(letter: &Record<Bytes, Bytes>) {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let orders = Input::keyed("tag-orders", include_str!("orders.txt"));
+    let inputs = [Input::keyed("cities", CITIES), orders];
+    let kafka = Kafka::provide(&inputs, &["tags", "tag-orders-dlq"])?;
+
     let mut app = App::new("errors-v1");
     let tags = Topic::<String, String>::plain("tags");
 
@@ -84,6 +88,6 @@ async fn main() -> anyhow::Result<()> {
     app.source(&Topic::<Bytes, Bytes>::plain("tag-orders-dlq"))
         .process(|_, letter| tell(&letter));
 
-    app.run(&bootstrap_servers()).await?;
+    app.run(kafka.bootstrap()).await?;
     Ok(())
 }

@@ -4,12 +4,14 @@
 //! Reads `departures` and `arrivals`, both cities under their region, and writes for each arrival
 //! how far it is from where somebody last left in that region to `trips`.
 //!
+//! As it is, everybody has left before the first one arrives. With Kafka up:
+//!
 //! ```sh
 //! cargo xtask kafka topic departures arrivals trips
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic departures --records 20000
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic arrivals --records 20000 --first-seq 5000
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic departures --records 20000 --first-seq 40000
-//! cargo run -p eos-examples --bin 04-two-topics
+//! cargo run -p eos-examples --bin 04-two-topics -- --kafka
 //! cargo xtask kafka read trips
 //! ```
 //!
@@ -22,12 +24,12 @@
 //! The memory is a `HashMap` in the processor, and that is all it is. Each trip is written exactly
 //! once, but what it says rests on what the processor has seen: after a restart, when the task moves,
 //! and after an aborted transaction it begins empty, and an arrival whose departure came before that
-//! is a trip from nowhere (`"from":null`). What has to survive belongs into a store (still to come).
+//! is a trip from nowhere (`"from":null`). What has to survive belongs into a store, as in `06-word-count`.
 
 use std::collections::HashMap;
 
 use eos_core::{App, Ctx, Failure, OnDiscard, Output, Processor, Record, Topic};
-use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 
 /// What both topics become, so that they can be one stream.
@@ -91,6 +93,9 @@ fn distance_km(a: &City, b: &City) -> u32 {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let inputs = ["departures", "arrivals"].map(|topic| Input::keyed(topic, CITIES));
+    let kafka = Kafka::provide(&inputs, &["trips"])?;
+
     let mut app = App::new("two-topics-v1");
     let out = app.output(&Topic::json("trips"));
     let departures = app.source(&Topic::<String, City>::json("departures"));
@@ -103,6 +108,6 @@ async fn main() -> anyhow::Result<()> {
             out,
             left: HashMap::new(),
         });
-    app.run(&bootstrap_servers()).await?;
+    app.run(kafka.bootstrap()).await?;
     Ok(())
 }

@@ -3,10 +3,12 @@
 //!
 //! Reads `cities` and writes their names to `city-names`.
 //!
+//! With Kafka up:
+//!
 //! ```sh
 //! cargo xtask kafka topic cities city-names
 //! cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 --topic cities --records 100000
-//! cargo run -p eos-examples --bin 05-configuration
+//! cargo run -p eos-examples --bin 05-configuration -- --kafka
 //! ```
 //!
 //! It prints what it does and the guarantee of each edge, and then a line each second. The program
@@ -19,7 +21,7 @@
 use std::time::Duration;
 
 use eos_core::{App, Metrics, StopMode, Topic};
-use eos_examples::{City, bootstrap_servers, log_to_stderr};
+use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 
 const FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -48,6 +50,8 @@ fn tell(metrics: &Metrics) {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let kafka = Kafka::provide(&[Input::keyed("cities", CITIES)], &["city-names"])?;
+
     let mut app = App::new("configuration-v1")
         // A method where there is one, Kafka's name for everything else.
         .workers(1)
@@ -64,7 +68,7 @@ async fn main() -> anyhow::Result<()> {
         app = app.prometheus(&port);
     }
     // `run` would do for a program that has nothing else to do.
-    let mut running = app.start(&bootstrap_servers())?;
+    let mut running = app.start(kafka.bootstrap())?;
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {

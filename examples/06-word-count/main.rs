@@ -1,4 +1,5 @@
 //! Counts words: something is kept per key, and survives whatever dies.
+//! `cargo run -p eos-examples --bin 06-word-count`
 //!
 //! ```text
 //! lines ─→ words ─(repartition: all of one word in one task)─→ counts ─→ word-counts
@@ -9,11 +10,13 @@
 //! program at any moment, start it again, here or elsewhere, and no word counts twice or never.
 
 use eos_core::{App, KeyValueStore, Topic};
-use eos_examples::{bootstrap_servers, log_to_stderr};
+use eos_examples::{Input, Kafka, log_to_stderr};
 
 #[tokio::main]
-async fn main() -> eos_core::Result<()> {
+async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let alice = Input::values("lines", include_str!("alice.txt"));
+    let kafka = Kafka::provide(&[alice], &["word-counts"])?;
 
     let lines = Topic::<Option<String>, String>::plain("lines");
     let words = Topic::<String, String>::plain("words");
@@ -33,7 +36,8 @@ async fn main() -> eos_core::Result<()> {
         .count(&counts)
         .to(&word_counts);
 
-    app.run(&bootstrap_servers()).await
+    app.run(kafka.bootstrap()).await?;
+    Ok(())
 }
 
 /// In lower case, without what is around them; apostrophes count only within.

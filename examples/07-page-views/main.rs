@@ -16,7 +16,7 @@
 //! ```sh
 //! cargo xtask kafka topic page-views page-views-per-minute late-page-views
 //! cargo xtask kafka produce --no-keys page-views < examples/07-page-views/views.txt
-//! cargo run -p eos-examples --bin 07-page-views
+//! cargo run -p eos-examples --bin 07-page-views -- --kafka
 //! cargo xtask kafka read page-views-per-minute
 //! ```
 //!
@@ -27,14 +27,16 @@ use std::time::Duration;
 
 use eos_core::codec::PlainCodec;
 use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
-use eos_examples::{bootstrap_servers, log_to_stderr};
+use eos_examples::{Input, Kafka, log_to_stderr};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(10);
 
 #[tokio::main]
-async fn main() -> eos_core::Result<()> {
+async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let views = Input::values("page-views", include_str!("views.txt"));
+    let kafka = Kafka::provide(&[views], &["page-views-per-minute", "late-page-views"])?;
 
     // A view is `<user> <page>`.
     let views = Topic::<Option<String>, String>::plain("page-views");
@@ -56,7 +58,8 @@ async fn main() -> eos_core::Result<()> {
         .count(&WindowStore::plain("views"))
         .to(&per_minute);
 
-    app.run(&bootstrap_servers()).await
+    app.run(kafka.bootstrap()).await?;
+    Ok(())
 }
 
 /// What stands behind the user; the home page if nothing does.

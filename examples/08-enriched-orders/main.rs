@@ -12,7 +12,7 @@
 //! cargo xtask kafka topic customers orders enriched-orders
 //! cargo xtask kafka produce customers < examples/08-enriched-orders/customers.txt
 //! cargo xtask kafka produce orders < examples/08-enriched-orders/orders.txt
-//! cargo run -p eos-examples --bin 08-enriched-orders
+//! cargo run -p eos-examples --bin 08-enriched-orders -- --kafka
 //! cargo xtask kafka read enriched-orders
 //! ```
 //!
@@ -24,7 +24,7 @@
 //! The table is kept as all state is: stop it, kill it, start it elsewhere, and no customer is read twice.
 
 use eos_core::{App, KeyValueStore, Topic};
-use eos_examples::{bootstrap_servers, log_to_stderr};
+use eos_examples::{Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -53,8 +53,11 @@ fn enrich(order: Order, customer: Option<Customer>) -> Enriched {
 }
 
 #[tokio::main]
-async fn main() -> eos_core::Result<()> {
+async fn main() -> anyhow::Result<()> {
     log_to_stderr();
+    let customers = Input::keyed("customers", include_str!("customers.txt"));
+    let orders = Input::keyed("orders", include_str!("orders.txt"));
+    let kafka = Kafka::provide(&[customers, orders], &["enriched-orders"])?;
 
     let orders = Topic::<String, Order>::json("orders");
     let by_customer = Topic::<String, Order>::json("orders-by-customer");
@@ -71,7 +74,8 @@ async fn main() -> eos_core::Result<()> {
         .left_join(&customers, enrich)
         .to(&Topic::json("enriched-orders"));
 
-    app.run(&bootstrap_servers()).await
+    app.run(kafka.bootstrap()).await?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
-//! What the examples share: where Kafka is, where logs go, and the input's type.
+//! What the examples share: a Kafka with something in it, where logs go, and the cities.
 
 use std::io::IsTerminal;
 
 use serde::{Deserialize, Serialize};
+
+mod kafka;
+
+pub use kafka::{Input, Kafka};
 
 /// A city of the GeoNames data set, as the generator writes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,11 +23,9 @@ pub struct City {
     pub lon: f64,
 }
 
-/// `KAFKA_BOOTSTRAP_SERVERS`, else a Kafka on this machine's usual port.
-#[must_use]
-pub fn bootstrap_servers() -> String {
-    std::env::var("KAFKA_BOOTSTRAP_SERVERS").unwrap_or_else(|_| "localhost:9092".to_owned())
-}
+/// 120 cities of GeoNames (https://www.geonames.org, CC BY 4.0), a line each: `region:{"seq":..}`. Two have
+/// names of two letters, for `03-errors`.
+pub const CITIES: &str = include_str!("../cities.txt");
 
 /// Sends the log to stderr, in colour if that is a terminal; `RUST_LOG` says how much of it (`info` if
 /// unset).

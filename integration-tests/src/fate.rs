@@ -110,13 +110,11 @@ impl Fate {
         Ok(())
     }
 
-    /// Kills one that is not frozen.
+    /// Kills one that never froze.
     fn kill(&mut self, fleet: &mut Fleet) -> Result<()> {
         let mut victim = self.plan.index(fleet.len());
-        if self
-            .frozen
-            .is_some_and(|(nth, _)| fleet.nth(victim) == Some(nth))
-        {
+        // One that just went on must live to hear what it lost.
+        if self.zombie.is_some() && fleet.nth(victim) == self.zombie {
             victim = (victim + 1) % fleet.len();
         }
         let moving = (self.joined.is_some() && !self.left)

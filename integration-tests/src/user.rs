@@ -135,6 +135,9 @@ impl<'a> User<'a> {
             ["cargo", "xtask", "test"] => self.shell("cargo xtask test -p eos-protocol rule_"),
             ["cargo", "run", "-p", package, "--bin", bin, ref rest @ ..] => {
                 let program = build(package, Program::Bin(bin), &[])?;
+                if package == "eos-examples" && !rest.contains(&"--kafka") {
+                    return self.alone(bin, Command::new(program));
+                }
                 self.program(&program, bin, rest, environment)
             }
             [
@@ -146,10 +149,11 @@ impl<'a> User<'a> {
                 features,
                 "--bin",
                 bin,
+                ref rest @ ..,
             ] => {
                 let features = ["--features", features];
                 let program = build(package, Program::Bin(bin), &features)?;
-                self.program(&program, bin, &[], environment)
+                self.program(&program, bin, rest, environment)
             }
             ["cargo", "new", path] => self.new_crate(self.own(path)?),
             ["cargo", "run", "--manifest-path", path] => {
@@ -208,6 +212,32 @@ impl<'a> User<'a> {
             Some(pipeline) => self.pipeline(pipeline, command),
             None => output(&mut command),
         }
+    }
+
+    /// Runs an example on the Kafka that it brings along until it has printed a result, then Ctrl-C.
+    fn alone(&self, bin: &str, mut command: Command) -> Result<String> {
+        self.be(&mut command);
+        let paths = ["out", "err"].map(|stream| self.beside(&format!("{bin}.{stream}")));
+        let [out, err] = &paths;
+        command
+            .stdout(File::create(out)?)
+            .stderr(File::create(err)?);
+        let said = || {
+            paths
+                .each_ref()
+                .map(|path| fs::read_to_string(path).unwrap_or_default())
+        };
+        let mut child = ChildGuard::spawn(command)?;
+        let printed = wait_until(PATIENCE, "it prints a result", || {
+            ensure!(child.is_running()?, "it ended by itself");
+            Ok(fs::metadata(out)?.len() > 0)
+        });
+        printed.with_context(|| said().concat())?;
+        child.signal(Signal::Interrupt)?;
+        let status = child.wait(PATIENCE)?;
+        let said = said().concat();
+        ensure!(status.success(), "Ctrl-C ended it with {status}: {said}");
+        Ok(said)
     }
 
     /// Runs it until all its input is committed, then Ctrl-C.

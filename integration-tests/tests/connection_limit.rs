@@ -48,17 +48,18 @@ fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
     let every_one = Rule::on_any([]).of(&clients);
     let cut = proxy.add(every_one.then(Act::Cut(Cut::Before)));
     let since = Instant::now();
+    let mut refused = 0;
     wait_until(PATIENCE, "connections are refused for ten seconds", || {
-        Ok(since.elapsed() > Duration::from_secs(10))
+        refused = rejections(cluster.dir())? - rejected;
+        Ok(since.elapsed() > Duration::from_secs(10) && refused > 10)
     })?;
     proxy.end(cut);
     ensure!(proxy.fired(cut) > 0, "no connection was cut");
-    let refused = rejections(cluster.dir())? - rejected;
-    ensure!(refused > 10, "{refused} connections were refused");
     ensure!(is_alive(&mut running)?, "it ended by itself");
     // Still none: what was cut does not come back before the limit is lifted.
-    thread::sleep(Duration::from_secs(2));
-    ensure!(rejections(cluster.dir())? - rejected > refused);
+    wait_until(PATIENCE, "further connections are refused", || {
+        Ok(rejections(cluster.dir())? - rejected > refused)
+    })?;
     admin.configure_brokers(LIMIT, "1000")?;
 
     commits_go_on(&running)?;
@@ -92,10 +93,7 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     };
     eprintln!("after {took:.1?}: {error}");
     says(&error, &[&bootstrap, "for 4 s", "hung up", LIMIT])?;
-    ensure!(
-        took >= deadline && took < deadline + Duration::from_secs(4),
-        "{took:?}"
-    );
+    ensure!(took >= deadline && took < PATIENCE / 2, "{took:?}");
 
     // Within the deadline there is room again.
     thread::scope(|scope| {
@@ -103,7 +101,7 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
             thread::sleep(Duration::from_secs(3));
             admin.configure_brokers(LIMIT, "1000")
         });
-        let started = copy(&case).start(&bootstrap);
+        let started = copy(&case).start_deadline(PATIENCE).start(&bootstrap);
         lifted
             .join()
             .map_err(|_| anyhow::anyhow!("it panicked"))??;
@@ -118,7 +116,8 @@ fn full(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     admin.configure_brokers(LIMIT, "1")?;
     let address = cluster.listeners().join(",");
     wait_until(PATIENCE, "the limit holds", || {
-        Ok(Client::connect(&address, Duration::from_secs(1)).is_err())
+        // One that is only slow answers within this, and is asked again.
+        Ok(Client::connect(&address, Duration::from_secs(5)).is_err())
     })
 }
 

@@ -7,10 +7,12 @@
 //! --nocapture`. `EOS_SEED=n` repeats a run.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use eos_testkit::EmbeddedKafka;
 use integration_tests::counted::{Counted, Counts, Findings, visible};
 use integration_tests::fate::{Fate, Faults, TIME_OUT};
 use integration_tests::faults::{Row, is_full, record};
@@ -25,6 +27,8 @@ const PARTITIONS: i32 = 6;
 const PROCESSES: usize = 2;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+static ALONE: Mutex<()> = Mutex::new(());
 
 struct Size {
     lines: u64,
@@ -115,10 +119,9 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
         return Ok(());
     };
     let (size, since) = (size(), Instant::now());
-    let done = run(&App::shipped()?, cluster.bootstrap(), &size)?;
+    let done = killed(cluster.bootstrap())?;
     let Done {
         findings,
-        told,
         calm,
         wiped,
         ..
@@ -140,6 +143,30 @@ fn each_word_counts_once_whoever_is_killed() -> Result<()> {
         seconds: since.elapsed().as_secs_f64(),
         command: "EOS_FULL=1 cargo test -p integration-tests --test counts".into(),
     })?;
+    check(&done)
+}
+
+#[test]
+fn on_the_embedded_broker_too() -> Result<()> {
+    let kafka = EmbeddedKafka::start()?;
+    check(&killed(&kafka.bootstrap())?)
+}
+
+fn killed(bootstrap: &str) -> Result<Done> {
+    // How fast a killed process is back decides what its successor finds.
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    run(&App::shipped()?, bootstrap, &size())
+}
+
+/// All is counted once, and restarts found what they needed on their disk.
+fn check(done: &Done) -> Result<()> {
+    let Done {
+        findings,
+        told,
+        calm,
+        wiped,
+        ..
+    } = done;
     findings.ensure_clean().with_context(|| told.clone())?;
     ensure!(*wiped == 0, "{wiped} databases were thrown away:\n{told}");
     // A kill between a commit and its write to the databases leaves those one behind, as it should; on

@@ -232,7 +232,7 @@ fn two_topics(user: &User<'_>, client: &mut Client) -> Result<()> {
     let generator = "cargo run -p integration-tests --bin generator -- --bootstrap localhost:9092 \
                      --topic arrivals --records 1000";
     user.run(generator)?;
-    user.run("cargo run -p eos-examples --bin 04-two-topics")?;
+    user.run("cargo run -p eos-examples --bin 04-two-topics -- --kafka")?;
     let before = seen.values().map(Vec::len).sum::<usize>();
     let after = trips(client)?;
     let all = after.values().map(Vec::len).sum::<usize>();
@@ -270,7 +270,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
         ensure!(log.contains(part), "{part:?} is not in {log}");
     }
 
-    let run = "cargo run -p eos-examples --bin 05-configuration";
+    let run = "cargo run -p eos-examples --bin 05-configuration -- --kafka";
     let log = user.run_with(&[("EOS_NUM_STREAM_THREADS", "3")], run)?;
     ensure!(log.contains("workers 3, "), "the environment wins: {log}");
 
@@ -339,7 +339,7 @@ fn page_views(user: &User<'_>, client: &mut Client) -> Result<()> {
             producer.send("page-views", 0, None, view, &[], time)?;
         }
         producer.flush()?;
-        user.run("cargo run -p eos-examples --bin 07-page-views")?;
+        user.run("cargo run -p eos-examples --bin 07-page-views -- --kafka")?;
     }
     let counted = views(client)?.into_iter();
     let counted = counted.filter(|((page, _), _)| page == "/noon");
@@ -396,7 +396,7 @@ fn enriched_orders(user: &User<'_>, client: &mut Client) -> Result<()> {
     // One moves, one leaves, the others are as they were before the restart.
     user.run("printf 'ada:{\"name\":\"Ada\",\"city\":\"Ockham\"}\\ngrace:\\n' | cargo xtask kafka produce customers")?;
     user.run("cargo xtask kafka produce orders < examples/08-enriched-orders/orders.txt")?;
-    user.run("cargo run -p eos-examples --bin 08-enriched-orders")?;
+    user.run("cargo run -p eos-examples --bin 08-enriched-orders -- --kafka")?;
     let moved = || Some("Ada, Ockham".to_owned());
     let second = [
         ("punched cards", vec![ada(), moved()]),

@@ -150,7 +150,8 @@ fn one(
         let records = after.records_in - before.records_in;
         match after.aborts - before.aborts {
             0 if records == LOT => outcome.committed += 1,
-            1 if records > LOT => outcome.aborted += 1,
+            // On a slow machine the one that does it again may be too late itself.
+            1.. if records > LOT && truth == Truth::Aborted => outcome.aborted += 1,
             aborts => bail!("{truth:?}: {records} records, {aborts} aborts"),
         }
         subject.lot()?;

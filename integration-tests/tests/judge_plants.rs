@@ -97,7 +97,11 @@ fn found(
         outputs: &history.outputs,
         group: &history.group,
         transactional_prefix: &history.group,
-        patience: SETTLED,
+        // What is left open on purpose is not waited for as long.
+        patience: match name {
+            "open" | "hanging" => SETTLED,
+            _ => TIMEOUT,
+        },
     };
     let verdict = judge::judge(&judge::read(&question)?, expectation);
     let findings = verdict.findings().into_iter();
@@ -131,7 +135,8 @@ impl History {
         producer.flush()?;
         let group = named("app");
         Ok(History {
-            app: TransactionalProducer::new(bootstrap, &group, TIMEOUT)?,
+            // What is left open stays open.
+            app: TransactionalProducer::new(bootstrap, &group, TIMEOUT * 20)?,
             input,
             outputs,
             group,

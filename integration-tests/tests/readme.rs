@@ -80,6 +80,9 @@ fn check(user: &User<'_>, readme: &str, command: &str, said: &str) -> Result<()>
         "cargo xtask test" => ensure!(said.contains(" passed, 0 failed")),
         "cargo new ../pricing" => write_pricing(user, readme)?,
         "cargo run -p eos-examples --bin 01-hello" => {
+            ensure!(said.contains("embedded broker") && said.contains(":Hello, "));
+        }
+        "cargo run -p eos-examples --bin 01-hello -- --kafka" => {
             let mut greeted = 0;
             let mut client = Client::connect(&user.bootstrap()?, PATIENCE)?;
             client.read_all("greetings", Isolation::ReadCommitted, |_, _| greeted += 1)?;

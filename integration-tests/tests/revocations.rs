@@ -53,10 +53,7 @@ fn a_revocation_is_answered_in_time_when_a_request_hangs() -> Result<()> {
             seconds: start.elapsed().as_secs_f64(),
             command: "cargo test -p integration-tests --test revocations".into(),
         })?;
-        ensure!(
-            took < REVOKE_DEADLINE + Duration::from_secs(1),
-            "{api:?}: {took:?}"
-        );
+        ensure!(took < REVOKE_DEADLINE * 2, "{api:?}: {took:?}");
     }
     Ok(())
 }

@@ -115,6 +115,17 @@ fn put(producer: &mut Producer, topic: &str, partition: i32, time: i64) -> Resul
 
 /// Two workers; the side topic's producer is late, but within `max.task.idle.ms`.
 fn a_slow_sibling(bootstrap: &str) -> Result<()> {
+    // A machine that was itself later than that has shown nothing.
+    for _ in 0..5 {
+        if slow_sibling(bootstrap)? {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("five times this machine took longer for 100 records than a task waits for them")
+}
+
+/// Whether the producer was late in time.
+fn slow_sibling(bootstrap: &str) -> Result<bool> {
     const PARTITIONS: i32 = 4;
     const IDLE: Duration = Duration::from_secs(5);
     const LATE: Duration = Duration::from_millis(300);
@@ -138,14 +149,19 @@ fn a_slow_sibling(bootstrap: &str) -> Result<()> {
         }
         longest = longest.max(since.elapsed());
     }
-    ensure!(longest < IDLE, "the machine is too slow: {longest:?}");
     let found = pair.outputs(1_000 * PARTITIONS as usize)?;
+    if longest >= IDLE {
+        eprintln!("not in time, once more: {longest:?}");
+        pair.stop(running)?;
+        return Ok(false);
+    }
     ensure!(found.len() == PARTITIONS as usize, "{:?}", found.keys());
     for (key, values) in found {
         let wanted: Vec<_> = (0..1_000).map(|time| format!("{time:06}")).collect();
         ensure!(values == wanted, "{key}: {values:?}");
     }
-    pair.stop(running)
+    pair.stop(running)?;
+    Ok(true)
 }
 
 fn an_empty_sibling(bootstrap: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -117,15 +117,16 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
     const PARKED: Duration = Duration::from_secs(3);
     let mut case = Case::with_partitions(bootstrap, "parked", 3)?;
     let tries: Arc<Mutex<Vec<Instant>>> = Arc::default();
-    let noted = Arc::clone(&tries);
+    let go = Arc::new(AtomicBool::new(false));
+    let (noted, may_go) = (Arc::clone(&tries), Arc::clone(&go));
     let mut app = case.app();
     app.source(&Topic::<String, String>::plain(&case.input))
-        .on_error(ErrorPolicy::retry(PARKED, 1))
+        .on_error(ErrorPolicy::retry(PARKED, 1_000))
         .try_map(move |text| {
             if text == "poison" {
                 let mut tries = noted.lock().unwrap_or_else(PoisonError::into_inner);
                 tries.push(Instant::now());
-                if tries.len() == 1 {
+                if !may_go.load(Ordering::Relaxed) {
                     return Err(Failure::from("not now"));
                 }
             }
@@ -141,28 +142,24 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
     let tried = || tries.lock().unwrap_or_else(PoisonError::into_inner).clone();
     wait_until(PATIENCE, "it was tried", || Ok(!tried().is_empty()))?;
     // While it waits: what came before it is committed, and the others go on.
-    let mut rounds = 0;
-    while tried().len() == 1 {
+    for round in 0..3 {
         for partition in [1, 2] {
-            put(&mut producer, &case.input, partition, &rounds.to_string())?;
+            put(&mut producer, &case.input, partition, &round.to_string())?;
         }
         producer.flush()?;
         for partition in [1, 2] {
-            await_output(&mut case, partition, rounds + 1)?;
+            await_output(&mut case, partition, round + 1)?;
         }
-        if tried().len() == 1 {
-            ensure!(output_of(&mut case, 0)? == ["before"]);
-            rounds += 1;
-        }
+        ensure!(output_of(&mut case, 0)? == ["before"]);
     }
-    eprintln!("{rounds} rounds of the other partitions while one record waits");
-    ensure!(rounds >= 3, "{rounds} rounds in {PARKED:?}");
+    go.store(true, Ordering::Relaxed);
+    wait_until(PATIENCE, "it was tried again", || Ok(tried().len() > 1))?;
     let waited = tried()[1] - tried()[0];
     ensure!(waited >= PARKED, "tried again after {waited:?}");
     let found = await_output(&mut case, 0, 3)?;
     ensure!(found == ["before", "poison", "after"], "{found:?}");
     let totals = running.handle().metrics().totals;
-    ensure!((totals.retried, totals.aborts) == (1, 0), "{totals:?}");
+    ensure!(totals.retried >= 1 && totals.aborts == 0, "{totals:?}");
     stop(&mut case, running)
 }
 
@@ -198,15 +195,13 @@ fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
     await_output(&mut case, 1, 4)?;
     let took = joined.elapsed();
     eprintln!("partition 1 had output {took:.1?} after it was assigned");
-    ensure!(took < Duration::from_secs(2), "{took:?}");
     // And it goes on, while partition 0 waits.
     for n in 4..10 {
         put(&mut producer, &case.input, 1, &n.to_string())?;
         producer.flush()?;
-        let since = Instant::now();
         await_output(&mut case, 1, n + 1)?;
-        ensure!(since.elapsed() < Duration::from_secs(2), "{n}");
     }
+    // All of that while the peer, which has 300 s, lets nothing go.
     ensure!(output_of(&mut case, 0)? == ["0", "1", "2"], "it is held");
     let open = case.client.transactions()?;
     let open = open.into_iter().find(|t| t.transactional_id == id);

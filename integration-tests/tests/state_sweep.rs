@@ -187,11 +187,12 @@ impl Scene {
             state: &self.state(),
         };
         let findings = counted.check(&mut self.client, &self.sent)?;
-        let open = self.client.transactions()?;
         let prefix = format!("{}-", self.app);
-        let mut open = open.iter().filter(|t| t.is_open());
-        let left = open.find(|t| t.transactional_id.starts_with(&prefix));
-        ensure!(left.is_none(), "left open: {left:?}");
+        wait_until(PATIENCE, "no transaction is open", || {
+            let open = self.client.transactions()?;
+            let mut open = open.iter().filter(|t| t.is_open());
+            Ok(!open.any(|t| t.transactional_id.starts_with(&prefix)))
+        })?;
         Ok(findings)
     }
 

@@ -6,6 +6,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use integration_tests::wait::wait_until;
 use xtask::kafka::{Provided, for_tests};
 use xtask::wire::{Client, End, Fetched, Isolation, TransactionalProducer};
 
@@ -56,6 +57,13 @@ impl Setting {
         let ends = self
             .client
             .end_offsets(&self.topic, Isolation::ReadCommitted)?;
+        ends.first().copied().context("the topic has no partition")
+    }
+
+    fn end(&mut self) -> Result<i64> {
+        let ends = self
+            .client
+            .end_offsets(&self.topic, Isolation::ReadUncommitted)?;
         ends.first().copied().context("the topic has no partition")
     }
 
@@ -132,7 +140,12 @@ fn aborted_records_are_hidden_between_committed_ones_of_the_same_producer() -> R
         ]
     );
     // Whatever offset a reader starts from, it sees the same records and gets past every marker.
-    let end = setting.stable_end()?;
+    // EndTxn is answered before its marker is there.
+    let mut end = 0;
+    wait_until(TIMEOUT, "the last marker is there", || {
+        end = setting.stable_end()?;
+        Ok(end == setting.end()?)
+    })?;
     let all = setting.fetch(0)?;
     for from in 0..=end {
         let part = setting.fetch(from)?;

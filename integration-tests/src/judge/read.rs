@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use xtask::wire::protocol::ResponseError;
 use xtask::wire::{Client, Isolation, OpenProducer, Record, TransactionState};
 
 use super::evidence::{Evidence, Input, Keys, LogEnd, Output, Row};
@@ -54,7 +53,10 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
     let outputs = question.outputs.iter();
     let outputs = outputs.map(|topic| output(&mut client, topic, &mut keys));
     let outputs = outputs.collect::<Result<_>>()?;
-    let committed = committed(question, if open.is_empty() { TIMEOUT } else { HELD })?;
+    let held = if open.is_empty() { TIMEOUT } else { HELD };
+    let committed = client.committed_unless_held(question.group, question.input, held)?;
+    let offset = |committed: Option<(i64, String)>| committed.map(|(offset, _)| offset);
+    let committed = committed.map(|all| all.into_iter().map(offset).collect::<Vec<_>>());
     let hanging_offsets = match committed {
         Some(_) => Vec::new(),
         None => hanging(&mut client, OFFSETS)?,
@@ -189,21 +191,4 @@ fn number(record: &Record) -> Option<u64> {
     let value = record.value.as_deref()?;
     let numbered: Numbered = serde_json::from_slice(value).ok()?;
     Some(numbered.seq)
-}
-
-/// The group's offsets; none when an open transaction holds them, which is a finding of its own.
-fn committed(question: &Question<'_>, patience: Duration) -> Result<Option<Vec<Option<i64>>>> {
-    let mut client = Client::connect(question.bootstrap, patience)?;
-    let held = |error: &anyhow::Error| {
-        let cause = error.root_cause().downcast_ref();
-        cause == Some(&ResponseError::UnstableOffsetCommit)
-    };
-    match client.committed(question.group, question.input) {
-        Ok(offsets) => {
-            let offset = |committed: Option<(i64, String)>| committed.map(|(offset, _)| offset);
-            Ok(Some(offsets.into_iter().map(offset).collect()))
-        }
-        Err(error) if held(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

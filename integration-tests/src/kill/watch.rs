@@ -13,6 +13,9 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// How long one broker may take to answer: a frozen one must not hide what the others do.
 const ANSWER: Duration = Duration::from_secs(1);
 
+/// How long nothing may be heard of the cluster.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// The ends of the logs at one moment.
 #[derive(Debug, Clone)]
 pub struct Sample {
@@ -35,6 +38,7 @@ impl Sample {
 #[derive(Debug)]
 pub struct Watch {
     seen: Arc<Mutex<Seen>>,
+    begun: Instant,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,11 +65,12 @@ impl Watch {
                 let sample = look(&mut client, &input, &output, &mut followed);
                 let mut seen = lock(&kept);
                 match sample {
-                    Ok(sample) => seen.samples.push(sample),
-                    Err(error) => {
-                        seen.failed = Some(format!("{error:#}"));
-                        return;
+                    Ok(sample) => {
+                        seen.failed = None;
+                        seen.samples.push(sample);
                     }
+                    // A broker is away: whoever waits for more has a limit of their own.
+                    Err(error) => seen.failed = Some(format!("{error:#}")),
                 }
                 drop(seen);
                 thread::sleep(PERIOD);
@@ -73,6 +78,7 @@ impl Watch {
         });
         Ok(Watch {
             seen,
+            begun: Instant::now(),
             stop,
             thread: Some(thread),
         })
@@ -81,12 +87,16 @@ impl Watch {
     /// The latest sample, none before the first.
     ///
     /// # Errors
-    /// When the cluster could not be asked.
+    /// When the cluster could not be asked for a minute.
     pub fn latest(&self) -> Result<Option<Sample>> {
         let seen = lock(&self.seen);
+        let latest = seen.samples.last();
+        let since = latest.map_or(self.begun, |sample| sample.at);
         match &seen.failed {
-            Some(error) => bail!("the ends of the topics could not be read: {error}"),
-            None => Ok(seen.samples.last().cloned()),
+            Some(error) if since.elapsed() > SILENCE => {
+                bail!("the ends of the topics could not be read: {error}")
+            }
+            _ => Ok(latest.cloned()),
         }
     }
 

@@ -46,7 +46,7 @@ const TRIES: u32 = 3;
 /// and what a machine under load may add.
 const SWEEP: Duration = Duration::from_millis(1_500);
 /// By when a thawed process works again.
-const REJOIN_LIMIT: Duration = Duration::from_secs(30);
+const REJOIN_LIMIT: Duration = PATIENCE;
 
 /// What happens at the point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

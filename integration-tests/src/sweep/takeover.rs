@@ -75,7 +75,14 @@ fn run(undefended: &str, scene: &mut Scene) -> Result<Takeover> {
         Ok(given.any(|line| line.contains("-in-0") && line.contains("-in-1")))
     })?;
     let (since, mut beside) = (Instant::now(), 0);
-    while since.elapsed() < WATCH && beside == 0 {
+    // A control is to show what it can do, however long that takes; the other one waits for as long as a
+    // successor that does not wait would need.
+    let watch = if undefended.is_empty() {
+        WATCH
+    } else {
+        PATIENCE
+    };
+    while since.elapsed() < watch && beside == 0 {
         // By its log: the zombie's open transaction hides from readers what others commit behind it.
         let log = scene.members[successor].log();
         beside = log.matches(COMMITTED).count();

@@ -69,7 +69,7 @@ impl Case {
     pub(crate) fn app(&self) -> App {
         App::new(&self.app)
             .state_dir(self.state.path())
-            .start_deadline(Duration::from_secs(10))
+            .start_deadline(PATIENCE)
     }
 
     /// The simplest app: text to text.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, anyhow};
 use xtask::wire::Producer;
 
-use crate::common::Case;
+use crate::common::{Case, PATIENCE};
 
 /// Numbered records, a few hundred a second, until it is stopped or its topic is gone.
 pub(crate) struct Feeder {
@@ -27,7 +27,7 @@ impl Feeder {
         let (bootstrap, topic) = (case.bootstrap.clone(), case.input.clone());
         let asked = Arc::clone(&stop);
         let thread = thread::spawn(move || {
-            let mut producer = Producer::with_patience(&bootstrap, Duration::from_secs(5))?;
+            let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
             let mut seq = first;
             while !asked.load(Ordering::Relaxed) {
                 for _ in 0..5 {

@@ -1,5 +1,5 @@
-//! Every row of the restart table (`eos_protocol::state::decide`), reached on a real Kafka by a real
-//! app: what it finds is made by stopping it and copying, replacing or deleting its state directory, by
+//! Every row of the restart table (`eos_protocol::state::decide`), reached on a real Kafka and on the
+//! embedded broker by a real app: what it finds is made by stopping it and copying, replacing or deleting its state directory, by
 //! setting or deleting the group's offsets, by making topics anew, or by taking a broker's data away.
 //! Each asserts that the start took that row, and that all counts are exact afterwards, or that nothing
 //! was counted and the error names the fix.
@@ -16,9 +16,11 @@ mod scene;
 mod stopping;
 mod tap;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use eos_testkit::EmbeddedKafka;
 use integration_tests::counted;
 use integration_tests::faults::{Row, record};
 use integration_tests::sweep::each;
@@ -59,31 +61,15 @@ const ROWS: [One; 27] = [
 /// They mostly wait for a group.
 const AT_ONCE: usize = 4;
 
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn every_row_of_the_restart_table_is_taken_where_it_should_be() -> Result<()> {
     let Some(mut cluster) = own_for_tests(&ClusterOptions::default())? else {
         return Ok(());
     };
-    tap::listen();
-    // What is compiled first takes its time.
-    counted::program()?;
-    scene::program()?;
     let since = Instant::now();
-    let bootstrap = cluster.bootstrap().to_owned();
-    let wanted = |name: &str| std::env::var("EOS_CASE").map_or(true, |part| name.contains(&part));
-    let rows: Vec<One> = ROWS.into_iter().filter(|(name, _)| wanted(name)).collect();
-    let done = each(&rows, AT_ONCE, |(name, scenario)| {
-        let mut scene = Scene::new(&bootstrap, name)?;
-        let outcome = scenario(&mut scene);
-        outcome.with_context(|| format!("{name}: its log:\n{}", scene.log().concat()))
-    });
-    let mut failed = Vec::new();
-    for ((name, _), one) in rows.iter().zip(done) {
-        let word = if one.answer.is_ok() { "ok" } else { "FAILED" };
-        eprintln!("{name} ... {word} ({:.1?})", one.took);
-        failed.extend(one.answer.err().map(|error| format!("{name}: {error:?}")));
-    }
-    let mut count = rows.len();
+    let (mut count, mut failed) = take_rows(cluster.bootstrap())?;
     if wanted("broker") {
         let outcome = broker::loses_changelogs(&mut cluster);
         failed.extend(outcome.err().map(|error| format!("the broker: {error:?}")));
@@ -99,4 +85,40 @@ fn every_row_of_the_restart_table_is_taken_where_it_should_be() -> Result<()> {
         seconds: since.elapsed().as_secs_f64(),
         command: "cargo test -p integration-tests --test restart_table".into(),
     })
+}
+
+/// But those that a broker's disk is needed for: it has none.
+#[test]
+fn the_embedded_broker_leads_to_the_same_rows() -> Result<()> {
+    let kafka = EmbeddedKafka::start()?;
+    let (_, failed) = take_rows(&kafka.bootstrap())?;
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+fn wanted(name: &str) -> bool {
+    std::env::var("EOS_CASE").map_or(true, |part| name.contains(&part))
+}
+
+/// Every scenario on one broker: how many there are, and what failed.
+fn take_rows(bootstrap: &str) -> Result<(usize, Vec<String>)> {
+    // Logs and machine are not shared with the other test.
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    tap::listen();
+    // What is compiled first takes its time.
+    counted::program()?;
+    scene::program()?;
+    let rows: Vec<One> = ROWS.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let done = each(&rows, AT_ONCE, |(name, scenario)| {
+        let mut scene = Scene::new(bootstrap, name)?;
+        let outcome = scenario(&mut scene);
+        outcome.with_context(|| format!("{name}: its log:\n{}", scene.log().concat()))
+    });
+    let mut failed = Vec::new();
+    for ((name, _), one) in rows.iter().zip(done) {
+        let word = if one.answer.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("{name} ... {word} ({:.1?})", one.took);
+        failed.extend(one.answer.err().map(|error| format!("{name}: {error:?}")));
+    }
+    Ok((rows.len(), failed))
 }

@@ -81,7 +81,7 @@ impl Plan {
         if self.calm {
             return 0;
         }
-        (self.span().saturating_sub(QUIET_END).as_secs() / 4).max(1)
+        (self.span().saturating_sub(QUIET_END).as_secs() / 8).max(1)
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn there_must_be_some_kills_and_the_more_the_longer_it_runs() {
         assert_eq!(plan(10).fewest_kills(), 1);
-        assert_eq!(plan(400_000).fewest_kills(), 4);
+        assert_eq!(plan(400_000).fewest_kills(), 2);
         assert_eq!(
             (plan(10).last_kill(), plan(400_000).last_kill()),
             (0, 370_000)

@@ -78,9 +78,16 @@ pub fn create_topics(topics: &[NewTopic]) -> Result<String> {
 /// When no cluster is up, there is no such topic, or a line can't be understood; what stood before
 /// that line is sent all the same.
 pub fn produce(topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
-    let bootstrap = local::address()?;
-    must_exist(&mut Client::connect(&bootstrap, PATIENCE)?, topic)?;
-    let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
+    produce_to(&local::address()?, topic, lines, keys)
+}
+
+/// The same on the cluster at `bootstrap`.
+///
+/// # Errors
+/// As [`produce`], with nobody at that address instead of no cluster that is up.
+pub fn produce_to(bootstrap: &str, topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
+    must_exist(&mut Client::connect(bootstrap, PATIENCE)?, topic)?;
+    let mut producer = Producer::with_patience(bootstrap, PATIENCE)?;
     let partitions = producer.partitions(topic)?;
     let sent = send(&mut producer, topic, partitions, lines, keys);
     producer.flush()?;

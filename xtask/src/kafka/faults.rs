@@ -10,7 +10,7 @@ use super::node;
 use crate::os::{self, Signal};
 
 /// A broker hands its partitions over before it ends.
-pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(90);
 
 impl Cluster {
     /// Kills a node as `kill -9` does: nothing flushed, nothing handed over.

@@ -48,12 +48,16 @@ pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
         ("num.network.threads", "2"),
         ("num.io.threads", "2"),
         ("background.threads", "2"),
-        // A dead broker is noticed, and a controller that hangs given up, within three seconds.
+        // A controller that hangs is given up, and one of several brokers that is dead noticed, within
+        // three seconds.
         ("controller.socket.timeout.ms", "3000"),
-        ("broker.session.timeout.ms", "3000"),
         ("broker.heartbeat.interval.ms", "500"),
     ];
-    let owned = properties.into_iter();
+    // A single one that stalls would only be fenced by itself: Kafka's default.
+    let session = if nodes == 1 { "9000" } else { "3000" };
+    let owned = properties
+        .into_iter()
+        .chain([("broker.session.timeout.ms", session)]);
     owned.map(|(key, value)| (key, value.to_owned())).collect()
 }
 

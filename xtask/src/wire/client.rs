@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use kafka_protocol::protocol::Request;
 
 use super::connection::Connection;
-use super::failure::Failure;
+use super::failure::{Failure, is_answer};
 use super::routing::{Node, Routes};
 
 /// How long a broker may take over a request that depends on other brokers.
@@ -102,20 +102,36 @@ impl Client {
     pub(super) fn retry<T>(
         &mut self,
         what: &str,
+        attempt: impl FnMut(&mut Client, Instant) -> Result<T, Failure>,
+    ) -> Result<T> {
+        self.retry_for(self.timeout, what, attempt)
+    }
+
+    /// The same with another limit than the client's own.
+    pub(super) fn retry_for<T>(
+        &mut self,
+        limit: Duration,
+        what: &str,
         mut attempt: impl FnMut(&mut Client, Instant) -> Result<T, Failure>,
     ) -> Result<T> {
-        let deadline = Instant::now() + self.timeout;
+        let deadline = Instant::now() + limit;
         let mut pause = FIRST_PAUSE;
+        let mut answered = None;
         loop {
             let error = match attempt(self, deadline) {
                 Ok(answer) => return Ok(answer),
                 Err(Failure::Final(error)) => return Err(error.context(what.to_owned())),
                 Err(Failure::Retry(error)) => error,
             };
+            // What a broker answered tells more than that the time was over while it was asked again.
+            let error = match answered.take() {
+                Some(answer) if !is_answer(&error) => answer,
+                _ => error,
+            };
             if Instant::now() + pause >= deadline {
-                let waited = self.timeout;
-                return Err(error.context(format!("{what}: gave up after {waited:?}")));
+                return Err(error.context(format!("{what}: gave up after {limit:?}")));
             }
+            answered = is_answer(&error).then_some(error);
             self.routes.forget();
             thread::sleep(pause);
             pause = LONGEST_PAUSE.min(pause * 2);

@@ -58,3 +58,8 @@ pub(super) fn check(code: i16, what: impl FnOnce() -> String) -> Result<(), Fail
 fn retriable(error: ResponseError) -> bool {
     error == ResponseError::ConcurrentTransactions || error.is_retriable()
 }
+
+/// Whether a broker said so, in contrast to silence or a lost connection.
+pub(super) fn is_answer(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<ResponseError>().is_some()
+}

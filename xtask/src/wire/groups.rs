@@ -1,6 +1,9 @@
 //! Consumer groups from the outside: committed offsets, members.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::GroupId;
 use kafka_protocol::messages::describe_groups_request::DescribeGroupsRequest;
 use kafka_protocol::messages::describe_groups_response::DescribedGroupMember;
@@ -13,9 +16,10 @@ use kafka_protocol::messages::offset_delete_request::{
 use kafka_protocol::messages::offset_fetch_request::{
     OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
+use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponse;
 
 use super::client::Client;
-use super::failure::check;
+use super::failure::{Failure, check};
 use super::routing::{Node, text, topic_name};
 
 /// A consumer group at one moment.
@@ -26,6 +30,9 @@ pub struct GroupState {
     /// Who is in it.
     pub members: Vec<GroupMember>,
 }
+
+/// The offset and metadata of each partition of a topic; none where nothing is committed.
+pub type Offsets = Vec<Option<(i64, String)>>;
 
 /// One member of a consumer group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,26 +52,42 @@ impl Client {
     ///
     /// # Errors
     /// When the coordinator does not answer in time, or such a transaction does not end in time.
-    pub fn committed(&mut self, group: &str, topic: &str) -> Result<Vec<Option<(i64, String)>>> {
+    pub fn committed(&mut self, group: &str, topic: &str) -> Result<Offsets> {
         let what = format!("read the offsets of group {group} on {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
         let request = fetch_request(group, topic, count);
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
-            let answer = answer.groups.first().context("answer without the group")?;
-            check(answer.error_code, || group.to_owned())?;
-            let mut committed = vec![None; count as usize];
-            for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {
-                let id = partition.partition_index;
-                check(partition.error_code, || format!("{topic}-{id}"))?;
-                let metadata = partition.metadata.as_ref().map_or("", |text| text.as_str());
-                if let Some(slot) = committed.get_mut(id as usize)
-                    && partition.committed_offset >= 0
-                {
-                    *slot = Some((partition.committed_offset, metadata.to_owned()));
+            offsets(&answer, topic, count)
+        })
+    }
+
+    /// The same, or none when an unfinished transaction holds one of them for longer than `patience`.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer in time.
+    pub fn committed_unless_held(
+        &mut self,
+        group: &str,
+        topic: &str,
+        patience: Duration,
+    ) -> Result<Option<Offsets>> {
+        let what = format!("read the offsets of group {group} on {topic}");
+        let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
+        let request = fetch_request(group, topic, count);
+        let mut held_since = None;
+        let limit = self.timeout() + patience;
+        self.retry_for(limit, &what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            let read = offsets(&answer, topic, count);
+            if matches!(&read, Err(Failure::Retry(error)) if is_held(error)) {
+                // From the first answer on: how long it took to come says nothing about the transaction.
+                let since: &mut Instant = held_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= patience {
+                    return Ok(None);
                 }
             }
-            Ok(committed)
+            read.map(Some)
         })
     }
 
@@ -153,6 +176,29 @@ fn member(described: &DescribedGroupMember) -> GroupMember {
         client_id: described.client_id.to_string(),
         group_instance_id: instance.map(ToString::to_string),
     }
+}
+
+/// Whether an unfinished transaction holds the offsets (KIP-447).
+fn is_held(error: &anyhow::Error) -> bool {
+    error.downcast_ref() == Some(&ResponseError::UnstableOffsetCommit)
+}
+
+/// What the coordinator said of the partitions of a topic.
+fn offsets(answer: &OffsetFetchResponse, topic: &str, count: i32) -> Result<Offsets, Failure> {
+    let answer = answer.groups.first().context("answer without the group")?;
+    check(answer.error_code, || answer.group_id.to_string())?;
+    let mut committed = vec![None; count as usize];
+    for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+        let id = partition.partition_index;
+        check(partition.error_code, || format!("{topic}-{id}"))?;
+        let metadata = partition.metadata.as_ref().map_or("", |text| text.as_str());
+        if let Some(slot) = committed.get_mut(id as usize)
+            && partition.committed_offset >= 0
+        {
+            *slot = Some((partition.committed_offset, metadata.to_owned()));
+        }
+    }
+    Ok(committed)
 }
 
 fn fetch_request(group: &str, topic: &str, partitions: i32) -> OffsetFetchRequest {

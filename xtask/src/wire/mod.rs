@@ -45,7 +45,7 @@ pub use batch::Record;
 pub use client::Client;
 pub use cluster::{Broker, ClusterMetadata, Partition};
 pub use fetch::{Fetched, Isolation};
-pub use groups::{GroupMember, GroupState};
+pub use groups::{GroupMember, GroupState, Offsets};
 pub use kafka_protocol as protocol;
 pub use producer::Producer;
 pub use routing::Node;

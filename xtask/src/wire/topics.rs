@@ -39,6 +39,12 @@ impl Client {
                     return Ok(());
                 }
                 let why = topic.error_message.as_ref().map_or("", |why| why.as_str());
+                // All that are there may be fenced for a moment, as after a stall.
+                if topic.error_code == ResponseError::InvalidReplicationFactor.code()
+                    && why.contains("fenced")
+                {
+                    return Err(Failure::retry(format!("{name}: {why}")));
+                }
                 check(topic.error_code, || format!("{name}: {why}"))
             })
         })?;

@@ -1,0 +1,103 @@
+//! Each example as it is, without a Kafka, Java, or anything set: on the embedded broker that it brings along,
+//! until it has printed all that its sample comes to, then Ctrl-C.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use integration_tests::process::{ChildGuard, Program, build};
+use integration_tests::wait::wait_until;
+use xtask::os::Signal;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An example, and how many results it comes to, topic by topic.
+type Case = (&'static str, &'static [(&'static str, usize)]);
+
+const CASES: [Case; 7] = [
+    ("01-hello", &[("greetings", 120)]),
+    (
+        "02-enrich",
+        &[("cities-enriched", 120), ("cities-audit", 120)],
+    ),
+    // All cities but two whose names are too short, and one good order of five.
+    ("03-errors", &[("tags", 119), ("tag-orders-dlq", 4)]),
+    ("04-two-topics", &[("trips", 120)]),
+    ("05-configuration", &[("city-names", 120)]),
+    ("07-page-views", &[("page-views-per-minute", 6)]),
+    ("08-enriched-orders", &[("enriched-orders", 5)]),
+];
+
+#[test]
+fn examples_bring_what_they_need() -> Result<()> {
+    for (bin, expected) in CASES {
+        alone(bin, expected).with_context(|| bin.to_owned())?;
+    }
+    Ok(())
+}
+
+/// One result for each word of the book, as it stands in the file.
+#[test]
+fn word_count_counts_its_book() -> Result<()> {
+    let book = xtask::workspace_root().join("examples/06-word-count/alice.txt");
+    let book = fs::read_to_string(book)?;
+    let words = book.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    let words = words.filter(|word| word.contains(|c| c != '\'')).count();
+    ensure!(words > 20_000, "{words} words: is the book whole?");
+    alone("06-word-count", &[("word-counts", words)])
+}
+
+fn alone(bin: &str, expected: &[(&str, usize)]) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let (out, err) = (dir.path().join("out"), dir.path().join("err"));
+    let mut command = Command::new(build("eos-examples", Program::Bin(bin), &[])?);
+    // Nothing is found by chance: no state of others, no Java, no Kafka.
+    command
+        .current_dir(dir.path())
+        .env_clear()
+        .env("EOS_STATE_DIR", dir.path().join("state"))
+        .stdout(File::create(&out)?)
+        .stderr(File::create(&err)?);
+    let mut child = ChildGuard::spawn(command)?;
+    let expected: BTreeMap<_, _> = expected.iter().copied().collect();
+    let mut text = String::new();
+    let waited = wait_until(PATIENCE, "it has printed all results", || {
+        ensure!(child.is_running()?, "it ended by itself");
+        text = fs::read_to_string(&out)?;
+        Ok(results(&text, &expected) == expected)
+    });
+    let printed = results(&text, &expected);
+    let said = || fs::read_to_string(&err).unwrap_or_default();
+    waited.with_context(|| {
+        format!(
+            "it printed {printed:?} of {expected:?}; its log:\n{}",
+            said()
+        )
+    })?;
+    child.signal(Signal::Interrupt)?;
+    let status = child.wait(PATIENCE)?;
+    ensure!(
+        status.success(),
+        "Ctrl-C ended it with {status}: {}",
+        said()
+    );
+    Ok(())
+}
+
+/// How many results were printed: `topic partition@offset ..` is one, `topic .. and N more` are N.
+fn results<'t>(text: &'t str, of: &BTreeMap<&str, usize>) -> BTreeMap<&'t str, usize> {
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        let Some((topic, rest)) = line.split_once(' ') else {
+            continue;
+        };
+        let more = rest.strip_prefix(".. and ");
+        let more = more.and_then(|more| more.strip_suffix(" more")?.parse().ok());
+        if of.contains_key(topic) {
+            *counts.entry(topic).or_default() += more.unwrap_or(1);
+        }
+    }
+    counts
+}
