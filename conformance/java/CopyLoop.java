@@ -17,7 +17,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * Kafka's own clients on either broker: `feed` makes two topics and fills one of them, `copy` copies it to the
- * other one, exactly once, and ends when it has reached the end.
+ * other one, exactly once, and ends when it has reached the end. It copies no more than `records`: there it stays,
+ * in the middle of a transaction, until it is killed.
  *
  * <p>`java CopyLoop.java feed|copy bootstrap.servers input output records`
  */
@@ -28,7 +29,7 @@ public class CopyLoop {
     if (args[0].equals("feed")) {
       feed(bootstrap, input, output, records);
     } else {
-      copy(bootstrap, input, output);
+      copy(bootstrap, input, output, records);
     }
   }
 
@@ -61,7 +62,7 @@ public class CopyLoop {
     }
   }
 
-  static void copy(String bootstrap, String input, String output) throws Exception {
+  static void copy(String bootstrap, String input, String output, int most) throws Exception {
     Map<String, Object> config = new HashMap<>();
     config.put("bootstrap.servers", bootstrap);
     config.put("group.id", input + "-copiers");
@@ -76,6 +77,7 @@ public class CopyLoop {
         KafkaProducer<String, String> producer = producer(bootstrap, input + "-copy")) {
       producer.initTransactions();
       consumer.subscribe(List.of(input));
+      int copied = 0;
       while (true) {
         ConsumerRecords<String, String> batch = consumer.poll(Duration.ofMillis(100));
         if (batch.isEmpty()) {
@@ -92,9 +94,14 @@ public class CopyLoop {
               new TopicPartition(record.topic(), record.partition()),
               new OffsetAndMetadata(record.offset() + 1, "copied"));
         }
+        copied += batch.count();
+        if (copied > most) {
+          producer.flush();
+          Thread.sleep(Long.MAX_VALUE);
+        }
         producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
         producer.commitTransaction();
-        // Slow enough that it can be killed in the middle.
+        // Slow enough that it is mostly killed before it has copied all that it may.
         Thread.sleep(5);
       }
     }

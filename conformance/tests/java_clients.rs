@@ -15,6 +15,8 @@ use rdkafka::{ClientConfig, Message};
 use xtask::kafka::{ClusterOptions, java_program, own_for_tests};
 
 const RECORDS: usize = 20_000;
+/// How many the one that is killed may copy at most: it waits there if the kill is late.
+const BEFORE_THE_KILL: usize = RECORDS * 2 / 3;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process that does not outlive its test.
@@ -28,10 +30,10 @@ impl Drop for Killed {
     }
 }
 
-fn program(what: &str, bootstrap: &str) -> Result<Command> {
+fn program(what: &str, bootstrap: &str, records: usize) -> Result<Command> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/CopyLoop.java");
     let mut command = java_program(&source)?;
-    let records = RECORDS.to_string();
+    let records = records.to_string();
     command.args([what, bootstrap, "java-in", "java-out", &records]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(command)
@@ -60,9 +62,10 @@ fn written(world: &mut World) -> Result<i64> {
 }
 
 fn copy_with_a_kill(bootstrap: &str) -> Result<()> {
-    ends_well(&mut program("feed", bootstrap)?)?;
+    ends_well(&mut program("feed", bootstrap, RECORDS)?)?;
     let mut world = World::new(bootstrap, "java")?;
-    let mut first = Killed(program("copy", bootstrap)?.stderr(Stdio::null()).spawn()?);
+    let mut first = program("copy", bootstrap, BEFORE_THE_KILL)?;
+    let mut first = Killed(first.stderr(Stdio::null()).spawn()?);
     let deadline = Instant::now() + PATIENCE;
     while written(&mut world)? < RECORDS as i64 / 3 {
         ensure!(Instant::now() < deadline, "it copies too slowly");
@@ -76,7 +79,7 @@ fn copy_with_a_kill(bootstrap: &str) -> Result<()> {
     first.0.wait()?;
     let at_kill = written(&mut world)?;
     ensure!(at_kill < RECORDS as i64, "killed in the middle: {at_kill}");
-    ends_well(&mut program("copy", bootstrap)?)?;
+    ends_well(&mut program("copy", bootstrap, RECORDS)?)?;
     let copied = copied(bootstrap)?;
     let twice = copied.values().filter(|count| **count > 1).count();
     println!(

@@ -71,7 +71,7 @@ fn round(case: &mut Case, producer: &mut Producer, first: &Running, nth: usize) 
     let wanted = PARTITIONS as usize * nth;
     let (client, topic) = (&mut case.client, &case.output);
     let mut found = 0;
-    let arrived = wait_until(Duration::from_secs(20), "all records are there", || {
+    let arrived = wait_until(PATIENCE, "all records are there", || {
         found = 0;
         client.read_all(topic, Isolation::ReadCommitted, |_, _| found += 1)?;
         Ok(found >= wanted)

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use integration_tests::wait::wait_until;
 use xtask::kafka::{Cluster, ClusterOptions, missing};
 use xtask::wire::{Client, Isolation, Producer};
@@ -21,6 +21,10 @@ const STRETCH: u64 = 20_000;
 
 /// Longer than a leader waits for its followers before it answers that they did not follow.
 const OUTAGE: Duration = Duration::from_secs(7);
+
+/// How often followers are frozen until that answer is felt: on a machine that stalls they may be back
+/// before it is given.
+const OUTAGES: usize = 5;
 
 #[test]
 fn while_a_leader_is_killed_and_comes_back() -> Result<()> {
@@ -43,15 +47,22 @@ fn while_a_leader_is_killed_and_comes_back() -> Result<()> {
 fn while_followers_are_frozen() -> Result<()> {
     delivers_once(|cluster, client, flow| {
         flow.goes_on()?;
-        let leader = leader(client)?.context("no leader to keep")?;
-        let followers = (1..=3).filter(|node| *node != leader);
-        followers
-            .clone()
-            .try_for_each(|node| cluster.freeze(node))?;
-        // Without the followers there is no quorum to take them out of the in-sync replicas.
-        thread::sleep(OUTAGE);
-        followers.clone().try_for_each(|node| cluster.thaw(node))?;
-        flow.goes_on()
+        let before = flow.retried.load(Ordering::Acquire);
+        for _ in 0..OUTAGES {
+            let leader = leader(client)?.context("no leader to keep")?;
+            let followers = (1..=3).filter(|node| *node != leader);
+            followers
+                .clone()
+                .try_for_each(|node| cluster.freeze(node))?;
+            // Without the followers there is no quorum to take them out of the in-sync replicas.
+            thread::sleep(OUTAGE);
+            followers.clone().try_for_each(|node| cluster.thaw(node))?;
+            flow.goes_on()?;
+            if flow.retried.load(Ordering::Acquire) > before {
+                return Ok(());
+            }
+        }
+        bail!("{OUTAGES} outages were not felt")
     })
 }
 
@@ -97,6 +108,8 @@ struct Flow {
     stop: AtomicBool,
     /// How many are acknowledged in each partition.
     acknowledged: AtomicU64,
+    /// How many batches were sent again until then.
+    retried: AtomicU64,
 }
 
 impl Flow {
@@ -114,7 +127,8 @@ impl Flow {
                 next += 1;
             }
             producer.flush()?;
-            self.acknowledged.store(next, Ordering::Relaxed);
+            self.retried.store(producer.retried(), Ordering::Release);
+            self.acknowledged.store(next, Ordering::Release);
         }
         Ok(())
     }
@@ -123,7 +137,7 @@ impl Flow {
     fn goes_on(&self) -> Result<()> {
         let from = self.acknowledged.load(Ordering::Relaxed);
         wait_until(PATIENCE, "more records are acknowledged", || {
-            Ok(self.acknowledged.load(Ordering::Relaxed) >= from + STRETCH)
+            Ok(self.acknowledged.load(Ordering::Acquire) >= from + STRETCH)
         })
     }
 }

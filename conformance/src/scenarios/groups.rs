@@ -1,9 +1,10 @@
 //! Classic groups: ids, generations, assignments, rebalances, sessions, static members.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::fencing::race;
 use super::offsets::describe;
 use super::scenarios;
 use crate::groups::Member;
@@ -389,12 +390,18 @@ fn leaving_as_an_unknown_member(world: &mut World) -> Result<()> {
 }
 
 fn a_silent_member_is_put_out(world: &mut World) -> Result<()> {
-    let group = world.fresh("g");
-    let mut member = world.member(&group)?;
-    member.session_ms = 1_000;
-    member.lead("all")?;
-    std::thread::sleep(Duration::from_millis(600));
-    let before = member.beat()?;
+    let session = Duration::from_secs(1);
+    let (group, mut member, before) = race(world, session, |world, clock| {
+        let group = world.fresh("g");
+        let mut member = world.member(&group)?;
+        member.session_ms = 1_000;
+        clock.start();
+        member.lead("all")?;
+        std::thread::sleep(Duration::from_millis(600));
+        let before = member.beat()?;
+        clock.stop();
+        Ok((group, member, before))
+    })?;
     world.same("in time", before, 0);
     world.until("it is put out", |world| {
         Ok(describe(world, &group, 5)?.3 == 0)
@@ -405,15 +412,23 @@ fn a_silent_member_is_put_out(world: &mut World) -> Result<()> {
 }
 
 fn heartbeats_keep_a_session(world: &mut World) -> Result<()> {
-    let group = world.fresh("g");
-    let mut member = world.member(&group)?;
-    member.session_ms = 1_000;
-    member.lead("all")?;
-    let mut beats = Vec::new();
-    for _ in 0..5 {
-        std::thread::sleep(Duration::from_millis(400));
-        beats.push(member.beat()?);
-    }
+    let session = Duration::from_secs(1);
+    let beats = race(world, session, |world, clock| {
+        let group = world.fresh("g");
+        let mut member = world.member(&group)?;
+        member.session_ms = 1_000;
+        clock.start();
+        member.lead("all")?;
+        let mut beats = Vec::new();
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_millis(400));
+            let sent = Instant::now();
+            beats.push(member.beat()?);
+            clock.renewed(sent);
+        }
+        clock.stop();
+        Ok(beats)
+    })?;
     world.same("beats", beats, vec![0; 5]);
     Ok(())
 }

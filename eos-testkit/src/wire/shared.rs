@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -44,7 +44,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) sockets: Mutex<HashMap<u64, TcpStream>>,
     started: Instant,
-    started_at: i64,
+    /// What the wall clock said then, or would have said after the sleep of the machine since.
+    started_at: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -68,6 +69,11 @@ pub(super) enum Stepped {
     Never,
 }
 
+fn wall_clock() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |it| it.as_millis() as i64)
+}
+
 /// A panic elsewhere is a bug, and no reason for every other connection to hang.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,7 +81,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     pub(super) fn new(broker: Broker, limits: Limits) -> Shared {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Shared {
             state: Mutex::new(State {
                 broker,
@@ -89,13 +94,18 @@ impl Shared {
             counters: Counters::default(),
             sockets: Mutex::new(HashMap::new()),
             started: Instant::now(),
-            started_at: since.map_or(0, |it| it.as_millis() as i64),
+            started_at: AtomicI64::new(wall_clock()),
         }
     }
 
     /// Milliseconds since the epoch, which never go back.
+    ///
+    /// Clocks that never go back stand still while a machine sleeps. Clients' times go on then, so what was
+    /// missed is made up for.
     pub(super) fn now(&self) -> i64 {
-        self.started_at + self.started.elapsed().as_millis() as i64
+        let elapsed = self.started.elapsed().as_millis() as i64;
+        let started_at = wall_clock() - elapsed;
+        started_at.max(self.started_at.fetch_max(started_at, Ordering::Relaxed)) + elapsed
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -242,6 +252,19 @@ mod tests {
 
     /// A request or a connection that comes while it stops would wait for an answer that nobody gives, and
     /// its thread with it.
+    #[test]
+    fn time_goes_on_while_the_machine_sleeps_and_never_back() {
+        const HOUR: i64 = 3_600_000;
+        let shared = Shared::new(Broker::new(BrokerOptions::default()), Limits::default());
+        let before = shared.now();
+        // As after an hour of sleep, in which only the wall clock went on.
+        shared.started_at.fetch_sub(HOUR, Ordering::Relaxed);
+        assert!(shared.now() >= before);
+        // As after the wall clock was set back by an hour.
+        shared.started_at.fetch_add(2 * HOUR, Ordering::Relaxed);
+        assert!(shared.now() >= before + HOUR);
+    }
+
     #[test]
     fn nothing_begins_once_it_stops() {
         let broker = Broker::new(BrokerOptions::default());

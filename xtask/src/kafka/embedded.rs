@@ -3,13 +3,14 @@
 //! It needs neither Java nor Docker, is there at once, and holds everything in memory: what it held is gone
 //! when it ends. The process is this same program, which then does nothing else.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use eos_testkit::EmbeddedKafka;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ use crate::paths;
 
 /// It takes milliseconds; a machine that is busy may take longer to run it at all.
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Begins the line of its log that says where it listens.
+const LISTENING: &str = "bootstrap.servers=";
 
 /// An embedded broker that was left running.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,9 +34,18 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// Starts one and waits until it answers.
-    pub(crate) fn start(port: Option<u16>, dir: &Path) -> Result<Embedded> {
+    /// Starts one and waits until it answers. What `started` does with it happens before the wait, so that
+    /// somebody else can end it if this program is interrupted.
+    pub(crate) fn start(
+        port: Option<u16>,
+        dir: &Path,
+        started: impl FnOnce(&Embedded) -> Result<()>,
+    ) -> Result<Embedded> {
         let port = match port {
+            // Somebody else's Kafka would answer in its place.
+            Some(port) if !ports::is_free(port) => {
+                bail!("port {port} is taken: choose another with --port, or leave --port out")
+            }
             Some(port) => port,
             None => *ports::free(1)?.first().context("a free port")?,
         };
@@ -55,15 +68,29 @@ impl Embedded {
             port,
             dir: dir.to_owned(),
         };
-        let deadline = Instant::now() + START_LIMIT;
-        let outcome = ready::wait(&[embedded.bootstrap()], 1, deadline, || {
-            match child.try_wait()? {
-                Some(status) => bail!("it ended ({status})"),
-                None => Ok(()),
-            }
-        });
-        outcome.with_context(|| format!("the embedded broker's log is {}", log.display()))?;
+        let outcome = started(&embedded).and_then(|()| embedded.await_ready(&mut child, &log));
+        if let Err(error) = outcome {
+            // Nobody would know of it.
+            let _ended_already = child.kill();
+            let _collected = child.wait();
+            return Err(error.context(format!("the embedded broker's log is {}", log.display())));
+        }
         Ok(embedded)
+    }
+
+    /// Waits until it says that the port is its own, and answers there.
+    fn await_ready(&self, child: &mut Child, log: &Path) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        let mut possible = || match child.try_wait()? {
+            Some(status) => bail!("it ended ({status})"),
+            None => Ok(()),
+        };
+        while !fs::read_to_string(log)?.contains(LISTENING) {
+            possible()?;
+            ensure!(Instant::now() < deadline, "it does not listen yet");
+            thread::sleep(Duration::from_millis(10));
+        }
+        ready::wait(&[self.bootstrap()], 1, deadline, possible)
     }
 
     /// Where clients connect.
@@ -97,7 +124,7 @@ impl Embedded {
 pub fn serve_embedded(port: u16) -> Result<()> {
     let kafka = EmbeddedKafka::builder().port(port).start()?;
     println!("embedded dev broker, not Apache Kafka: in memory, for development and tests");
-    println!("bootstrap.servers={}", kafka.bootstrap());
+    println!("{LISTENING}{}", kafka.bootstrap());
     loop {
         std::thread::park();
     }

@@ -64,9 +64,11 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
         bail!("the embedded broker is one node: leave --nodes {nodes} or --embedded out");
     }
     let state = if wanted.embedded {
+        // An interrupted `up` may have left brokers and data without a state.
+        scratch::kill_orphans(&place.data)?;
         paths::remove_dir(&place.data)?;
         let port = choose_port(wanted.port, 1)?;
-        State::Embedded(Embedded::start(port, &place.data)?)
+        State::Embedded(start_embedded(port, place)?)
     } else if wanted.docker {
         // Noted before, so that `down` finds the containers of a start that failed half way.
         place.save(&State::Containers { nodes })?;
@@ -85,6 +87,16 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
     };
     place.save(&state)?;
     Ok(state)
+}
+
+fn start_embedded(port: Option<u16>, place: &Place) -> Result<Embedded> {
+    let started = Embedded::start(port, &place.data, |embedded| {
+        place.save(&State::Embedded(embedded.clone()))
+    });
+    if started.is_err() {
+        place.forget()?;
+    }
+    started
 }
 
 fn choose_port(wanted: Option<u16>, nodes: u8) -> Result<Option<u16>> {
@@ -127,9 +139,7 @@ fn again(state: State, wanted: &Up, place: &Place) -> Result<State> {
         State::Embedded(embedded) => {
             let ended = !embedded.is_alive();
             let embedded = if ended {
-                let again = Embedded::start(Some(embedded.port()), &place.data)?;
-                place.save(&State::Embedded(again.clone()))?;
-                again
+                start_embedded(Some(embedded.port()), place)?
             } else {
                 embedded
             };

@@ -1,6 +1,7 @@
 //! What is up, as the user's cache remembers it between two commands.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -73,7 +74,12 @@ impl Place {
     }
 
     pub(crate) fn forget(&self) -> Result<()> {
-        fs::remove_file(&self.state).with_context(|| unreadable(&self.state))
+        match fs::remove_file(&self.state) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| unreadable(&self.state))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -76,7 +76,13 @@ impl Kafka {
                     embedded: false,
                     fresh: false,
                 };
-                kafka::up(&up).map(|bootstrap| Kafka::InDocker { bootstrap })
+                // Another one may be up, which nobody asked to take down.
+                Ok(match kafka::up(&up) {
+                    Ok(bootstrap) => Kafka::InDocker { bootstrap },
+                    Err(error) => Kafka::Missing {
+                        why: format!("{error:#}"),
+                    },
+                })
             }
             Some(why) => Ok(Kafka::Missing { why }),
         }

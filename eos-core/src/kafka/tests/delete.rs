@@ -84,9 +84,10 @@ fn without_a_broker_it_fails_in_time() {
     let error = client
         .delete_records(&order, Duration::from_millis(700))
         .unwrap_err();
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
     assert_eq!(error.fault.code, code::LOCAL_TIMED_OUT);
+    // With the reason, or without one if nothing was tried in so short a time.
     assert!(error.text.contains("127.0.0.1:1"), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(5));
     let error = client_of("").delete_records(&order, PATIENCE).unwrap_err();
     assert!(error.text.contains("no broker"), "{error}");
 }

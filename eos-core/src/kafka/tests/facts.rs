@@ -40,14 +40,19 @@ fn without_a_broker_the_error_says_why_and_no_more() {
         .local_addr()
         .unwrap()
         .to_string();
-    let within = Duration::from_millis(1500);
-    let start = Instant::now();
-    let error = client_of(&address).facts(&[], within).unwrap_err();
-    assert!(
-        start.elapsed() < within + Duration::from_secs(2),
-        "{:?}",
-        start.elapsed()
-    );
+    // A machine that stalls may not have tried to connect in so short a time, which is what it says
+    // then: it gets more.
+    let mut within = Duration::from_millis(1500);
+    let error = loop {
+        let start = Instant::now();
+        let error = client_of(&address).facts(&[], within).unwrap_err();
+        let took = start.elapsed();
+        assert!(took < within + PATIENCE / 2, "{took:?}");
+        if !error.text.contains("no usable answer") || within > PATIENCE / 4 {
+            break error;
+        }
+        within *= 4;
+    };
     assert_eq!(
         (error.call, error.class()),
         (CallSite::Facts, ErrorClass::Retriable),
@@ -65,11 +70,7 @@ fn a_port_on_which_something_else_listens_fails_in_time_too() {
     let error = client_of(&address)
         .facts(&[], Duration::from_secs(1))
         .unwrap_err();
-    assert!(
-        start.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
     assert!(error.text.contains(&address), "{error}");
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::support::{Fixture, classic, close, event, settle, take_over, until};
+use super::support::{
+    Fixture, OUTLASTS, PATIENCE, classic, close, event, settle, take_over, until,
+};
 use crate::client::{Client, GroupMetadata, GroupProtocol, Source, SourceEvent};
 
 #[test]
@@ -14,7 +16,8 @@ fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() 
     let make = |name: &str| {
         let mut spec = fixture.source_spec();
         let id = format!("{}-{name}", spec.group);
-        spec.protocol = classic(Some(id), Duration::from_secs(6));
+        // Each restart comes before its end.
+        spec.protocol = classic(Some(id), OUTLASTS);
         let mut source = fixture.client.source(&spec).unwrap();
         source.subscribe(std::slice::from_ref(&input)).unwrap();
         source
@@ -89,11 +92,7 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     close(a);
     let inherited = take_over(&mut b);
     assert_eq!(inherited, of_a);
-    assert!(
-        start.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
     close(b);
 }
 
@@ -103,12 +102,12 @@ fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
         return;
     };
     let input = fixture.topic("in", 2);
-    let second_joins = |heartbeat_ms: u64| {
+    let second_joins = |nth: u32, heartbeat_ms: u64| {
         let mut spec = fixture.source_spec();
-        spec.group = format!("{}-{heartbeat_ms}", spec.group);
+        spec.group = format!("{}-{nth}", spec.group);
         spec.protocol = GroupProtocol::Classic {
             instance_id: None,
-            session_timeout: Duration::from_secs(30),
+            session_timeout: OUTLASTS,
             heartbeat_interval: Duration::from_millis(heartbeat_ms),
         };
         let join = || {
@@ -129,9 +128,16 @@ fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
         close(second);
         took
     };
-    let (seldom, often) = (second_joins(3000), second_joins(500));
+    // A stall makes one of them slow, not each. With any other interval than the one that was asked for,
+    // neither would be twice as quick as the other.
+    let often = (0..3).map(|nth| second_joins(nth, 500)).min().unwrap();
+    // It may also bring the second to join right before a heartbeat.
+    let mut seldom: Vec<Duration> = Vec::new();
+    while seldom.len() < 3 && seldom.last().is_none_or(|seldom| often * 2 >= *seldom) {
+        seldom.push(second_joins(3 + seldom.len() as u32, 10_000));
+    }
     assert!(
-        often < Duration::from_secs(3) && often < seldom,
+        seldom.last().is_some_and(|seldom| often * 2 < *seldom),
         "{often:?} {seldom:?}"
     );
 }

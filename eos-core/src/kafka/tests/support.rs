@@ -19,7 +19,11 @@ use crate::kafka::ffi::KafkaRecords;
 use crate::kafka::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
 
 /// How long anything may take before a test gives up on it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a session or a transaction lasts for which nobody waits to end: longer than a stall of the
+/// machine, and than whatever is made in the meantime, the group's own topic for one.
+pub(super) const OUTLASTS: Duration = Duration::from_secs(60);
 
 /// One broker for all scenarios that run at the same time.
 fn shared_kafka() -> Option<Arc<Provided>> {
@@ -119,8 +123,8 @@ impl Fixture {
         ProducerSpec {
             client_id: self.name.clone(),
             transactional_id: Some(TransactionalId::new(self.name.as_str())),
-            transaction_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(2),
+            transaction_timeout: OUTLASTS,
+            request_timeout: Duration::from_secs(10),
             topics: topics.iter().map(|&topic| topic.clone()).collect(),
             batch_limits: Vec::new(),
         }
@@ -129,15 +133,15 @@ impl Fixture {
 
 /// A dynamic member under the classic protocol.
 pub(super) fn dynamic() -> GroupProtocol {
-    classic(None, Duration::from_secs(6))
+    classic(None, OUTLASTS)
 }
 
-/// A member under the classic protocol.
+/// A member under the classic protocol. It hears of a rebalance soon, however long its session is.
 pub(super) fn classic(instance_id: Option<String>, session_timeout: Duration) -> GroupProtocol {
     GroupProtocol::Classic {
         instance_id,
         session_timeout,
-        heartbeat_interval: session_timeout / 20,
+        heartbeat_interval: Duration::from_millis(300),
     }
 }
 
@@ -340,7 +344,8 @@ pub(super) fn commit(
     let member = source.member()?;
     ready(|slice| producer.send_offsets(offsets, &member, slice))?;
     ready(|slice| producer.flush(slice))?;
-    ready(|slice| producer.commit(slice))
+    // In one call, as workers do it: a producer that has to be called again counts as unanswered.
+    ready(|_| producer.commit(PATIENCE / 2))
 }
 
 /// Closes, answering what comes up.

@@ -6,8 +6,8 @@ use eos_protocol::{Partition, Timestamp, code};
 use xtask::wire::{End, Isolation, TransactionalProducer};
 
 use super::support::{
-    Fixture, close, commit, committed, config_of, event, expect, offset, offsets, partition, read,
-    ready, send, take, take_over, taken, to_commit, until,
+    Fixture, PATIENCE, close, commit, committed, config_of, event, expect, offset, offsets,
+    partition, read, ready, send, take, take_over, taken, to_commit, until,
 };
 use crate::client::{
     Client, CommittedOffset, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent,
@@ -97,7 +97,7 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
     );
     assert!(!producer.unanswered());
     drop(producer);
-    assert!(close(source) < Duration::from_secs(3));
+    assert!(close(source) < PATIENCE / 2);
 }
 
 #[test]
@@ -121,11 +121,7 @@ fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
     }
     let start = Instant::now();
     ready(|slice| producer.abort(slice)).unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
     // Thousands of records beyond are prefetched by now; none of them may show.
     ready(|slice| source.seek(&[(p0.clone(), offset(10))], slice)).unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 3)), [10, 11, 12]);
@@ -291,15 +287,19 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     ready(|slice| producer.flush(slice)).unwrap();
 
     let of = std::slice::from_ref(&p0);
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(1500) {
+    // A stall makes a few calls take long; if they waited for the transaction, each would.
+    let (start, mut calls) = (Instant::now(), Vec::new());
+    while calls.len() < 20 || start.elapsed() < Duration::from_millis(1500) {
         let call = Instant::now();
         assert!(source.committed(of, Duration::from_millis(20)).is_pending());
-        assert!(
-            call.elapsed() < Duration::from_millis(500),
-            "the worker may go on meanwhile"
-        );
+        calls.push(call.elapsed());
     }
+    calls.sort();
+    let usual = calls[calls.len() / 2];
+    assert!(
+        usual < Duration::from_millis(500),
+        "the worker may go on meanwhile: {usual:?}"
+    );
     let out = partition(&output, 0);
     let bounds = ready(|slice| source.bounds(std::slice::from_ref(&out), slice)).unwrap();
     assert_eq!(
