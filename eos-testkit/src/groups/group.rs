@@ -197,6 +197,8 @@ impl Group {
             for member in self.members.values_mut() {
                 member.assignment = Bytes::new();
                 if let Some(caller) = member.awaiting_sync.take() {
+                    // It could not beat while it was held.
+                    member.heard_of(now);
                     out.push(Answer::Sync(caller, Err(Error::RebalanceInProgress)));
                 }
             }

@@ -193,6 +193,30 @@ fn a_member_whose_request_is_held_does_not_time_out() {
     );
 }
 
+/// Kafka counts a session anew whenever it answers a SyncGroup, refusals included: the client could not beat
+/// while it was held.
+#[test]
+fn a_member_whose_request_was_held_is_still_one_when_a_rebalance_ends_that() {
+    let mut play = Play::two();
+    play.join(6, join("a", None, &["range"]), "");
+    play.join(7, join("b", None, &["range"]), "");
+    play.sync(8, sync("b", 3, &[]));
+    play.said();
+    play.pass(9_000);
+    play.group.heartbeat("a", None, 3, play.now).expect("alive");
+    // Longer than b's session since its last sign of life.
+    play.pass(6_000);
+    play.join(9, join("", None, &["range"]), "c");
+    assert_eq!(play.said(), ["8 has nothing: 27"]);
+    play.pass(3_000);
+    play.join(10, join("b", None, &["range"]), "");
+    play.join(11, join("a", None, &["range"]), "");
+    assert_eq!(
+        play.said(),
+        ["11 joined 4 of a", "10 joined 4 of a", "9 joined 4 of a"]
+    );
+}
+
 #[test]
 fn a_static_member_takes_its_place_back_without_a_rebalance() {
     let mut play = Play::new();
