@@ -12,7 +12,6 @@ use kafka_protocol::messages::{
     LeaveGroupRequest, LeaveGroupResponse, ListGroupsRequest, ListGroupsResponse, ResponseKind,
     SyncGroupRequest, SyncGroupResponse,
 };
-use uuid::Uuid;
 
 use super::{Broker, Context, Output, Reply, code, text};
 use crate::groups::{
@@ -61,7 +60,7 @@ impl Broker {
             self.groups.insert(id.clone(), Group::new(delay));
         }
         let instance_id = request.group_instance_id.map(|it| it.to_string());
-        let number = Uuid::from_u64_pair(0x6d65_6d62_6572_0000, self.fresh());
+        let number = self.fresh(0x6d65_6d62_6572_0000);
         let named = instance_id.as_deref().unwrap_or(&context.client_id);
         let fresh_id = format!("{named}-{number}");
         // Version 0 has one time-out for both.

@@ -34,6 +34,7 @@ use std::collections::BTreeMap;
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::{RequestKind, ResponseKind};
 use kafka_protocol::protocol::StrBytes;
+use uuid::Uuid;
 
 use crate::faults::{Act, Faults};
 use crate::groups::Group;
@@ -125,11 +126,12 @@ struct Context {
 impl Broker {
     /// A broker without topics.
     pub fn new(options: BrokerOptions) -> Broker {
+        let options = options.incarnate();
         Broker {
+            transactions: Transactions::beginning_with(options.first_producer_id()),
             options,
             topics: BTreeMap::new(),
             groups: BTreeMap::new(),
-            transactions: Transactions::default(),
             marking: Vec::new(),
             waiting: Vec::new(),
             faults: Faults::default(),
@@ -258,10 +260,10 @@ impl Broker {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
 
-    /// A number that was not used before; ids are made of it, so that runs can be repeated.
-    fn fresh(&mut self) -> u64 {
+    /// An id that neither this broker nor another incarnation has given out; runs can be repeated.
+    fn fresh(&mut self, kind: u64) -> Uuid {
         self.made += 1;
-        self.made
+        Uuid::from_u64_pair(kind ^ self.options.incarnation, self.made)
     }
 }
 

@@ -1,11 +1,27 @@
 //! What may be chosen about the broker; names are those of Kafka's broker properties.
 
+/// What names the embedded broker in a cluster id; as many digits follow as make it as long as Kafka's.
+const CLUSTER: &str = "eos-embedded-";
+const CLUSTER_DIGITS: u32 = 9;
+/// The cluster id of incarnation 0.
+const DEFAULT_CLUSTER_ID: &str = "eos-embedded-AAAAAAAAA";
+
+/// How many producer ids each incarnation has for itself, as a power of two.
+const PRODUCER_IDS: u32 = 32;
+/// Sign, and two bits that keep the largest id far from the largest number.
+const PRODUCER_ID_SPARE: u32 = 3;
+
 /// How a broker behaves. The defaults are those of a quick single node for tests.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BrokerOptions {
-    /// `cluster.id`.
+    /// `cluster.id`. What is left at its default is made of the incarnation.
     pub cluster_id: String,
+    /// Which life of the broker this is: ids of members, topics and producers, and the default cluster id,
+    /// are made of it, so that a client that outlives a broker does not take its successor for it.
+    ///
+    /// 0 by default: runs can be repeated.
+    pub incarnation: u64,
     /// `advertised.listeners`: the host that clients are told.
     pub host: String,
     /// `advertised.listeners`: the port that clients are told.
@@ -42,7 +58,8 @@ pub struct BrokerOptions {
 impl Default for BrokerOptions {
     fn default() -> Self {
         BrokerOptions {
-            cluster_id: "eos-embedded-AAAAAAAAA".into(),
+            cluster_id: DEFAULT_CLUSTER_ID.into(),
+            incarnation: 0,
             host: "127.0.0.1".into(),
             port: 9092,
             auto_create_topics: false,
@@ -63,6 +80,24 @@ impl Default for BrokerOptions {
 }
 
 impl BrokerOptions {
+    /// The options with everything that follows from the incarnation.
+    pub(super) fn incarnate(mut self) -> BrokerOptions {
+        if self.cluster_id == DEFAULT_CLUSTER_ID {
+            let number = folded(self.incarnation, 6 * CLUSTER_DIGITS);
+            let digits = (0..CLUSTER_DIGITS)
+                .rev()
+                .map(|it| digit(number >> (6 * it)));
+            self.cluster_id = CLUSTER.chars().chain(digits).collect();
+        }
+        self
+    }
+
+    /// The first producer id that is given out.
+    pub(super) fn first_producer_id(&self) -> i64 {
+        let block = folded(self.incarnation, 64 - PRODUCER_ID_SPARE - PRODUCER_IDS);
+        (block << PRODUCER_IDS) as i64
+    }
+
     /// The broker properties that DescribeConfigs shows, by name.
     pub(crate) fn properties(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -121,4 +156,25 @@ impl BrokerOptions {
             ),
         ]
     }
+}
+
+/// As many low bits, on which every bit of the number has a say.
+fn folded(number: u64, bits: u32) -> u64 {
+    let (mut rest, mut sum) = (number, 0);
+    while rest != 0 {
+        sum ^= rest;
+        rest >>= bits;
+    }
+    sum & ((1 << bits) - 1)
+}
+
+/// The last six bits as a digit of Kafka's ids, which are base 64.
+fn digit(number: u64) -> char {
+    char::from(match (number % 64) as u8 {
+        it @ 0..26 => b'A' + it,
+        it @ 26..52 => b'a' + it - 26,
+        it @ 52..62 => b'0' + it - 52,
+        62 => b'-',
+        _ => b'_',
+    })
 }

@@ -110,7 +110,7 @@ impl Broker {
         partitions: usize,
         configs: TopicConfigs,
     ) -> Uuid {
-        let id = Uuid::from_u64_pair(0x656f_735f_746f_7069, self.fresh());
+        let id = self.fresh(0x656f_735f_746f_7069);
         let topic = Topic::new(id, partitions, configs);
         self.topics.insert(name.to_owned(), topic);
         id

@@ -42,6 +42,14 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
+    /// Producer ids from this one on are free.
+    pub(crate) fn beginning_with(next_producer_id: i64) -> Transactions {
+        Transactions {
+            next_producer_id,
+            ..Transactions::default()
+        }
+    }
+
     /// A producer id that nobody had.
     pub(crate) fn new_producer_id(&mut self) -> i64 {
         self.next_producer_id += 1;
