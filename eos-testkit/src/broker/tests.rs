@@ -551,6 +551,32 @@ fn retention_and_compaction_happen_on_demand() {
     assert_eq!((log.start(), log.end(), 3 * log.bytes()), (0, 3, before));
 }
 
+#[test]
+fn a_tombstone_outlives_its_first_compaction() {
+    let mut model = Model::new();
+    let compacted = [("cleanup.policy", "compact"), ("delete.retention.ms", "70")];
+    model.broker.add_topic("c", 1, &compacted).expect("created");
+    let place = model.broker.topics["c"].place();
+    let log = model.broker.partition_mut("c", 0).expect("there");
+    for records in [
+        [("k", Some("v"), 0)],
+        [("k", None, 0)],
+        [("other", None, 0)],
+    ] {
+        let batch = crate::log::Batch::read(produced(None, false, &records));
+        log.produce(batch, place, 0).expect("appended");
+    }
+    let held = |model: &mut Model, now| {
+        model.broker.compact(now);
+        model.broker.bytes
+    };
+    let both = held(&mut model, 1_000_000);
+    assert_eq!(held(&mut model, 1_000_069), both);
+    let neither = held(&mut model, 1_000_070);
+    // The last batch stays without records: it keeps the log's end.
+    assert!(neither > 0 && neither < both / 2 + 1, "{both}, {neither}");
+}
+
 mod faults {
     use super::*;
 

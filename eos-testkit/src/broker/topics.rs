@@ -137,9 +137,9 @@ impl Broker {
             if !topic.configs.is_compacted() {
                 continue;
             }
-            let tombstones_before = now - topic.configs.delete_retention_ms();
+            let delete_retention_ms = topic.configs.delete_retention_ms();
             for log in &mut topic.partitions {
-                log.compact(tombstones_before);
+                log.compact(now, delete_retention_ms);
             }
         }
         self.recount_bytes();

@@ -31,6 +31,10 @@ pub(crate) struct Batch {
     pub(crate) producer_epoch: i16,
     pub(crate) base_sequence: i32,
     pub(crate) count: i32,
+    /// From when on compaction may drop tombstones: so long after the first one that met them here.
+    ///
+    /// Kafka keeps it in the base timestamp and writes all others anew; no client looks at it there.
+    pub(crate) delete_horizon: Option<i64>,
 }
 
 /// Whose clock the timestamps are.
@@ -96,6 +100,7 @@ impl Batch {
             producer_epoch: i16::from_be_bytes(be(&bytes, 51)),
             base_sequence: i32::from_be_bytes(be(&bytes, 53)),
             count: i32::from_be_bytes(be(&bytes, 57)),
+            delete_horizon: None,
             bytes,
         }
     }
@@ -248,7 +253,10 @@ impl Batch {
             base_sequence: self.base_sequence,
             count,
         };
-        header.with(body)
+        Batch {
+            delete_horizon: self.delete_horizon,
+            ..header.with(body)
+        }
     }
 }
 

@@ -10,6 +10,15 @@ use super::batch::Batch;
 use super::partition::PartitionLog;
 use super::records::Records;
 
+/// What compaction leaves of a batch.
+struct Kept {
+    count: i32,
+    body: BytesMut,
+    /// The largest timestamp.
+    newest: i64,
+    tombstones: bool,
+}
+
 impl PartitionLog {
     /// Moves the start of the log up; records below are gone for readers.
     pub(crate) fn delete_before(&mut self, offset: i64) {
@@ -39,53 +48,58 @@ impl PartitionLog {
         self.delete_before(start);
     }
 
-    /// Keeps the last record of each key; forgets aborted records, and tombstones older than given.
+    /// Keeps the last record of each key; forgets aborted records, and tombstones that stayed for as long as
+    /// given after the first compaction that met them.
     ///
     /// Offsets stay as they are: readers find holes. Compressed batches stay whole.
-    pub(crate) fn compact(&mut self, tombstones_before: i64) {
+    pub(crate) fn compact(&mut self, now: i64, delete_retention_ms: i64) {
         let stable = self.last_stable();
         let last = self.last_offsets(stable);
         let batches = std::mem::take(&mut self.batches);
         let count = batches.len();
-        for (index, batch) in batches.into_iter().enumerate() {
+        for (index, mut batch) in batches.into_iter().enumerate() {
             let is_last = index + 1 == count;
             if batch.last_offset >= stable || batch.is_control() || batch.compression() != 0 {
                 self.batches.push_back(batch);
                 continue;
             }
-            let (kept, body, newest) = self.keep(&batch, &last, tombstones_before);
-            if kept == batch.count {
+            let expired = batch.delete_horizon.is_some_and(|horizon| horizon <= now);
+            let kept = self.keep(&batch, &last, expired);
+            if kept.tombstones {
+                let horizon = now.saturating_add(delete_retention_ms);
+                batch.delete_horizon.get_or_insert(horizon);
+            }
+            if kept.count == batch.count {
                 self.batches.push_back(batch);
-            } else if kept > 0 || is_last || self.producers.is_last_of(&batch) {
+            } else if kept.count > 0 || is_last || self.producers.is_last_of(&batch) {
                 // An empty batch keeps the log's end, and its producer's sequence.
-                self.batches
-                    .push_back(batch.with_records(&body, kept, newest));
+                let rest = batch.with_records(&kept.body, kept.count, kept.newest);
+                self.batches.push_back(rest);
             }
         }
         self.recount();
     }
 
-    /// What remains of a batch: count, bytes, largest timestamp.
-    fn keep(
-        &self,
-        batch: &Batch,
-        last: &HashMap<Bytes, i64>,
-        tombstones_before: i64,
-    ) -> (i32, BytesMut, i64) {
-        let mut body = BytesMut::new();
-        let (mut kept, mut newest) = (0, -1);
+    fn keep(&self, batch: &Batch, last: &HashMap<Bytes, i64>, expired: bool) -> Kept {
+        let mut kept = Kept {
+            count: 0,
+            body: BytesMut::new(),
+            newest: -1,
+            tombstones: false,
+        };
         let aborted = self.is_aborted(batch);
         for record in Records::of(batch).flatten() {
             let key = record.key.as_ref();
             let is_last = key.is_none_or(|key| last.get(key) == Some(&record.offset));
-            let expired = !record.has_value && record.timestamp < tombstones_before;
-            if is_last && !expired && !aborted {
-                kept += 1;
-                newest = newest.max(record.timestamp);
-                body.extend_from_slice(&record.bytes);
+            let is_tombstone = !record.has_value;
+            if is_last && !(is_tombstone && expired) && !aborted {
+                kept.count += 1;
+                kept.newest = kept.newest.max(record.timestamp);
+                kept.tombstones |= is_tombstone;
+                kept.body.extend_from_slice(&record.bytes);
             }
         }
-        (kept, body, newest)
+        kept
     }
 
     fn last_offsets(&self, stable: i64) -> HashMap<Bytes, i64> {
@@ -145,7 +159,7 @@ mod tests {
         );
         append(&mut log, None, false, &[("a", Some("2"), 0)]);
         append(&mut log, None, false, &[("c", Some("1"), 0)]);
-        log.compact(0);
+        log.compact(0, 100);
         expect(&log, &[(1, "b"), (2, "a"), (3, "c")]);
         assert_eq!((log.start(), log.end()), (0, 4));
         let bytes: usize = log.batches.iter().map(|it| it.bytes.len()).sum();
@@ -165,15 +179,17 @@ mod tests {
         log.mark(1, 0, false, 0, 0);
         append(&mut log, Some((2, 0, 0)), true, &[("a", Some("open"), 0)]);
         append(&mut log, None, false, &[("a", Some("behind"), 0)]);
-        log.compact(0);
+        log.compact(0, 100);
         expect(&log, &[(0, "a"), (3, "a"), (4, "a")]);
         log.mark(2, 0, true, 0, 0);
-        log.compact(0);
+        log.compact(0, 100);
         expect(&log, &[(4, "a")]);
     }
 
+    /// As Kafka's batches of version 2 have it: readers that are behind get as long to see a tombstone,
+    /// however old it was when the cleaner came.
     #[test]
-    fn tombstones_go_when_they_are_old() {
+    fn tombstones_stay_for_a_while_after_their_first_compaction() {
         let mut log = PartitionLog::default();
         append(
             &mut log,
@@ -183,10 +199,26 @@ mod tests {
         );
         append(&mut log, None, false, &[("a", None, 10)]);
         append(&mut log, None, false, &[("c", Some("1"), 10)]);
-        log.compact(10);
+        log.compact(1_000, 10);
         expect(&log, &[(1, "b"), (2, "a"), (3, "c")]);
-        log.compact(11);
-        expect(&log, &[(1, "b"), (3, "c")]);
+        append(&mut log, None, false, &[("b", None, 10)]);
+        append(&mut log, Some((1, 0, 0)), true, &[("c", None, 10)]);
+        // What is set stays: the configuration may be another one meanwhile.
+        log.compact(1_009, 20);
+        expect(&log, &[(2, "a"), (3, "c"), (4, "b"), (5, "c")]);
+        log.compact(1_010, 20);
+        expect(&log, &[(3, "c"), (4, "b"), (5, "c")]);
+        log.compact(1_029, 20);
+        expect(&log, &[(3, "c"), (5, "c")]);
+        // What was not decided was not compacted either.
+        log.mark(1, 0, true, 0, 0);
+        log.compact(1_030, 20);
+        expect(&log, &[(5, "c")]);
+        log.compact(1_049, 20);
+        expect(&log, &[(5, "c")]);
+        log.compact(1_050, 20);
+        expect(&log, &[]);
+        assert_eq!((log.start(), log.end()), (0, 7));
     }
 
     #[test]
