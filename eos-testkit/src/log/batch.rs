@@ -352,6 +352,15 @@ pub(crate) fn produced(
     header.with(&body).bytes
 }
 
+/// The same as a batch that claims to be compressed: what is in it stays hidden from the broker.
+#[cfg(test)]
+pub(crate) fn compressed(records: &[(&str, Option<&str>, i64)]) -> Bytes {
+    let mut bytes = BytesMut::from(&produced(None, false, records)[..]);
+    bytes[22] |= 1;
+    seal(&mut bytes);
+    bytes.freeze()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,19 +51,24 @@ impl PartitionLog {
     /// Keeps the last record of each key; forgets aborted records, and tombstones that stayed for as long as
     /// given after the first compaction that met them.
     ///
-    /// Offsets stay as they are: readers find holes. Compressed batches stay whole.
+    /// Offsets stay as they are: readers find holes. Compressed batches stay whole, and every tombstone behind
+    /// one stays: it may delete what is in there.
     pub(crate) fn compact(&mut self, now: i64, delete_retention_ms: i64) {
         let stable = self.last_stable();
         let last = self.last_offsets(stable);
         let batches = std::mem::take(&mut self.batches);
         let count = batches.len();
+        let mut behind_hidden = false;
         for (index, mut batch) in batches.into_iter().enumerate() {
             let is_last = index + 1 == count;
-            if batch.last_offset >= stable || batch.is_control() || batch.compression() != 0 {
+            let hidden = batch.compression() != 0;
+            behind_hidden |= hidden;
+            if batch.last_offset >= stable || batch.is_control() || hidden {
                 self.batches.push_back(batch);
                 continue;
             }
-            let expired = batch.delete_horizon.is_some_and(|horizon| horizon <= now);
+            let over = batch.delete_horizon.is_some_and(|horizon| horizon <= now);
+            let expired = over && !behind_hidden;
             let kept = self.keep(&batch, &last, expired);
             if kept.tombstones {
                 let horizon = now.saturating_add(delete_retention_ms);
@@ -130,7 +135,8 @@ impl PartitionLog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::partition::tests::append;
+    use super::super::batch::compressed;
+    use super::super::partition::tests::{PLACE, append};
     use super::*;
 
     fn keys(log: &PartitionLog) -> Vec<(i64, String)> {
@@ -219,6 +225,30 @@ mod tests {
         log.compact(1_050, 20);
         expect(&log, &[]);
         assert_eq!((log.start(), log.end()), (0, 7));
+    }
+
+    /// The value that it deletes may be in there, and would be back.
+    #[test]
+    fn a_tombstone_stays_while_a_compressed_batch_is_before_it() {
+        let mut log = PartitionLog::default();
+        let hidden = Batch::read(compressed(&[("a", Some("1"), 0)]));
+        append(&mut log, None, false, &[("b", Some("1"), 0)]);
+        append(&mut log, None, false, &[("b", None, 0)]);
+        log.produce(hidden.clone(), PLACE, 0).expect("appended");
+        append(&mut log, None, false, &[("a", None, 0)]);
+        log.produce(hidden, PLACE, 0).expect("appended");
+        append(&mut log, None, false, &[("c", Some("1"), 0)]);
+        for now in [1_000, 1_010, 2_000] {
+            log.compact(now, 10);
+            let tombstones = if now == 1_000 { 2 } else { 1 };
+            let all = [(1, "b"), (3, "a"), (5, "c")];
+            expect(&log, &all[2 - tombstones..]);
+            let stays = log.batches.iter().filter(|it| it.compression() != 0);
+            assert_eq!(stays.count(), 2);
+        }
+        log.delete_before(3);
+        log.compact(2_001, 10);
+        expect(&log, &[(5, "c")]);
     }
 
     #[test]
