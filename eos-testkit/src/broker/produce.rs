@@ -90,7 +90,6 @@ impl Broker {
         now: i64,
     ) -> Result<(Appended, i64), Refusal> {
         let log = self.partition(topic, partition)?;
-        self.check_memory(log.bytes(), records.len())?;
         let batch = Batch::split(&mut records)?;
         if !records.is_empty() {
             let why = BatchError::Invalid("a request carries one record batch for each partition");
@@ -112,9 +111,14 @@ impl Broker {
             Some(topic) => topic.place(),
             None => return Err(Error::UnknownTopicOrPartition.into()),
         };
+        let log = self.partition(topic, partition)?;
+        if let Some(there) = log.judge(&batch, place, now)? {
+            return Ok((there, log.start()));
+        }
+        self.check_memory(log.bytes(), batch.bytes.len())?;
         let log = self.partition_mut(topic, partition)?;
         let before = log.bytes();
-        let appended = log.produce(batch, place, now)?;
+        let appended = log.append(batch, place, now);
         let (grown, start) = (log.bytes() - before, log.start());
         self.bytes += grown;
         Ok((appended, start))

@@ -520,6 +520,29 @@ fn memory_is_bounded_and_the_limit_is_named() {
     }
 }
 
+/// A producer whose answer was lost would take its batch for lost when the memory is full, and it is there.
+#[test]
+fn memory_is_asked_for_what_is_appended_only() {
+    let batch = |sequence| produced(Some((7, 0, sequence)), false, &[("k", Some("v"), 0)]);
+    let size = batch(0).len();
+    for limit in [(2 * size, usize::MAX), (usize::MAX, 2 * size)] {
+        let mut model = Model::with(BrokerOptions {
+            log_memory_max_bytes: limit.0,
+            partition_memory_max_bytes: limit.1,
+            ..BrokerOptions::default()
+        });
+        let mut produce = |sequence| {
+            let answer = model.produce(batch(sequence));
+            (answer.0, answer.1)
+        };
+        assert_eq!((produce(0), produce(1)), ((0, 0), (0, 1)));
+        assert_eq!(produce(2), (Error::PolicyViolation.code(), -1));
+        assert_eq!((produce(0), produce(1)), ((0, 0), (0, 1)), "duplicates");
+        let gap = (Error::OutOfOrderSequenceNumber.code(), -1);
+        assert_eq!(produce(4), gap, "it would not fit in later either");
+    }
+}
+
 #[test]
 fn without_acks_there_is_no_answer_but_the_record() {
     let mut model = Model::new();

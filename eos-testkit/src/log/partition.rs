@@ -115,13 +115,13 @@ impl PartitionLog {
         self.bytes
     }
 
-    /// Appends a batch that a client sent, or finds that it is there already.
-    pub(crate) fn produce(
-        &mut self,
-        mut batch: Batch,
+    /// Judges a batch that a client sent; answers where it is if it is there already. Changes nothing.
+    pub(crate) fn judge(
+        &self,
+        batch: &Batch,
         place: Place,
         now: i64,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<Option<Appended>, AppendError> {
         batch.check_produced()?;
         if batch.bytes.len() > place.max_bytes {
             return Err(AppendError::TooLarge {
@@ -130,7 +130,7 @@ impl PartitionLog {
             });
         }
         if place.needs_keys && batch.compression() == 0 {
-            for record in Records::of(&batch) {
+            for record in Records::of(batch) {
                 let record = record.map_err(|_| BatchError::Invalid("a record is malformed"))?;
                 if record.key.is_none() {
                     return Err(AppendError::NoKey);
@@ -143,38 +143,59 @@ impl PartitionLog {
                 limit: place.max_ahead,
             });
         }
-        let append_time = match place.stamp {
-            TimestampType::Create => -1,
-            TimestampType::LogAppend => now,
-        };
         if batch.has_producer() {
-            match self.producers.judge(&batch) {
+            match self.producers.judge(batch) {
                 Ok(Verdict::Append) => {}
                 Ok(Verdict::Duplicate {
                     base_offset,
                     timestamp,
                 }) => {
-                    let append_time = if append_time < 0 { -1 } else { timestamp };
-                    return Ok(Appended {
+                    let append_time = match place.stamp {
+                        TimestampType::Create => -1,
+                        TimestampType::LogAppend => timestamp,
+                    };
+                    return Ok(Some(Appended {
                         base_offset,
                         append_time,
-                    });
+                    }));
                 }
                 Err(Refused::OldEpoch) => return Err(AppendError::OldEpoch),
                 Err(Refused::OutOfOrder) => return Err(AppendError::OutOfOrder),
                 Err(Refused::NotTransactional) => return Err(AppendError::NotTransactional),
             }
         }
+        Ok(None)
+    }
+
+    /// Appends a batch that was judged.
+    pub(crate) fn append(&mut self, mut batch: Batch, place: Place, now: i64) -> Appended {
         let base_offset = self.end;
         batch.place(base_offset, place.stamp, now);
         if batch.has_producer() {
             self.producers.appended(&batch);
         }
         self.push(batch);
-        Ok(Appended {
+        Appended {
             base_offset,
-            append_time,
-        })
+            append_time: match place.stamp {
+                TimestampType::Create => -1,
+                TimestampType::LogAppend => now,
+            },
+        }
+    }
+
+    /// Both at once.
+    #[cfg(test)]
+    pub(crate) fn produce(
+        &mut self,
+        batch: Batch,
+        place: Place,
+        now: i64,
+    ) -> Result<Appended, AppendError> {
+        match self.judge(&batch, place, now)? {
+            Some(there) => Ok(there),
+            None => Ok(self.append(batch, place, now)),
+        }
     }
 
     /// Appends the marker that ends a producer's transaction; nothing if a newer epoch is known.
