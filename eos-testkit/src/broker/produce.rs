@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
-use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::messages::produce_response::{
     PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
 };
+use kafka_protocol::messages::{ProduceRequest, RequestKind};
 
-use super::{Broker, Context, Reply, refuse, text};
+use super::{Broker, Context, Output, Reply, refuse, text};
 use crate::log::{AppendError, Appended, Batch, BatchError};
 use crate::transactions::Participant;
 
@@ -54,10 +54,19 @@ impl From<BatchError> for Refusal {
 impl Broker {
     pub(super) fn produce(&mut self, request: ProduceRequest, context: &Context) -> Reply {
         let acks = request.acks;
-        if !matches!(acks, -1..=1) {
-            let kind = kafka_protocol::messages::RequestKind::Produce(request);
-            return refuse::refuse(&kind, context.version, Error::InvalidRequiredAcks)
-                .map_or(Reply::Nothing, Reply::Now);
+        let refused = if request.transactional_id.is_none() && is_transactional(&request) {
+            Some(Error::TransactionalIdAuthorizationFailed)
+        } else {
+            (!matches!(acks, -1..=1)).then_some(Error::InvalidRequiredAcks)
+        };
+        if let Some(error) = refused {
+            let request = RequestKind::Produce(request);
+            let Some(answer) = refuse::refuse(&request, context.version, error) else {
+                // Nobody waits for an answer that could say so.
+                self.out.push(Output::Disconnect(context.ticket));
+                return Reply::Held;
+            };
+            return answer.into();
         }
         let id = request.transactional_id.as_deref().map(|id| id.to_string());
         let mut topics = Vec::with_capacity(request.topic_data.len());
@@ -98,14 +107,15 @@ impl Broker {
         let known = log
             .producers
             .is_open(batch.producer_id, batch.producer_epoch);
-        if batch.is_transactional() && !known {
-            let id = transactional_id.ok_or(Error::TransactionalIdAuthorizationFailed)?;
-            if self.options.transaction_partition_verification {
-                let place = Participant::Partition(topic.to_owned(), partition);
-                let (producer, epoch) = (batch.producer_id, batch.producer_epoch);
-                let verified = self.transactions.verify(id, producer, epoch, &place);
-                verified.map_err(for_producers)?;
-            }
+        if batch.is_transactional()
+            && !known
+            && self.options.transaction_partition_verification
+            && let Some(id) = transactional_id
+        {
+            let place = Participant::Partition(topic.to_owned(), partition);
+            let (producer, epoch) = (batch.producer_id, batch.producer_epoch);
+            let verified = self.transactions.verify(id, producer, epoch, &place);
+            verified.map_err(for_producers)?;
         }
         let place = match self.topics.get(topic) {
             Some(topic) => topic.place(),
@@ -151,6 +161,13 @@ impl Broker {
         }
         Ok(())
     }
+}
+
+/// Whether some batch of a request is transactional.
+fn is_transactional(request: &ProduceRequest) -> bool {
+    let data = request.topic_data.iter().flat_map(|it| &it.partition_data);
+    let mut batches = data.filter_map(|it| Batch::split(&mut it.records.clone()?).ok());
+    batches.any(|batch| batch.is_transactional())
 }
 
 /// Old producers do not try again after CONCURRENT_TRANSACTIONS; after this they do.

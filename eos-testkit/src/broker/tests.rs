@@ -436,6 +436,40 @@ fn without_verification_a_late_batch_opens_a_transaction_that_hangs() {
     }
 }
 
+/// As Kafka: who writes in a transaction has to be allowed to, whatever is open, and it is asked once for the
+/// whole request.
+#[test]
+fn a_request_with_a_transactional_batch_and_no_id_writes_nothing() {
+    for acks in [-1, 0] {
+        let mut model = Model::new();
+        model.broker.add_topic("u", 1, &[]).expect("created");
+        let (id, epoch) = model.open();
+        let next = produced(Some((id, epoch, 1)), true, &[("k", None, 0)]);
+        let topics = [("u", plain()), ("t", next)].map(|(topic, records)| {
+            let data = PartitionProduceData::default().with_records(Some(records));
+            TopicProduceData::default()
+                .with_name(text(topic).into())
+                .with_partition_data(vec![data])
+        });
+        let request = ProduceRequest::default()
+            .with_acks(acks)
+            .with_topic_data(topics.into());
+        let ticket = model.send(10, request);
+        match model.output(ticket) {
+            Some(Output::Answer(_, ResponseKind::Produce(it))) if acks != 0 => {
+                let codes = it.responses.iter();
+                let codes = codes.map(|it| it.partition_responses[0].error_code);
+                let refused = Error::TransactionalIdAuthorizationFailed.code();
+                assert_eq!(codes.collect::<Vec<_>>(), [refused, refused]);
+            }
+            Some(Output::Disconnect(_)) if acks == 0 => {}
+            other => panic!("{acks}: {other:?}"),
+        }
+        let ends = ["t", "u"].map(|topic| model.broker.end_offset(topic, 0));
+        assert_eq!(ends, [Some(1), Some(0)]);
+    }
+}
+
 #[test]
 fn a_session_ends_when_its_time_is_over_and_heartbeats_prolong_it() {
     let mut model = Model::new();
