@@ -110,12 +110,16 @@ impl Transactions {
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
                 let current = transaction.epoch;
                 let asked_by_owner = expected.is_none_or(|(_, epoch)| epoch == current);
+                // Its owner before it was fenced: the epoch that fenced it is given to nobody.
+                let fenced_owner = current > LAST_EPOCH
+                    && expected.is_some_and(|(_, epoch)| epoch == transaction.last_epoch);
+                let rotates = transaction.is_exhausted() && asked_by_owner || fenced_owner;
                 let bumped = match expected {
-                    _ if transaction.is_exhausted() && asked_by_owner => {
+                    _ if rotates => {
                         transaction.previous_id = transaction.producer_id;
                         transaction.producer_id = next_id;
                         self.next_producer_id += 1;
-                        Some((0, expected.map_or(-1, |_| current)))
+                        Some((0, expected.map_or(-1, |(_, epoch)| epoch)))
                     }
                     None => Some((transaction.epoch + 1, -1)),
                     Some((_, epoch)) if transaction.epoch == -1 || epoch == transaction.epoch => {
@@ -467,6 +471,31 @@ mod tests {
         assert_eq!(id(again), Ok((1, 0)), "its answer was lost");
         all.by_id.get_mut("x").expect("known").epoch = LAST_EPOCH;
         assert_eq!(id(all.init("x", 1, None)), Ok((2, 0)));
+    }
+
+    /// The largest epoch is there for fencing: who had it could not be fenced any more.
+    #[test]
+    fn nobody_is_given_the_epoch_that_is_left_for_fencing() {
+        let mut all = begun();
+        let id = |decided: Decided<Initialized>| decided.0.map(|it| (it.producer_id, it.epoch));
+        all.by_id.get_mut("x").expect("known").epoch = LAST_EPOCH - 1;
+        for _ in 0..2 {
+            let lost = all.init("x", 1_000, Some((0, LAST_EPOCH - 1)));
+            assert_eq!(id(lost), Ok((0, LAST_EPOCH)), "that one may be given");
+        }
+        all.add("x", 0, LAST_EPOCH, vec![partition(0)], 0)
+            .expect("added");
+        let aborted = all.expire(1_000);
+        assert_eq!(aborted[0].epoch, i16::MAX);
+        written(&mut all, &aborted[0]);
+        for _ in 0..2 {
+            let back = all.init("x", 1_000, Some((0, LAST_EPOCH)));
+            assert_eq!(id(back), Ok((1, 0)));
+        }
+        all.add("x", 1, 0, vec![partition(0)], 0).expect("added");
+        let aborted = all.expire(1_000);
+        assert_eq!((aborted[0].producer_id, aborted[0].epoch), (1, 1));
+        assert_eq!(all.end("x", 1, 0, true).0, Err(Error::ProducerFenced));
     }
 
     #[test]
