@@ -71,7 +71,9 @@ impl Broker {
         for topic in &request.topics {
             for it in &topic.partitions {
                 asked = true;
-                match self.partition(&topic.topic, it.partition) {
+                let log = check_epoch(it.current_leader_epoch)
+                    .and_then(|()| self.partition(&topic.topic, it.partition));
+                match log {
                     Ok(log) if is_within(log, it.fetch_offset) => {
                         bytes +=
                             log.available(it.fetch_offset, isolation, enough - bytes.min(enough));
