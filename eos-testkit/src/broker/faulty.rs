@@ -2,7 +2,7 @@
 
 use kafka_protocol::ResponseError;
 
-use super::{Broker, Output, Request, refuse};
+use super::{Broker, Output, Request, Unanswered, refuse};
 use crate::faults::{Act, Rule, RuleId};
 use crate::transactions::Participant;
 
@@ -100,7 +100,7 @@ impl Broker {
                 self.held_back.push(HeldBack::Request(now + wait, request));
                 self.wake_at(now + wait);
             }
-            Act::DropRequest => self.out.push(Output::Nothing(ticket)),
+            Act::DropRequest => self.out.push(Output::Nothing(Unanswered::Lost(ticket))),
             Act::DisconnectBefore => self.out.push(Output::Disconnect(ticket)),
             Act::Refuse(error) => self.refuse_with(&request, error),
             Act::Duplicate => {
@@ -137,7 +137,10 @@ impl Broker {
                     self.held_back.push(HeldBack::Answer(now + wait, output));
                     self.wake_at(now + wait);
                 }
-                Some(Act::DropAnswer) => left.push(Output::Nothing(ticket)),
+                // Without acks there is none to lose.
+                Some(Act::DropAnswer) if matches!(output, Output::Answer(..)) => {
+                    left.push(Output::Nothing(Unanswered::Lost(ticket)));
+                }
                 Some(Act::DisconnectAfter) => left.push(Output::Disconnect(ticket)),
                 _ => left.push(output),
             }

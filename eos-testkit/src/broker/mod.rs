@@ -45,7 +45,7 @@ use topics::Topic;
 
 pub use faulty::Hold;
 pub use options::BrokerOptions;
-pub use request::{Output, Request, Ticket};
+pub use request::{Output, Request, Ticket, Unanswered};
 pub use versions::{Api, SERVED};
 
 /// The id of the only node.
@@ -172,7 +172,10 @@ impl Broker {
         };
         match self.handle(request.body, &context) {
             Reply::Now(response) => self.out.push(Output::Answer(context.ticket, response)),
-            Reply::Nothing => self.out.push(Output::Nothing(context.ticket)),
+            Reply::Nothing => {
+                let done = Unanswered::Done(context.ticket);
+                self.out.push(Output::Nothing(done));
+            }
             Reply::Held => {}
         }
     }

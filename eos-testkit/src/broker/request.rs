@@ -85,19 +85,29 @@ impl Request {
 pub enum Output {
     /// Its answer.
     Answer(Ticket, ResponseKind),
-    /// It is done with, and not answered (acks=0).
-    Nothing(Ticket),
+    /// It is not answered.
+    Nothing(Unanswered),
     /// Its connection is closed.
     Disconnect(Ticket),
+}
+
+/// A request that is not answered, and what that means for its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// No answer is expected (acks=0): its connection goes on.
+    Done(Ticket),
+    /// The request or its answer was lost. Nothing overtakes what is lost on a connection: whatever its client
+    /// sends there from now on has to be read and thrown away, neither applied nor answered, until the client
+    /// closes it.
+    Lost(Ticket),
 }
 
 impl Output {
     /// Of which request it is.
     pub fn ticket(&self) -> Ticket {
         match self {
-            Output::Answer(ticket, _) | Output::Nothing(ticket) | Output::Disconnect(ticket) => {
-                *ticket
-            }
+            Output::Answer(ticket, _) | Output::Disconnect(ticket) => *ticket,
+            Output::Nothing(Unanswered::Done(ticket) | Unanswered::Lost(ticket)) => *ticket,
         }
     }
 }

@@ -12,7 +12,7 @@ use kafka_protocol::messages::{
     ResponseKind, TransactionalId,
 };
 
-use super::{Broker, BrokerOptions, Hold, Output, Request, Ticket, text};
+use super::{Broker, BrokerOptions, Hold, Output, Request, Ticket, Unanswered, text};
 use crate::faults::{Act, Rule};
 use crate::log::produced;
 
@@ -609,7 +609,8 @@ fn memory_is_asked_for_what_is_appended_only() {
 fn without_acks_there_is_no_answer_but_the_record() {
     let mut model = Model::new();
     let ticket = model.send_records(plain(), 0);
-    assert_eq!(model.output(ticket), Some(Output::Nothing(ticket)));
+    let done = Output::Nothing(Unanswered::Done(ticket));
+    assert_eq!(model.output(ticket), Some(done));
     assert_eq!(model.last_stable(), 1);
 }
 
@@ -679,17 +680,22 @@ mod faults {
         (model, rule, ticket)
     }
 
+    /// The connection goes on with nothing, or what was sent behind it would have overtaken it.
+    fn lost(ticket: Ticket) -> Output {
+        Output::Nothing(Unanswered::Lost(ticket))
+    }
+
     #[test]
     fn a_dropped_request_does_nothing() {
         let (mut model, _, ticket) = ending(Act::DropRequest);
-        assert_eq!(model.output(ticket), Some(Output::Nothing(ticket)));
+        assert_eq!(model.output(ticket), Some(lost(ticket)));
         assert_eq!(model.last_stable(), 0);
     }
 
     #[test]
     fn a_dropped_answer_is_applied() {
         let (mut model, _, ticket) = ending(Act::DropAnswer);
-        assert_eq!(model.output(ticket), Some(Output::Nothing(ticket)));
+        assert_eq!(model.output(ticket), Some(lost(ticket)));
         assert_eq!(model.last_stable(), 2);
     }
 
@@ -795,6 +801,24 @@ mod faults {
         assert_eq!(model.output(ticket), None);
         model.produce(plain());
         assert_eq!(model.output(ticket), Some(Output::Disconnect(ticket)));
+    }
+
+    #[test]
+    fn an_answer_that_is_held_anyway_is_lost_when_it_comes() {
+        let mut model = Model::new();
+        model
+            .broker
+            .add_fault(Rule::on(ApiKey::Fetch, Act::DropAnswer));
+        let ticket = model.send_fetch(0, 500);
+        assert_eq!(model.output(ticket), None);
+        model.produce(plain());
+        assert_eq!(model.output(ticket), Some(lost(ticket)));
+        model
+            .broker
+            .add_fault(Rule::on(ApiKey::Produce, Act::DropAnswer));
+        let ticket = model.send_records(plain(), 0);
+        let done = Output::Nothing(Unanswered::Done(ticket));
+        assert_eq!(model.output(ticket), Some(done), "none was expected");
     }
 
     #[test]

@@ -22,9 +22,12 @@ pub enum Act {
     DelayRequest(i64),
     /// It is applied at once, and answered this many milliseconds later.
     DelayAnswer(i64),
-    /// It never arrives; the connection stays.
+    /// It never arrives. The connection stays open, and nothing that is sent behind it arrives either, until
+    /// its client closes it: TCP delivers in order or not at all.
     DropRequest,
-    /// It is applied, but its answer is lost; the connection stays.
+    /// It is applied, but its answer never arrives. The connection stays open, and nothing that is sent behind
+    /// it is applied or answered, until its client closes it: a broker takes no request from a connection
+    /// before the answer to the one before has left.
     DropAnswer,
     /// It is applied twice; the first answer counts.
     Duplicate,
