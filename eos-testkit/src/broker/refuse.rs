@@ -4,6 +4,9 @@ use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
 };
+use kafka_protocol::messages::delete_groups_response::DeletableGroupResult;
+use kafka_protocol::messages::describe_groups_response::DescribedGroup;
+use kafka_protocol::messages::describe_transactions_response::TransactionState;
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::list_offsets_response::{
@@ -22,9 +25,10 @@ use kafka_protocol::messages::txn_offset_commit_response::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnResponse, AddPartitionsToTxnResponse, ApiVersionsResponse, BrokerId,
-    EndTxnResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse,
-    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse,
-    ListOffsetsResponse, ListTransactionsResponse, MetadataResponse, OffsetCommitResponse,
+    DeleteGroupsResponse, DescribeGroupsResponse, DescribeTransactionsResponse, EndTxnResponse,
+    FetchResponse, FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse,
+    JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse,
+    ListTransactionsResponse, MetadataResponse, OffsetCommitResponse, OffsetDeleteResponse,
     OffsetFetchResponse, ProduceResponse, ProducerId, RequestKind, ResponseKind, SyncGroupResponse,
     TxnOffsetCommitResponse,
 };
@@ -206,6 +210,39 @@ pub(super) fn refuse(request: &RequestKind, version: i16, error: Error) -> Optio
             });
             TxnOffsetCommitResponse::default()
                 .with_topics(topics.collect())
+                .into()
+        }
+        RequestKind::OffsetDelete(_) => {
+            OffsetDeleteResponse::default().with_error_code(code).into()
+        }
+        RequestKind::DescribeGroups(it) => {
+            let groups = it.groups.iter().map(|id| {
+                DescribedGroup::default()
+                    .with_group_id(id.clone())
+                    .with_error_code(code)
+            });
+            DescribeGroupsResponse::default()
+                .with_groups(groups.collect())
+                .into()
+        }
+        RequestKind::DeleteGroups(it) => {
+            let groups = it.groups_names.iter().map(|id| {
+                DeletableGroupResult::default()
+                    .with_group_id(id.clone())
+                    .with_error_code(code)
+            });
+            DeleteGroupsResponse::default()
+                .with_results(groups.collect())
+                .into()
+        }
+        RequestKind::DescribeTransactions(it) => {
+            let states = it.transactional_ids.iter().map(|id| {
+                TransactionState::default()
+                    .with_transactional_id(id.clone())
+                    .with_error_code(code)
+            });
+            DescribeTransactionsResponse::default()
+                .with_transaction_states(states.collect())
                 .into()
         }
         RequestKind::ListGroups(_) => ListGroupsResponse::default().with_error_code(code).into(),

@@ -7,9 +7,10 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, EndTxnRequest, FetchRequest, HeartbeatRequest,
-    InitProducerIdRequest, JoinGroupRequest, MetadataRequest, ProduceRequest, RequestKind,
-    ResponseKind, TransactionalId,
+    AddPartitionsToTxnRequest, ApiKey, DeleteGroupsRequest, DescribeGroupsRequest,
+    DescribeTransactionsRequest, EndTxnRequest, FetchRequest, HeartbeatRequest,
+    InitProducerIdRequest, JoinGroupRequest, MetadataRequest, OffsetDeleteRequest, ProduceRequest,
+    RequestKind, ResponseKind, TransactionalId,
 };
 
 use super::{Broker, BrokerOptions, Hold, Output, Request, Ticket, Unanswered, text};
@@ -789,6 +790,52 @@ mod faults {
         model.pass(100);
         assert_eq!(model.init().0, 0);
         assert_eq!(model.broker.fired(rule), 2);
+    }
+
+    /// An admin client asks the coordinator as others do, and looks for it anew when it is told to.
+    #[test]
+    fn a_coordinator_that_is_away_answers_no_admin_either() {
+        let mut model = Model::new();
+        let until = model.now + 100;
+        model.broker.add_fault(Rule::not_coordinator(until));
+        let id = || vec![TransactionalId(text("x"))];
+        let asked: [(i16, RequestKind); 4] = [
+            (
+                5,
+                DescribeGroupsRequest::default()
+                    .with_groups(vec![text("g").into()])
+                    .into(),
+            ),
+            (
+                2,
+                DeleteGroupsRequest::default()
+                    .with_groups_names(vec![text("g").into()])
+                    .into(),
+            ),
+            (
+                0,
+                OffsetDeleteRequest::default()
+                    .with_group_id(text("g").into())
+                    .into(),
+            ),
+            (
+                0,
+                DescribeTransactionsRequest::default()
+                    .with_transactional_ids(id())
+                    .into(),
+            ),
+        ];
+        for (version, request) in asked {
+            let ticket = model.send(version, request);
+            let told = match model.answer(ticket) {
+                Some(ResponseKind::DescribeGroups(it)) => it.groups[0].error_code,
+                Some(ResponseKind::DeleteGroups(it)) => it.results[0].error_code,
+                Some(ResponseKind::OffsetDelete(it)) => it.error_code,
+                Some(ResponseKind::DescribeTransactions(it)) => it.transaction_states[0].error_code,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(told, Error::NotCoordinator.code(), "{ticket:?}");
+        }
     }
 
     #[test]

@@ -98,6 +98,10 @@ impl Rule {
             ApiKey::LeaveGroup,
             ApiKey::OffsetCommit,
             ApiKey::OffsetFetch,
+            ApiKey::OffsetDelete,
+            ApiKey::DescribeGroups,
+            ApiKey::DeleteGroups,
+            ApiKey::DescribeTransactions,
         ];
         Rule::on_any(&keys, Act::Refuse(ResponseError::NotCoordinator)).until(until)
     }
@@ -108,13 +112,14 @@ impl Rule {
         self
     }
 
-    /// Only what touches a topic.
+    /// Only what touches a topic: one of its partitions, it as a whole, or all topics there are. What names it
+    /// by its id is not found.
     pub fn topic(mut self, topic: impl Into<String>) -> Rule {
         self.partition = Some((topic.into(), None));
         self
     }
 
-    /// Only what touches a partition.
+    /// Only what touches a partition, be it with its topic as a whole.
     pub fn partition(mut self, topic: impl Into<String>, partition: i32) -> Rule {
         self.partition = Some((topic.into(), Some(partition)));
         self
