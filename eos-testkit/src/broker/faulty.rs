@@ -2,7 +2,7 @@
 
 use kafka_protocol::ResponseError;
 
-use super::{Broker, Output, Request, Unanswered, refuse};
+use super::{Broker, Output, Request, Ticket, Unanswered, refuse};
 use crate::faults::{Act, Rule, RuleId};
 use crate::transactions::Participant;
 
@@ -104,16 +104,10 @@ impl Broker {
             Act::DisconnectBefore => self.out.push(Output::Disconnect(ticket)),
             Act::Refuse(error) => self.refuse_with(&request, error),
             Act::Duplicate => {
-                let again = request.clone();
+                let mut again = request.clone();
+                again.ticket = self.double();
                 self.apply(request, now);
-                let first = self.out.len();
                 self.apply(again, now);
-                // Whatever it led to for others stays; its own second answer does not count.
-                let mut index = 0;
-                self.out.retain(|it| {
-                    index += 1;
-                    index <= first || it.ticket() != ticket
-                });
             }
             // The answer may come much later: a join, a fetch.
             Act::DelayAnswer(_) | Act::DropAnswer | Act::DisconnectAfter => {
@@ -123,9 +117,21 @@ impl Broker {
         }
     }
 
+    /// A ticket for the second one of a duplicate: both may be held, and are answered apart.
+    fn double(&mut self) -> Ticket {
+        // From the other end than those who ask would count.
+        let ticket = Ticket(u64::MAX - self.doubled);
+        self.doubled += 1;
+        self.doubles.insert(ticket);
+        ticket
+    }
+
     /// What goes out, after the faults that wait for answers.
     pub(super) fn finish(&mut self, now: i64) -> Vec<Output> {
-        let out = std::mem::take(&mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        if !self.doubles.is_empty() {
+            out.retain(|it| !self.doubles.remove(&it.ticket()));
+        }
         if self.answers_hurt.is_empty() {
             return out;
         }

@@ -29,7 +29,7 @@ mod topics;
 mod transaction_requests;
 mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::{RequestKind, ResponseKind};
@@ -80,6 +80,9 @@ pub struct Broker {
     held_back: Vec<HeldBack>,
     /// Requests whose answers something will happen to.
     answers_hurt: BTreeMap<Ticket, Act>,
+    /// The second requests of duplicates: their answers, now or later, are nobody's.
+    doubles: BTreeSet<Ticket>,
+    doubled: u64,
     /// Where no markers are written for now.
     unmarked: Vec<Hold>,
     out: Vec<Output>,
@@ -137,6 +140,8 @@ impl Broker {
             faults: Faults::default(),
             held_back: Vec::new(),
             answers_hurt: BTreeMap::new(),
+            doubles: BTreeSet::new(),
+            doubled: 0,
             unmarked: Vec::new(),
             out: Vec::new(),
             wake: None,

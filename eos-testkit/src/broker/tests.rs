@@ -757,6 +757,24 @@ mod faults {
     }
 
     #[test]
+    fn a_duplicate_that_is_held_is_answered_once() {
+        let mut model = Model::new();
+        let both = [ApiKey::Fetch, ApiKey::JoinGroup];
+        let ticket = model.join("");
+        let (_, _, first) = model.joined(ticket).expect("answered");
+        model
+            .broker
+            .add_fault(Rule::on_any(&both, Act::Duplicate).times(2));
+        let fetch = model.send_fetch(0, 500);
+        let join = model.join("");
+        model.join(&first);
+        model.pass(60_000);
+        let mut tickets = model.out.iter().map(Output::ticket);
+        assert_eq!(tickets.clone().filter(|it| *it == fetch).count(), 1);
+        assert_eq!(tickets.by_ref().filter(|it| *it == join).count(), 1);
+    }
+
+    #[test]
     fn rules_are_narrow_skip_and_can_be_taken_away() {
         let mut model = Model::new();
         let other = Rule::on(ApiKey::Produce, Act::DropRequest);
