@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
@@ -21,7 +22,8 @@ use kafka_protocol::protocol::{Encodable, StrBytes};
 use super::frame::{self, Frame};
 use super::shape::Shape;
 use super::shape::tests::{Seeded, write};
-use crate::broker::{Broker, BrokerOptions, Output, Request, SERVED, Ticket};
+use crate::broker::{Api, Broker, BrokerOptions, Hold, Output, Request, SERVED, Ticket};
+use crate::faults::{Act, Rule};
 use crate::log::produced;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -44,9 +46,8 @@ fn broker() -> Broker {
     broker
 }
 
-/// A frame with a right header and a body of the right shape, then perhaps damaged.
-fn frame_of(random: &mut Seeded) -> Bytes {
-    let api = SERVED[random.below(SERVED.len() as u64) as usize];
+/// A right header of one of the versions that are served.
+fn header(api: Api, random: &mut Seeded) -> (i16, BytesMut) {
     let version = api.min + random.below(api.max as u64 - api.min as u64 + 1) as i16;
     let mut bytes = BytesMut::new();
     RequestHeader::default()
@@ -56,6 +57,13 @@ fn frame_of(random: &mut Seeded) -> Bytes {
         .with_client_id(Some(StrBytes::from_static_str("fuzz")))
         .encode(&mut bytes, api.key.request_header_version(version))
         .expect("a header");
+    (version, bytes)
+}
+
+/// A frame with a right header and a body of the right shape, then perhaps damaged.
+fn frame_of(random: &mut Seeded) -> Bytes {
+    let api = SERVED[random.below(SERVED.len() as u64) as usize];
+    let (version, mut bytes) = header(api, random);
     let shape = Shape::of(api.key, version).expect("a shape");
     bytes.extend_from_slice(&write(&shape, random));
     match random.below(4) {
@@ -165,6 +173,44 @@ fn records_of(random: &mut Seeded) -> Bytes {
     bytes.freeze()
 }
 
+/// Something that happens to a broker: what a test asks of it, or a fault.
+fn happening(random: &mut Seeded, broker: &mut Broker, now: i64) {
+    match random.below(6) {
+        0 => broker.compact(now),
+        1 => broker.apply_retention(now),
+        2 => broker.hold_markers(match random.below(3) {
+            0 => Hold::All,
+            1 => Hold::Partition("t".into(), random.below(2) as i32),
+            _ => Hold::Group("g".into()),
+        }),
+        3 => broker.release_markers(now),
+        _ => {
+            let api = SERVED[random.below(SERVED.len() as u64) as usize];
+            let wait = random.below(200) as i64;
+            let act = match random.below(8) {
+                // It would look as if a log lost its end later.
+                0 if api.key == ApiKey::DeleteTopics => return,
+                0 => Act::DelayRequest(wait),
+                1 => Act::DelayAnswer(wait),
+                2 => Act::DropRequest,
+                3 => Act::DropAnswer,
+                4 => Act::Duplicate,
+                5 => Act::Refuse(ResponseError::NotCoordinator),
+                6 => Act::DisconnectBefore,
+                _ => Act::DisconnectAfter,
+            };
+            let rule = Rule::on(api.key, act)
+                .skip(random.below(2))
+                .times(1 + random.below(3));
+            broker.add_fault(match random.below(3) {
+                0 => rule.topic("t"),
+                1 => rule.name("g"),
+                _ => rule,
+            });
+        }
+    }
+}
+
 /// Where the logs of the topics end.
 fn ends(broker: &Broker) -> Vec<Option<i64>> {
     let ends = TOPICS.map(|(topic, partition)| broker.end_offset(topic, partition));
@@ -180,6 +226,9 @@ fn life(seed: u64, frames: u32, seen: &mut HashMap<(ApiKey, bool), u64>, appende
     for index in 0..frames {
         now += random.below(50) as i64;
         let before = ends(&broker);
+        if random.below(20) == 0 {
+            happening(&mut random, &mut broker, now);
+        }
         let bytes = match random.below(3) {
             0 => records_of(&mut random),
             _ => frame_of(&mut random),
@@ -260,13 +309,25 @@ fn nothing_that_comes_over_the_wire_panics_or_has_an_answer_that_cannot_be_sent(
 #[test]
 fn bytes_without_any_structure_are_refused() {
     let mut random = Seeded(99);
-    for _ in 0..20_000 {
+    let refused = |front: &[u8], random: &mut Seeded| {
         let length = random.below(200) as usize;
-        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
-        if let Ok(Frame::Request(request)) = frame::decode(Bytes::from(bytes)) {
+        let noise = (0..length).map(|_| random.next() as u8);
+        let bytes: Vec<u8> = front.iter().copied().chain(noise).collect();
+        let decoded = frame::decode(Bytes::from(bytes));
+        let is_refused = decoded.is_err();
+        if let Ok(Frame::Request(request)) = decoded {
             // By chance it is one: then it is as right as any other.
             let request = Request::new(Ticket(0), request.version, request.body);
             broker().step(request, 0);
         }
+        usize::from(is_refused)
+    };
+    let (mut without, mut behind) = (0, 0);
+    for _ in 0..20_000 {
+        without += refused(&[], &mut random);
+        let api = SERVED[random.below(SERVED.len() as u64) as usize];
+        behind += refused(&header(api, &mut random).1, &mut random);
     }
+    assert!(without >= 19_900, "{without} of 20000 without a header");
+    assert!(behind >= 18_000, "{behind} of 20000 behind a right header");
 }
