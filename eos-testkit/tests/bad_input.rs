@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use eos_testkit::EmbeddedKafka;
 use eos_testkit::broker::BrokerOptions;
+use eos_testkit::faults::{Act, Rule};
 use eos_testkit::wire::Limits;
 use kafka_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
@@ -47,6 +48,30 @@ fn until(what: &str, is: impl Fn() -> bool) {
     while !is() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// TCP loses no part of a stream: a client that hears nothing of one request hears nothing of those behind it.
+#[test]
+fn behind_a_lost_request_or_answer_nothing_is_heard() {
+    let lost = [Act::DropRequest, Act::DropAnswer];
+    for act in lost {
+        let kafka = EmbeddedKafka::start().expect("started");
+        let rule = Rule::on(ApiKey::ApiVersions, act.clone()).times(1);
+        let rule = kafka.with(|broker, _| broker.add_fault(rule));
+        let mut socket = connect(&kafka);
+        socket.write_all(&HELLO).expect("sent");
+        socket.write_all(&HELLO).expect("sent");
+        until("it is lost", || {
+            kafka.with(|broker, _| broker.fired(rule)) == 1
+        });
+        let brief = Some(Duration::from_millis(300));
+        socket.set_read_timeout(brief).expect("set");
+        let heard = socket.read(&mut [0; 10]);
+        assert!(heard.is_err(), "{act:?}: {heard:?}");
+        assert!(is_served(&connect(&kafka)), "others are");
+        drop(socket);
+        until("it is closed", || kafka.traffic().open == 0);
     }
 }
 

@@ -234,12 +234,12 @@ impl Broker {
         DeleteGroupsResponse::default().with_results(results)
     }
 
-    /// Ends a member's session as if it had been silent for too long.
-    pub fn expire_session(&mut self, group: &str, member_id: &str, now: i64) -> Vec<Output> {
+    /// Ends a member's session as if it had been silent for too long. Who is answered because of it is
+    /// answered by the next [`advance`](Broker::advance) or [`step`](Broker::step).
+    pub fn expire_session(&mut self, group: &str, member_id: &str, now: i64) {
         self.in_group(group, |group, out| {
             group.expire_member(member_id, now, out);
         });
-        self.advance(now)
     }
 
     pub(super) fn expire_groups(&mut self, now: i64) {

@@ -891,7 +891,8 @@ mod faults {
         let mut model = Model::new();
         let ticket = model.join("");
         let (_, generation, id) = model.joined(ticket).expect("answered");
-        let out = model.broker.expire_session("g", &id, model.now);
+        model.broker.expire_session("g", &id, model.now);
+        let out = model.broker.advance(model.now);
         assert_eq!(out, []);
         assert_eq!(model.beat(&id, generation), Error::UnknownMemberId.code());
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::frame::{self, Frame, Framed};
 use super::shared::{Shared, Stepped};
-use crate::broker::{Output, Request};
+use crate::broker::{Output, Request, Unanswered};
 
 /// Enough for the small requests; a large one is read into its own buffer.
 const BUFFER: usize = 16 << 10;
@@ -24,8 +24,12 @@ pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     while let Some(bytes) = read(&mut reader, shared)? {
         let answer = match frame::decode(bytes) {
             Ok(Frame::Request(request)) => match answer(shared, *request, &host) {
-                Some(answer) => answer,
-                None => return Ok(()),
+                Then::Send(answer) => answer,
+                Then::Close => return Ok(()),
+                Then::Drain => {
+                    io::copy(&mut reader, &mut io::sink())?;
+                    return Ok(());
+                }
             },
             Ok(Frame::TooNew { correlation }) => frame::encode_too_new(correlation),
             Err(_) => {
@@ -40,8 +44,16 @@ pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The answer's bytes, none for a request that expects none; None closes the connection.
-fn answer(shared: &Shared, request: Framed, host: &str) -> Option<Result<Bytes, String>> {
+/// What a request leads to on its connection.
+enum Then {
+    /// The answer's bytes, none for a request that expects none.
+    Send(Result<Bytes, String>),
+    Close,
+    /// Nothing that comes after it is heard: TCP loses no part of a stream.
+    Drain,
+}
+
+fn answer(shared: &Shared, request: Framed, host: &str) -> Then {
     let Framed {
         key,
         version,
@@ -58,13 +70,17 @@ fn answer(shared: &Shared, request: Framed, host: &str) -> Option<Result<Bytes, 
     });
     let output = match stepped {
         Stepped::Now(output) => output,
-        Stepped::Later(receiver) => receiver.recv().ok()?,
-        Stepped::Never => return None,
+        Stepped::Later(receiver) => match receiver.recv() {
+            Ok(output) => output,
+            Err(_) => return Then::Close,
+        },
+        Stepped::Never => return Then::Close,
     };
     match output {
-        Output::Answer(_, body) => Some(frame::encode(key, version, correlation, &body)),
-        Output::Nothing(_) => Some(Ok(Bytes::new())),
-        Output::Disconnect(_) => None,
+        Output::Answer(_, body) => Then::Send(frame::encode(key, version, correlation, &body)),
+        Output::Nothing(Unanswered::Done(_)) => Then::Send(Ok(Bytes::new())),
+        Output::Nothing(Unanswered::Lost(_)) => Then::Drain,
+        Output::Disconnect(_) => Then::Close,
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::limits::Limits;
 use super::shared::{Shared, Traffic};
 use super::{clock, connection};
-use crate::broker::{Broker, BrokerOptions, Output};
+use crate::broker::{Broker, BrokerOptions};
 
 /// A connection's thread needs little: requests are on the heap.
 const STACK: usize = 256 << 10;
@@ -116,6 +116,10 @@ impl Builder {
         let mut options = self.options;
         options.host = address.ip().to_string();
         options.port = self.advertised_port.unwrap_or(address.port());
+        if options.incarnation == 0 {
+            // One that comes after another on the same port is not taken for it.
+            options.incarnation = RandomState::new().build_hasher().finish().max(1);
+        }
         let mut broker = Broker::new(options);
         for (name, partitions) in self.topics {
             let created = broker.add_topic(&name, partitions, &[]);
@@ -166,7 +170,8 @@ impl EmbeddedKafka {
         self.shared.traffic()
     }
 
-    /// Does something with the model itself, at the current time; clients wait meanwhile.
+    /// Does something with the model itself, at the current time; clients wait meanwhile. What they are answered
+    /// because of it, they are answered then: leave the model's own `step` and `advance` alone.
     pub fn with<T>(&self, act: impl FnOnce(&mut Broker, i64) -> T) -> T {
         self.shared.with_broker(|broker, now| {
             let done = act(broker, now);
@@ -176,10 +181,7 @@ impl EmbeddedKafka {
 
     /// Ends a member's session as if it had been silent for too long.
     pub fn expire_session(&self, group: &str, member_id: &str) {
-        self.shared.with_broker(|broker, now| {
-            let outputs: Vec<Output> = broker.expire_session(group, member_id, now);
-            ((), outputs)
-        });
+        self.with(|broker, now| broker.expire_session(group, member_id, now));
     }
 }
 
