@@ -76,6 +76,20 @@ fn behind_a_lost_request_or_answer_nothing_is_heard() {
 }
 
 #[test]
+fn a_client_that_is_gone_is_not_waited_for() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let rule = Rule::on(ApiKey::ApiVersions, Act::DelayAnswer(3_600_000)).times(1);
+    let rule = kafka.with(|broker, _| broker.add_fault(rule));
+    let mut socket = connect(&kafka);
+    socket.write_all(&HELLO).expect("sent");
+    until("it is held", || {
+        kafka.with(|broker, _| broker.fired(rule)) == 1
+    });
+    drop(socket);
+    until("it is closed", || kafka.traffic().open == 0);
+}
+
+#[test]
 fn malformed_frames_close_their_connection_and_no_other() {
     let kafka = EmbeddedKafka::start().expect("started");
     let other = connect(&kafka);

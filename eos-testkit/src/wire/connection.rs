@@ -3,6 +3,8 @@
 use std::io::{self, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -14,6 +16,8 @@ use crate::broker::{Output, Request, Unanswered};
 const BUFFER: usize = 16 << 10;
 /// How much is allocated on a client's word; the rest as it arrives.
 const AT_ONCE: usize = 1 << 20;
+/// How often it is looked whether somebody still waits for the answer to a held request.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Serves one client until it is gone, or sends what cannot be understood.
 pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
@@ -23,7 +27,7 @@ pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     let mut writer = socket;
     while let Some(bytes) = read(&mut reader, shared)? {
         let answer = match frame::decode(bytes) {
-            Ok(Frame::Request(request)) => match answer(shared, *request, &host) {
+            Ok(Frame::Request(request)) => match answer(shared, *request, socket, &host) {
                 Then::Send(answer) => answer,
                 Then::Close => return Ok(()),
                 Then::Drain => {
@@ -53,7 +57,7 @@ enum Then {
     Drain,
 }
 
-fn answer(shared: &Shared, request: Framed, host: &str) -> Then {
+fn answer(shared: &Shared, request: Framed, socket: &TcpStream, host: &str) -> Then {
     let Framed {
         key,
         version,
@@ -70,9 +74,12 @@ fn answer(shared: &Shared, request: Framed, host: &str) -> Then {
     });
     let output = match stepped {
         Stepped::Now(output) => output,
-        Stepped::Later(receiver) => match receiver.recv() {
-            Ok(output) => output,
-            Err(_) => return Then::Close,
+        Stepped::Later(ticket, receiver) => match held(&receiver, socket) {
+            Some(output) => output,
+            None => {
+                shared.forget(ticket);
+                return Then::Close;
+            }
         },
         Stepped::Never => return Then::Close,
     };
@@ -81,6 +88,34 @@ fn answer(shared: &Shared, request: Framed, host: &str) -> Then {
         Output::Nothing(Unanswered::Done(_)) => Then::Send(Ok(Bytes::new())),
         Output::Nothing(Unanswered::Lost(_)) => Then::Drain,
         Output::Disconnect(_) => Then::Close,
+    }
+}
+
+/// What a held request is answered at last; none if the broker stops or the client is gone.
+fn held(receiver: &Receiver<Output>, socket: &TcpStream) -> Option<Output> {
+    loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(output) => return Some(output),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if is_gone(socket) {
+            return None;
+        }
+    }
+}
+
+/// Whether the client has closed its end, with nothing left to read.
+fn is_gone(socket: &TcpStream) -> bool {
+    let look = || {
+        socket.set_nonblocking(true)?;
+        let seen = socket.peek(&mut [0; 1]);
+        socket.set_nonblocking(false)?;
+        seen
+    };
+    match look() {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
     }
 }
 

@@ -64,7 +64,7 @@ struct State {
 )]
 pub(super) enum Stepped {
     Now(Output),
-    Later(Receiver<Output>),
+    Later(Ticket, Receiver<Output>),
     /// The broker stops.
     Never,
 }
@@ -137,9 +137,14 @@ impl Shared {
             None => {
                 let (sender, receiver) = sync_channel(1);
                 state.held.insert(ticket, sender);
-                Stepped::Later(receiver)
+                Stepped::Later(ticket, receiver)
             }
         }
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(super) fn forget(&self, ticket: Ticket) {
+        locked(&self.state).held.remove(&ticket);
     }
 
     /// Lets a test at the model.
