@@ -75,7 +75,11 @@ impl Fixture {
 
     pub(super) fn topic(&mut self, suffix: &str, partitions: i32) -> TopicName {
         let name = format!("{}-{suffix}", self.name);
-        self.wire.create_topic(&name, partitions, 1, &[]).unwrap();
+        // Its records are decades old by their times: without this the broker deletes them when it first looks,
+        // half a minute after its start.
+        let keep = [("retention.ms", "-1")];
+        let created = self.wire.create_topic(&name, partitions, 1, &keep);
+        created.unwrap();
         name.as_str().into()
     }
 
