@@ -1,13 +1,13 @@
 //! What a client may do to the embedded broker, over the wire: it stays alive, and says what was wrong.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use eos_testkit::EmbeddedKafka;
 use eos_testkit::broker::BrokerOptions;
-use eos_testkit::faults::{Act, Rule};
 use eos_testkit::wire::Limits;
 use kafka_protocol::messages::produce_request::{
     PartitionProduceData, ProduceRequest, TopicProduceData,
@@ -18,76 +18,7 @@ use kafka_protocol::records::{
     Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType,
 };
 
-/// ApiVersions in version 0, correlation id 7, no client id.
-const HELLO: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];
-
-fn connect(kafka: &EmbeddedKafka) -> TcpStream {
-    let socket = TcpStream::connect(kafka.bootstrap()).expect("connected");
-    let patience = Some(Duration::from_secs(10));
-    socket.set_read_timeout(patience).expect("set");
-    socket
-}
-
-/// Asks and is answered: its correlation id comes back.
-fn is_served(mut socket: &TcpStream) -> bool {
-    let mut length = [0; 4];
-    if socket.write_all(&HELLO).is_err() || socket.read_exact(&mut length).is_err() {
-        return false;
-    }
-    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-    socket.read_exact(&mut answer).is_ok() && answer[..4] == [0, 0, 0, 7]
-}
-
-/// Nothing more comes: the other side has closed it.
-fn is_closed(mut socket: &TcpStream) -> bool {
-    matches!(socket.read(&mut [0; 1]), Ok(0) | Err(_))
-}
-
-fn until(what: &str, is: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !is() {
-        assert!(Instant::now() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// TCP loses no part of a stream: a client that hears nothing of one request hears nothing of those behind it.
-#[test]
-fn behind_a_lost_request_or_answer_nothing_is_heard() {
-    let lost = [Act::DropRequest, Act::DropAnswer];
-    for act in lost {
-        let kafka = EmbeddedKafka::start().expect("started");
-        let rule = Rule::on(ApiKey::ApiVersions, act.clone()).times(1);
-        let rule = kafka.with(|broker, _| broker.add_fault(rule));
-        let mut socket = connect(&kafka);
-        socket.write_all(&HELLO).expect("sent");
-        socket.write_all(&HELLO).expect("sent");
-        until("it is lost", || {
-            kafka.with(|broker, _| broker.fired(rule)) == 1
-        });
-        let brief = Some(Duration::from_millis(300));
-        socket.set_read_timeout(brief).expect("set");
-        let heard = socket.read(&mut [0; 10]);
-        assert!(heard.is_err(), "{act:?}: {heard:?}");
-        assert!(is_served(&connect(&kafka)), "others are");
-        drop(socket);
-        until("it is closed", || kafka.traffic().open == 0);
-    }
-}
-
-#[test]
-fn a_client_that_is_gone_is_not_waited_for() {
-    let kafka = EmbeddedKafka::start().expect("started");
-    let rule = Rule::on(ApiKey::ApiVersions, Act::DelayAnswer(3_600_000)).times(1);
-    let rule = kafka.with(|broker, _| broker.add_fault(rule));
-    let mut socket = connect(&kafka);
-    socket.write_all(&HELLO).expect("sent");
-    until("it is held", || {
-        kafka.with(|broker, _| broker.fired(rule)) == 1
-    });
-    drop(socket);
-    until("it is closed", || kafka.traffic().open == 0);
-}
+use common::{HELLO, connect, is_closed, is_served, until};
 
 #[test]
 fn malformed_frames_close_their_connection_and_no_other() {
