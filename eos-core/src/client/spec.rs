@@ -80,8 +80,14 @@ pub enum SourceEvent {
         /// Whether they are gone already: somebody else may own them.
         lost: bool,
     },
-    /// An offset that we asked for does not exist (`auto.offset.reset=error`).
-    OutOfRange(TopicPartition),
+    /// An offset that we asked for does not exist (`auto.offset.reset=error`). The partition is fetched no
+    /// more until it is sought or assigned.
+    OutOfRange {
+        /// The partition.
+        partition: TopicPartition,
+        /// The offset, which may be one from before the partition was last sought or assigned.
+        asked: Offset,
+    },
     /// A topic of which partitions were assigned was deleted and made anew under its name. What is
     /// taken from now on would be of another log.
     Recreated {

@@ -254,9 +254,12 @@ impl Source for KafkaSource {
         }
         // Nothing is taken of a topic that may be another one by now.
         let max = if identities.hold(client) { 0 } else { max };
-        queue.take(max, into, |code, text| match code {
+        queue.take(max, into, |code, offset, text| match code {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
-                events.push_back(SourceEvent::OutOfRange(from.clone()));
+                events.push_back(SourceEvent::OutOfRange {
+                    partition: from.clone(),
+                    asked: Offset::new(offset).unwrap_or(Offset::ZERO),
+                });
             }
             _ => {
                 let text = format!("{from}: {text}");

@@ -2,11 +2,23 @@
 
 use std::task::Poll;
 
-use eos_protocol::{CallSite, Deadline, ErrorClass, Event, Offset, code};
+use eos_protocol::{CallSite, Deadline, ErrorClass, Event, Offset, TopicPartition, code};
 
 use super::rebalance::Change;
+use super::record::rewind_to;
+use super::task::Readiness;
 use super::{SLICE, Worker, WorkerError, error};
 use crate::client::{Client, ClientError, Source, SourceEvent};
+
+/// A report that an offset is not in the log.
+#[derive(Debug, Clone)]
+pub(super) struct OutOfRange {
+    partition: TopicPartition,
+    /// The one that was fetched.
+    asked: Offset,
+    /// By when the log's bounds are known.
+    deadline: Deadline,
+}
 
 impl<C: Client> Worker<C> {
     /// Takes the client's events in. A rebalance is answered later, in order.
@@ -20,14 +32,18 @@ impl<C: Client> Worker<C> {
                 SourceEvent::Revoked { partitions, lost } => {
                     self.changes.push_back(Change::Revoked { partitions, lost });
                 }
-                SourceEvent::OutOfRange(partition) => {
+                SourceEvent::OutOfRange { partition, asked } => {
                     let now = self.env.now();
                     for one in &mut self.restoring {
                         one.out_of_range(&partition, now);
                     }
                     if self.tasks.values().any(|t| t.reads(&partition)) {
-                        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-                        self.out_of_range.get_or_insert((partition, deadline));
+                        let deadline = Deadline::after(now, self.spec.offsets_deadline);
+                        self.out_of_range.push(OutOfRange {
+                            partition,
+                            asked,
+                            deadline,
+                        });
                     }
                 }
                 SourceEvent::Recreated { topic, before, now } => {
@@ -43,7 +59,7 @@ impl<C: Client> Worker<C> {
             }
         }
         // A partition that is about to go needs no explanation.
-        if self.out_of_range.is_some() && self.changes.is_empty() {
+        if !self.out_of_range.is_empty() && self.changes.is_empty() {
             self.explain_out_of_range()?;
         }
         Ok(())
@@ -68,9 +84,32 @@ impl<C: Client> Worker<C> {
         }
     }
 
+    /// Fetches a partition from where its task is.
+    ///
+    /// librdkafka sees on one thread that an offset is gone and acts on another, where nobody asks whether the
+    /// partition was assigned anew meanwhile (`rd_kafka_offset_reset`): it stops what was just begun.
+    fn seek_again(&mut self, partition: TopicPartition, wanted: Offset) {
+        for task in self.tasks.values_mut() {
+            let mut inputs = task.progress.inputs().iter();
+            let Some(input) = inputs.position(|input| input.partition == partition) else {
+                continue;
+            };
+            task.drop_fetched_of(input);
+            if matches!(task.readiness, Readiness::Ready | Readiness::Unclaimed) {
+                task.readiness = Readiness::Rewinding;
+            }
+        }
+        rewind_to(&mut self.rewinds, partition, wanted);
+    }
+
     /// Says where the log begins and ends that lacks the offset we asked for.
     fn explain_out_of_range(&mut self) -> Result<(), WorkerError> {
-        let Some((partition, deadline)) = self.out_of_range.clone() else {
+        let Some(OutOfRange {
+            partition,
+            asked,
+            deadline,
+        }) = self.out_of_range.first().cloned()
+        else {
             return Ok(());
         };
         let wanted = self.tasks.values().flat_map(|t| t.progress.inputs());
@@ -80,9 +119,18 @@ impl<C: Client> Worker<C> {
             .next();
         let Some(wanted) = wanted else {
             // Revoked meanwhile: the next owner will find out.
-            self.out_of_range = None;
+            self.out_of_range.remove(0);
             return Ok(());
         };
+        if asked < wanted {
+            tracing::debug!(
+                worker = %self.spec.id, %partition, %asked, %wanted,
+                "an offset from before the last rebalance or rewind is gone, seeking again"
+            );
+            self.out_of_range.remove(0);
+            self.seek_again(partition, wanted);
+            return Ok(());
+        }
         let late = deadline.passed(self.env.now());
         match self.source.bounds(std::slice::from_ref(&partition), SLICE) {
             Poll::Pending if late => Err(WorkerError::Client(ClientError::new(
@@ -105,7 +153,7 @@ impl<C: Client> Worker<C> {
                 if first > wanted && self.repartitions.contains(&partition.topic) && !late {
                     return Ok(());
                 }
-                self.out_of_range = None;
+                self.out_of_range.remove(0);
                 let group = self.spec.app.as_str().to_owned();
                 self.give_up(WorkerError::OffsetOutOfRange {
                     partition,

@@ -70,8 +70,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, CommitPacer, Deadline, Event, Isolation, Load, Now, Offset, State, TaskId,
-    TopicName, TopicPartition, Transaction,
+    CommitCause, CommitPacer, Event, Isolation, Load, Now, Offset, State, TaskId, TopicName,
+    TopicPartition, Transaction,
 };
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
@@ -87,6 +87,7 @@ pub use spec::{Env, StateSpec, WorkerSpec};
 use calls::Calls;
 use coverage::Coverage;
 use emitting::Emitting;
+use hearing::OutOfRange;
 use membership::Membership;
 use quiet::Quiet;
 use rebalance::{Answering, Change};
@@ -159,8 +160,8 @@ pub struct Worker<C: Client> {
     ask_singly: Option<usize>,
     /// How often tasks were started over.
     restarts: BTreeMap<TaskId, u32>,
-    /// A partition whose next offset is not in the log, and by when the log's bounds are known.
-    out_of_range: Option<(TopicPartition, Deadline)>,
+    /// Partitions whose next offset is not in the log.
+    out_of_range: Vec<OutOfRange>,
 
     scratch: RefCell<Scratch>,
     buffers: RefCell<Buffers>,
@@ -278,7 +279,7 @@ impl<C: Client> Worker<C> {
             restore_turn: 0,
             ask_singly: None,
             restarts: BTreeMap::new(),
-            out_of_range: None,
+            out_of_range: Vec::new(),
             scratch: RefCell::default(),
             buffers: RefCell::default(),
             kept: 0,

@@ -106,7 +106,7 @@ impl<C: Client> Worker<C> {
             return Ok(false);
         }
         // One query of a kind at a time: what is in doubt, or gone, comes first.
-        if self.machine.state() != State::InDoubt && self.out_of_range.is_none() {
+        if self.machine.state() != State::InDoubt && self.out_of_range.is_empty() {
             resolving.not_before = None;
             if resolving.starts.is_empty() {
                 let read = self.read_starts(&resolving.partitions);

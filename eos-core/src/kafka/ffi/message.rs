@@ -33,7 +33,7 @@ impl KafkaRecords {
         client: &Arc<Client>,
         room: usize,
         fill: impl FnOnce(*mut *mut sys::rd_kafka_message_t) -> usize,
-        mut error: impl FnMut(i32, String),
+        mut error: impl FnMut(i32, i64, String),
     ) {
         self.clear();
         self.messages.reserve(room);
@@ -48,9 +48,14 @@ impl KafkaRecords {
             let code = unsafe { codes::of_message(message.0.as_ptr()) };
             if code != codes::NO_ERROR {
                 // SAFETY: as above; the text is copied.
-                error(code, unsafe {
-                    copy_text(sys::rd_kafka_message_errstr(message.0.as_ptr()))
-                });
+                let (offset, text) = unsafe {
+                    let message = message.0.as_ptr();
+                    (
+                        (*message).offset,
+                        copy_text(sys::rd_kafka_message_errstr(message)),
+                    )
+                };
+                error(code, offset, text);
             }
             code == codes::NO_ERROR
         });

@@ -104,12 +104,12 @@ impl Queue {
     }
 
     /// Replaces a batch by up to `max` records that are here already. An error of the partition,
-    /// which stands among the records, is handed on with its code and text.
+    /// which stands among the records, is handed on with its code, offset and text.
     pub(in crate::kafka) fn take(
         &self,
         max: usize,
         into: &mut KafkaRecords,
-        error: impl FnMut(i32, String),
+        error: impl FnMut(i32, i64, String),
     ) {
         // SAFETY: a live queue, and room for `max` pointers, of which librdkafka writes the first
         // `count`; each is a message of this client, and ours.

@@ -50,6 +50,12 @@ fn shout(app: &mut App) {
         .to(&Topic::plain("out"));
 }
 
+/// What the client says of an offset that it did not find.
+fn out_of_range(partition: TopicPartition, asked: i64) -> SourceEvent {
+    let asked = Offset::new(asked).unwrap();
+    SourceEvent::OutOfRange { partition, asked }
+}
+
 fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
     WorkerSpec {
         app: "app".into(),

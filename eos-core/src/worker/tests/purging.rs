@@ -167,7 +167,7 @@ fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
-    let out_of_range = SourceEvent::OutOfRange(words());
+    let out_of_range = out_of_range(words(), 3);
     bench.kafka.event("app-i-0-consumer", out_of_range);
     for _ in 0..5 {
         bench.worker.step().unwrap();
@@ -180,12 +180,35 @@ fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
     assert!(bench.worker.step().is_ok());
 }
 
+/// Another one had it meanwhile, and what he had read was purged: the client, which found that out before the
+/// rebalance, says so after it, and has stopped to fetch what was assigned since.
+#[test]
+fn a_report_of_an_offset_before_ours_is_no_error_and_the_partition_is_sought() {
+    let mut bench = bench();
+    bench.settle();
+    let late = out_of_range(words(), 1);
+    bench.kafka.event("app-i-0-consumer", late.clone());
+    bench.kafka.event("app-i-0-consumer", late);
+    bench.settle();
+    let sought = format!("seek {WORDS}-0@3");
+    let calls = bench.kafka.calls();
+    assert!(calls.contains(&sought), "{calls:?}");
+    let mut log = bench.kafka.broker().input.remove(&words()).unwrap();
+    log.push("d".to_owned());
+    bench.kafka.broker().input.insert(words(), log);
+    // What came before the report is committed, then what came after it.
+    bench.an_hour_passes();
+    bench.an_hour_passes();
+    assert!(bench.worker.step().is_ok());
+    assert_eq!(bench.visible().last().map(String::as_str), Some("d"));
+}
+
 #[test]
 fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
-    let out_of_range = SourceEvent::OutOfRange(words());
+    let out_of_range = out_of_range(words(), 3);
     bench.kafka.event("app-i-0-consumer", out_of_range);
     bench.worker.step().unwrap();
     bench.clock.pass(Duration::from_secs(3601));

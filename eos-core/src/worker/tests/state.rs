@@ -573,7 +573,7 @@ impl Bench {
 
     /// What the client says of a changelog, having stopped to read it.
     fn changelog_is_out_of_range(&self) {
-        let event = SourceEvent::OutOfRange(changelog());
+        let event = out_of_range(changelog(), 0);
         self.kafka.event("app-i-0-consumer", event);
     }
 }

@@ -25,7 +25,7 @@ fn an_offset_that_is_gone_names_the_log_and_the_way_out() {
     let mut bench = Bench::running();
     bench
         .kafka
-        .event("app-i-0-consumer", SourceEvent::OutOfRange(tp(0)));
+        .event("app-i-0-consumer", out_of_range(tp(0), 1_000));
     let error = bench.end().unwrap_err();
     assert!(
         matches!(error, WorkerError::OffsetOutOfRange { .. }),

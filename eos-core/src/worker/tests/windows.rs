@@ -165,7 +165,7 @@ impl Windows {
                 reads += 1;
                 if reads <= times {
                     kafka.broker().starts.insert(changelog(), reads);
-                    let event = SourceEvent::OutOfRange(changelog());
+                    let event = out_of_range(changelog(), 0);
                     kafka.event("app-i-0-consumer", event);
                 }
             }
