@@ -1,5 +1,6 @@
 //! Gives each task its turn, for as long as the transaction may grow.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use eos_protocol::TaskId;
@@ -12,6 +13,11 @@ use crate::metrics::Count;
 /// How long one step may take records before it looks around again.
 const STRETCH: Duration = Duration::from_millis(5);
 
+/// How many records a task takes before it is another one's turn. Few, so that tasks with much to do stay side by
+/// side in time: what they write to a repartition topic is read there in the order in which it was written, and
+/// windows close by the youngest record.
+const TURN: usize = 32;
+
 impl<C: Client> Worker<C> {
     /// Processes records for a while. Answers whether there may be more at once.
     pub(super) fn intake(&mut self) -> bool {
@@ -21,18 +27,23 @@ impl<C: Client> Worker<C> {
         let begun = self.env.about_now();
         self.last_read = begun;
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        let first = self.turn % ids.len().max(1);
+        let mut turns: VecDeque<TaskId> =
+            ids[first..].iter().chain(&ids[..first]).copied().collect();
         let mut any = false;
-        for n in 0..ids.len() {
-            let id = ids[(self.turn + n) % ids.len()];
+        while let Some(id) = turns.pop_front() {
             // A task is taken out while it is at work: its records write into the worker.
             let Some(mut task) = self.tasks.remove(&id) else {
                 continue;
             };
             let mut failure = None;
-            let mut more = true;
-            while more && failure.is_none() {
+            let (mut more, mut dry) = (true, false);
+            for _ in 0..TURN {
                 match self.process(&mut task) {
-                    Done::Nothing => break,
+                    Done::Nothing => {
+                        dry = true;
+                        break;
+                    }
                     Done::Next => {}
                     Done::Wait => more = false,
                     Done::Failed(error) => failure = Some(*error),
@@ -41,6 +52,9 @@ impl<C: Client> Worker<C> {
                 // The clock was looked at after the record: any of them may be slow.
                 let now = self.last_read;
                 more &= self.due(now).is_none() && now.since(begun) < STRETCH;
+                if !more || failure.is_some() {
+                    break;
+                }
             }
             self.tasks.insert(id, task);
             self.catch_up();
@@ -49,8 +63,11 @@ impl<C: Client> Worker<C> {
                 return true;
             }
             if !more {
-                self.turn = (self.turn + n + 1) % ids.len();
+                self.turn = ids.iter().position(|one| *one > id).unwrap_or_default();
                 return true;
+            }
+            if !dry {
+                turns.push_back(id);
             }
         }
         any
