@@ -12,6 +12,9 @@ use anyhow::{Context, Result};
 use crate::streams::Streams;
 use crate::work::Work;
 
+/// Of mimalloc, in milliseconds.
+const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
+
 /// Who does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
@@ -112,8 +115,10 @@ impl Task {
         }
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
         command.args(["side", side.name()]);
-        // As the guide advises: what is freed goes back to the system after 10 ms instead of a second.
-        command.env("MIMALLOC_PURGE_DELAY", "10");
+        // As the guide advises for state: what is freed goes back to the system after 10 ms instead of a second.
+        if self.work.keeps_state() && std::env::var_os(PURGE_DELAY).is_none() {
+            command.env(PURGE_DELAY, "10");
+        }
         let interval = self.commit_interval.as_millis().to_string();
         let pause = self.pause.as_micros().to_string();
         let records = self.records.to_string();

@@ -23,7 +23,7 @@ enum Command {
     /// A Kafka on this machine, without Docker
     #[command(subcommand)]
     Kafka(Kafka),
-    /// A pipeline on a real Kafka, its processes killed while it works, and an audit of what is left
+    /// A pipeline on a Kafka of its own, its processes killed while it works, and an audit of what is left
     Demo(demo::Options),
     /// Throughput, latency and memory beside a bare librdkafka loop and Kafka Streams
     #[command(disable_help_flag = true)]

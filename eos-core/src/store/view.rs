@@ -66,8 +66,9 @@ pub(crate) enum StateError {
     #[error("null can't be kept in the store {store}, as {what}: to forget a key, `delete` it")]
     Null { store: Arc<str>, what: &'static str },
     #[error(
-        "what the store {store} keeps for this key can't be decoded: {source}. If the type or the \
-         codec of the store changed, give the store a new name: the old values can't be read any more"
+        "what the store {store} keeps for this key can't be decoded: {source}. If the type of its values \
+         changed, let it take the old ones, too (with serde: `#[serde(default)]` on a new field); to begin \
+         anew, give the app another name"
     )]
     Unreadable { store: Arc<str>, source: CodecError },
     #[error("the store {store}: {source}")]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
 
+use super::quiet::Fate;
 use super::record::{Done, Failed, Held};
 use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
@@ -178,6 +179,26 @@ impl<C: Client> Worker<C> {
         })
     }
 
+    /// A window that the record belongs to was closed: told once in a while.
+    pub(super) fn tell_late(&mut self, task: &Task<RecordsOf<C>>, record: Held) {
+        let Some(input) = task.progress.inputs().get(record.input) else {
+            return;
+        };
+        let Some(withheld) = self.quiet.admit(&Fate::Late, self.env.now()) else {
+            return;
+        };
+        let behind = task.progress.stream_time().zip(record.timestamp);
+        let behind_ms = behind.map(|(stream, time)| stream.0.saturating_sub(time.0));
+        tracing::warn!(
+            app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+            offset = %record.offset, behind_ms, withheld,
+            "a record came after its window was closed, and goes to the topic of late records or is left out \
+             (told once in 10 s; withheld: how many were not told since the last time). Its time is \
+             `behind_ms` before the highest one of its partition: give the windows more grace if that is \
+             no mistake (guide: Windows)"
+        );
+    }
+
     /// Says what became of a record: loudly once in a while, so that a topic full of them does not
     /// fill the log.
     fn tell(
@@ -194,7 +215,8 @@ impl<C: Client> Worker<C> {
             Some(_) => "a record failed and goes to the dead letter topic",
             None => "a record failed and is skipped",
         };
-        let loud = self.quiet.admit(dead_letters, self.env.now());
+        let fate = dead_letters.map_or(Fate::Skipped, |to| Fate::DeadLetter(to.clone()));
+        let loud = self.quiet.admit(&fate, self.env.now());
         let dead_letters = dead_letters.map(tracing::field::display);
         if let Some(withheld) = loud {
             tracing::warn!(

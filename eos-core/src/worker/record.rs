@@ -45,7 +45,7 @@ pub(super) struct Held {
     pub(super) task: TaskId,
     pub(super) input: usize,
     pub(super) offset: Offset,
-    timestamp: Option<Timestamp>,
+    pub(super) timestamp: Option<Timestamp>,
     /// What became of it, if it failed.
     failed: Option<Failed>,
 }
@@ -212,7 +212,11 @@ impl<C: Client> Worker<C> {
             return Done::Wait;
         }
         self.held = None;
-        self.late_records += self.scratch.get_mut().take_late();
+        let late = self.scratch.get_mut().take_late();
+        if late > 0 {
+            self.late_records += late;
+            self.tell_late(task, record);
+        }
         self.kept += task.keep();
         task.progress.advance(input, offset, timestamp);
         let from = task.progress.inputs().get(input);

@@ -14,7 +14,7 @@ pub enum PreflightError {
     /// No broker answered.
     #[error(
         "no Kafka broker answered: {}. Tried {bootstrap} ({origin}) for {waited_s} s. Is it running, \
-         and are host and port right? In a clone of eos `cargo xtask kafka up` starts one",
+         and are host and port right? In a clone of eos `cargo xtask kafka up` starts one and says where",
         source.text
     )]
     Unreachable {

@@ -42,6 +42,24 @@ fn bench_from(first_start: FirstStart) -> Bench {
     bench
 }
 
+/// Windows behind the repartition close by the youngest record: no partition may run ahead of the others.
+#[test]
+fn tasks_that_feed_a_repartition_stay_side_by_side() {
+    let mut bench = bench();
+    bench.assign(&[1]);
+    bench.an_hour_passes();
+    bench.an_hour_passes();
+    let many = |value| vec![value; 200];
+    bench.feed(0, &many("x"));
+    bench.feed(1, &many("y"));
+    bench.an_hour_passes();
+    bench.an_hour_passes();
+    let outputs = bench.visible();
+    let outputs = &outputs[outputs.len() - 400..];
+    let longest = outputs.chunk_by(|a, b| a == b).map(<[_]>::len).max();
+    assert!(longest <= Some(64), "{longest:?} of one in a row");
+}
+
 impl Bench {
     fn due(&mut self) -> Vec<(TopicPartition, i64)> {
         // Told once a second.

@@ -22,22 +22,6 @@ fn records_go_through_and_their_offsets_commit_with_them() {
     );
 }
 
-/// Behind a repartition windows close by the youngest record: one partition must not run ahead of the others.
-#[test]
-fn tasks_with_much_to_do_stay_side_by_side() {
-    let mut bench = Bench::new();
-    bench.assign(&[0, 1]);
-    bench.settle();
-    let many = |value| vec![value; 200];
-    bench.feed(0, &many("x"));
-    bench.feed(1, &many("y"));
-    bench.settle();
-    let outputs = bench.visible();
-    let outputs = &outputs[outputs.len() - 400..];
-    let longest = outputs.chunk_by(|a, b| a == b).map(<[_]>::len).max();
-    assert!(longest <= Some(64), "{longest:?} of one in a row");
-}
-
 #[test]
 fn rule_1_an_idle_worker_holds_nothing_open() {
     let mut bench = Bench::running();
