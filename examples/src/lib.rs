@@ -23,7 +23,7 @@ pub struct City {
     pub lon: f64,
 }
 
-/// 120 cities of GeoNames (https://www.geonames.org, CC BY 4.0), a line each: `region:{"seq":..}`. Two have
+/// 120 cities of GeoNames (<https://www.geonames.org>, CC BY 4.0), a line each: `region:{"seq":..}`. Two have
 /// names of two letters, for `03-errors`.
 pub const CITIES: &str = include_str!("../cities.txt");
 
