@@ -40,7 +40,22 @@ fn records_go_in_and_come_out() -> Result<()> {
     ensure!(read == wrote, "sums differ: wrote {wrote}, read {read}");
     let rate = records as f64 / took.as_secs_f64();
     println!("{records} records of 120 B produced and consumed in {took:.2?}: {rate:.0} a second");
+    if let Some(peak) = peak_bytes() {
+        println!("peak resident: {} MiB, both clients included", peak >> 20);
+        // The broker keeps every record; the clients may hold 64 MiB each.
+        let bound = records * 200 + (300 << 20);
+        ensure!(peak < bound, "{peak} bytes resident, {bound} at most");
+    }
     Ok(())
+}
+
+/// The most that this process ever had in memory, where the system tells.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
 /// Writes numbers, 120 bytes each; answers their sum.

@@ -5,11 +5,10 @@
 //! lines ─→ words ─(repartition: all of one word in one task)─→ counts ─→ word-counts
 //! ```
 //!
-//! Each update of a count goes to `word-counts`, as the 8 bytes that Kafka Streams would write: what is printed
-//! behind a word is such a number (`Topic::json` would write it as text).
-//! The counts are kept in a database of each task, and in
-//! a changelog topic that commits in the same transaction as the offsets and the outputs: kill this
-//! program at any moment, start it again, here or elsewhere, and no word counts twice or never.
+//! Each update of a count goes to `word-counts`, as the 8 bytes that Kafka Streams would write: they are what is
+//! printed behind a word (`Topic::json` would write text). The counts are kept in a database of each task, and
+//! in a changelog topic that commits in the same transaction as the offsets and the outputs: kill this program
+//! at any moment, start it again, here or elsewhere, and no word counts twice or never.
 
 use eos_core::{App, KeyValueStore, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
