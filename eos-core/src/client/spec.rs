@@ -85,8 +85,8 @@ pub enum SourceEvent {
     OutOfRange {
         /// The partition.
         partition: TopicPartition,
-        /// The offset, which may be one from before the partition was last sought or assigned.
-        asked: Offset,
+        /// The offset, if it is known: it may be one from before the partition was last sought or assigned.
+        asked: Option<Offset>,
     },
     /// A topic of which partitions were assigned was deleted and made anew under its name. What is
     /// taken from now on would be of another log.

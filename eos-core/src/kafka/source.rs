@@ -258,7 +258,8 @@ impl Source for KafkaSource {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange {
                     partition: from.clone(),
-                    asked: Offset::new(offset).unwrap_or(Offset::ZERO),
+                    // A negative one is no offset.
+                    asked: Offset::new(offset).ok(),
                 });
             }
             _ => {

@@ -15,7 +15,7 @@ use crate::client::{Client, ClientError, Source, SourceEvent};
 pub(super) struct OutOfRange {
     partition: TopicPartition,
     /// The one that was fetched.
-    asked: Offset,
+    asked: Option<Offset>,
     /// By when the log's bounds are known.
     deadline: Deadline,
 }
@@ -122,9 +122,9 @@ impl<C: Client> Worker<C> {
             self.out_of_range.remove(0);
             return Ok(());
         };
-        if asked < wanted {
+        if asked.is_some_and(|asked| asked < wanted) {
             tracing::debug!(
-                worker = %self.spec.id, %partition, %asked, %wanted,
+                worker = %self.spec.id, %partition, ?asked, %wanted,
                 "an offset from before the last rebalance or rewind is gone, seeking again"
             );
             self.out_of_range.remove(0);

@@ -249,7 +249,7 @@ fn an_offset_that_is_gone_is_reported_and_never_reset() {
     });
     let gone = |asked| SourceEvent::OutOfRange {
         partition: p0.clone(),
-        asked: offset(asked),
+        asked: Some(offset(asked)),
     };
     assert_eq!(found, gone(77));
     assert!(records.is_empty(), "{records:?}");

@@ -52,7 +52,7 @@ fn shout(app: &mut App) {
 
 /// What the client says of an offset that it did not find.
 fn out_of_range(partition: TopicPartition, asked: i64) -> SourceEvent {
-    let asked = Offset::new(asked).unwrap();
+    let asked = Offset::new(asked).ok();
     SourceEvent::OutOfRange { partition, asked }
 }
 
