@@ -27,7 +27,7 @@
 //! | `intake.rs` | gives each task its turn |
 //! | `record.rs` | takes one record through the task's nodes into the transaction |
 //! | `failed.rs` | what becomes of a record that can't be processed |
-//! | `quiet.rs` | how often a failed record is told of |
+//! | `quiet.rs` | how often failed and late records are told of |
 //! | `send.rs` | hands its effects to the producer |
 //! | `gauge.rs` | describes the tasks for the metrics |
 
