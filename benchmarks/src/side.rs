@@ -115,8 +115,9 @@ impl Task {
         }
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
         command.args(["side", side.name()]);
-        // As the guide advises for state: what is freed goes back to the system after 10 ms instead of a second.
-        if self.work.keeps_state() && std::env::var_os(PURGE_DELAY).is_none() {
+        // As the guide advises where memory is what counts: what is freed goes back to the system after 10 ms
+        // instead of a second.
+        if self.work == Work::Stores && std::env::var_os(PURGE_DELAY).is_none() {
             command.env(PURGE_DELAY, "10");
         }
         let interval = self.commit_interval.as_millis().to_string();

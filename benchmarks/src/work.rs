@@ -24,11 +24,6 @@ impl Work {
         matches!(self, Work::Count | Work::CountPerCommit)
     }
 
-    /// Whether it has stores.
-    pub(crate) fn keeps_state(self) -> bool {
-        self.counts() || self == Work::Stores
-    }
-
     /// As the command line writes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
