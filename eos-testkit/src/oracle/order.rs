@@ -1,6 +1,7 @@
 //! Whether the outputs of each key come in the order of its inputs.
 
-use super::evidence::{Numbered, Row};
+use super::evidence::Row;
+use super::input::Numbered;
 
 /// The latest row of each key while an output is walked.
 pub(super) struct LastOfKey(Vec<Option<Last>>);

@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, Output, Row};
 use super::order::LastOfKey;
 use super::verdict::{Example, Verdict};
-use super::{aborted, offsets, open};
+use super::{aborted, offsets, open, running, state};
 
 /// How far the run was to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub fn judge(evidence: &Evidence, expectation: Expectation) -> Verdict {
     aborted::find(evidence, &mut verdict.aborted);
     offsets::compare(evidence, expectation, &presences, &mut verdict.offsets);
     open::find(evidence, &mut verdict);
+    state::find(evidence, &mut verdict);
+    running::find(evidence, &mut verdict.stale);
     verdict
 }
 
@@ -136,6 +138,3 @@ fn of_input(evidence: &Evidence, nth: usize, note: String) -> Example {
         note,
     }
 }
-
-#[cfg(test)]
-mod tests;
