@@ -37,7 +37,7 @@ pub fn judge(evidence: &Evidence, expectation: Expectation) -> Verdict {
 /// Walks an output in its order: what is doubled, reordered, foreign or under the wrong key.
 fn walk(evidence: &Evidence, output: &Output, verdict: &mut Verdict) -> Presence {
     let mut presence = vec![0; evidence.input.records().len()];
-    let mut last = LastOfKey::new(evidence.keys.len());
+    let mut last = LastOfKey::default();
     for row in &output.rows {
         let example = |note: String| found(evidence, output, row, note);
         let Some(nth) = row.seq.and_then(|seq| evidence.input.find(seq)) else {

@@ -38,7 +38,7 @@ impl Keys {
 
     /// The bytes of a key, none for no key.
     pub fn bytes(&self, key: Key) -> Option<&[u8]> {
-        self.names.get(key.index())?.as_deref()
+        self.names.get(key.0 as usize)?.as_deref()
     }
 
     /// The key as text, for people.
@@ -47,12 +47,5 @@ impl Keys {
             Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             None => "(none)".to_owned(),
         }
-    }
-}
-
-impl Key {
-    /// Its position, to index a table by.
-    pub(super) fn index(self) -> usize {
-        self.0 as usize
     }
 }

@@ -137,9 +137,10 @@ impl Compared<'_> {
             (Kind::Wrong, Some(says)) => self.difference(&self.expected(says)),
             _ => self.difference(&expected),
         };
-        let says = self.copy.position.map_or_else(String::new, |position| {
-            format!("says offset {position}, ")
-        });
+        let says = self
+            .copy
+            .position
+            .map_or_else(String::new, |position| format!("says offset {position}, "));
         let holds = match at {
             Some(at) => format!("holds what lies below offset {}", self.offset_of(at)),
             None => "holds what no inputs lead to".to_owned(),

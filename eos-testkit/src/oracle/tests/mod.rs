@@ -71,7 +71,9 @@ fn counted() -> Evidence {
 fn counts() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap().to_vec();
-        let text = contents.get(&key).map(|count| String::from_utf8_lossy(count));
+        let text = contents
+            .get(&key)
+            .map(|count| String::from_utf8_lossy(count));
         let count = text.map_or(0, |text| text.parse::<i64>().unwrap()) + 1;
         contents.insert(key, count.to_string().into_bytes());
         count

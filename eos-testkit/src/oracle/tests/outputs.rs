@@ -71,6 +71,37 @@ fn other_keys_may_overtake() {
 }
 
 #[test]
+fn one_key_is_in_order_by_input_partition() {
+    let mut keys = Keys::default();
+    let key = keys.intern(None);
+    let row = |seq, partition, offset| Row {
+        seq: Some(seq),
+        key,
+        partition,
+        offset,
+        value: 0,
+    };
+    let input = vec![row(0, 0, 0), row(1, 0, 1), row(2, 1, 0), row(3, 1, 1)];
+    let mut evidence = Evidence {
+        input: Input::new("in", input, vec![2, 2]).unwrap(),
+        outputs: vec![Output {
+            topic: "out".into(),
+            rows: vec![row(2, 0, 0), row(3, 0, 1), row(0, 0, 2), row(1, 0, 3)],
+            ..Output::default()
+        }],
+        committed: Some(vec![Some(2), Some(2)]),
+        keys,
+        ..Evidence::default()
+    };
+    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    // What came in between from the other partition does not hide it.
+    evidence.outputs[0].rows = vec![row(1, 0, 0), row(2, 0, 1), row(0, 0, 2), row(3, 0, 3)];
+    let verdict = judge(&evidence, Expectation::Finished);
+    assert_eq!(kinds(&verdict), [("reordered", 1)]);
+    assert_eq!(verdict.reordered.examples[0].seq, Some(0));
+}
+
+#[test]
 fn a_key_in_two_partitions_counts_as_reordered() {
     let mut evidence = clean();
     let row = remove(&mut evidence, 0, 98);

@@ -210,9 +210,17 @@ fn of_offsets_with_the_same_contents_the_nearest_is_named() {
     assert!(found("9").is_clean());
     let (ahead, behind) = (found("1"), found("7"));
     assert_eq!(kinds(&ahead), [("state_ahead", 1)]);
-    assert!(ahead.state_ahead.examples[0].note.contains("below offset 32"));
+    assert!(
+        ahead.state_ahead.examples[0]
+            .note
+            .contains("below offset 32")
+    );
     assert_eq!(kinds(&behind), [("state_behind", 1)]);
-    assert!(behind.state_behind.examples[0].note.contains("below offset 28"));
+    assert!(
+        behind.state_behind.examples[0]
+            .note
+            .contains("below offset 28")
+    );
 }
 
 #[test]
@@ -278,4 +286,60 @@ fn an_app_may_have_state_and_no_outputs() {
     assert!(told.contains("state   changelog of counts, of in-0: 5 keys\n"));
     assert!(told.contains("VIOLATED state_wrong: 1 (copies of state that no inputs lead to"));
     assert!(told.contains("  key key 0, in-0, offset 50: changelog of counts holds what no"));
+}
+
+#[test]
+fn of_offsets_that_mean_the_same_the_one_that_was_named_is() {
+    let mut evidence = counted();
+    // Behind the last record lies the marker of its transaction.
+    let end = PER_PARTITION + 1;
+    evidence.input.ends = vec![end; PARTITIONS as usize];
+    evidence.committed = Some(vec![Some(end); PARTITIONS as usize]);
+    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    evidence.state[DATABASE].position = Some(45);
+    let verdict = judge(&evidence, Expectation::Finished);
+    assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
+    let note = &verdict.state_wrong.examples[0].note;
+    assert!(
+        note.contains("holds what lies below offset 51, committed is 51: found 10, expected 9"),
+        "{note}"
+    );
+}
+
+#[test]
+fn inputs_add_up_in_the_order_of_their_offsets() {
+    let mut keys = Keys::default();
+    let key = keys.intern(None);
+    // Numbered the other way round.
+    let row = |seq, value| Row {
+        seq: Some(seq),
+        key,
+        partition: 0,
+        offset: 2 - seq as i64,
+        value,
+    };
+    let digits = Fold::new(|contents, record| {
+        let text = contents.entry(b"digits".into()).or_default();
+        text.extend(record.value.to_string().bytes());
+        std::str::from_utf8(text).unwrap().parse().unwrap()
+    });
+    let contents = Contents::from([(b"digits".into(), b"789".into())]);
+    let mut evidence = Evidence {
+        input: Input::new("in", vec![row(2, 7), row(1, 8), row(0, 9)], vec![3]).unwrap(),
+        outputs: vec![Output {
+            topic: "out".into(),
+            rows: vec![row(2, 7), row(1, 78), row(0, 789)],
+            running: Some(digits.clone()),
+            ..Output::default()
+        }],
+        committed: Some(vec![Some(3)]),
+        state: vec![StateCopy::new("changelog", &digits, 0, contents)],
+        keys,
+        ..Evidence::default()
+    };
+    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    evidence.state[0].contents = Contents::from([(b"digits".into(), b"987".into())]);
+    evidence.outputs[0].rows[2].value = 987;
+    let verdict = judge(&evidence, Expectation::Finished);
+    assert_eq!(kinds(&verdict), [("state_wrong", 1), ("stale", 1)]);
 }
