@@ -20,10 +20,15 @@
 #![forbid(unsafe_code)]
 
 pub mod broker;
+#[cfg(feature = "driver")]
+pub mod client;
 pub mod faults;
 mod groups;
 mod log;
 pub mod oracle;
+pub mod records;
+#[cfg(feature = "driver")]
+pub mod sim;
 mod transactions;
 pub mod wire;
 

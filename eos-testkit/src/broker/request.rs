@@ -37,43 +37,48 @@ impl Request {
 impl Request {
     /// Which request it is, if it is one that is served.
     pub(crate) fn key(&self) -> Option<ApiKey> {
-        Some(match &self.body {
-            RequestKind::Produce(_) => ApiKey::Produce,
-            RequestKind::Fetch(_) => ApiKey::Fetch,
-            RequestKind::ListOffsets(_) => ApiKey::ListOffsets,
-            RequestKind::Metadata(_) => ApiKey::Metadata,
-            RequestKind::OffsetCommit(_) => ApiKey::OffsetCommit,
-            RequestKind::OffsetFetch(_) => ApiKey::OffsetFetch,
-            RequestKind::FindCoordinator(_) => ApiKey::FindCoordinator,
-            RequestKind::JoinGroup(_) => ApiKey::JoinGroup,
-            RequestKind::Heartbeat(_) => ApiKey::Heartbeat,
-            RequestKind::LeaveGroup(_) => ApiKey::LeaveGroup,
-            RequestKind::SyncGroup(_) => ApiKey::SyncGroup,
-            RequestKind::ApiVersions(_) => ApiKey::ApiVersions,
-            RequestKind::CreateTopics(_) => ApiKey::CreateTopics,
-            RequestKind::DeleteTopics(_) => ApiKey::DeleteTopics,
-            RequestKind::DeleteRecords(_) => ApiKey::DeleteRecords,
-            RequestKind::InitProducerId(_) => ApiKey::InitProducerId,
-            RequestKind::AddPartitionsToTxn(_) => ApiKey::AddPartitionsToTxn,
-            RequestKind::AddOffsetsToTxn(_) => ApiKey::AddOffsetsToTxn,
-            RequestKind::EndTxn(_) => ApiKey::EndTxn,
-            RequestKind::TxnOffsetCommit(_) => ApiKey::TxnOffsetCommit,
-            RequestKind::DescribeConfigs(_) => ApiKey::DescribeConfigs,
-            RequestKind::AlterConfigs(_) => ApiKey::AlterConfigs,
-            RequestKind::IncrementalAlterConfigs(_) => ApiKey::IncrementalAlterConfigs,
-            RequestKind::CreatePartitions(_) => ApiKey::CreatePartitions,
-            RequestKind::OffsetForLeaderEpoch(_) => ApiKey::OffsetForLeaderEpoch,
-            RequestKind::OffsetDelete(_) => ApiKey::OffsetDelete,
-            RequestKind::DescribeGroups(_) => ApiKey::DescribeGroups,
-            RequestKind::ListGroups(_) => ApiKey::ListGroups,
-            RequestKind::DeleteGroups(_) => ApiKey::DeleteGroups,
-            RequestKind::DescribeCluster(_) => ApiKey::DescribeCluster,
-            RequestKind::DescribeProducers(_) => ApiKey::DescribeProducers,
-            RequestKind::DescribeTransactions(_) => ApiKey::DescribeTransactions,
-            RequestKind::ListTransactions(_) => ApiKey::ListTransactions,
-            _ => return None,
-        })
+        key_of(&self.body)
     }
+}
+
+/// Which request it is, if it is one that is served.
+pub(crate) fn key_of(body: &RequestKind) -> Option<ApiKey> {
+    Some(match body {
+        RequestKind::Produce(_) => ApiKey::Produce,
+        RequestKind::Fetch(_) => ApiKey::Fetch,
+        RequestKind::ListOffsets(_) => ApiKey::ListOffsets,
+        RequestKind::Metadata(_) => ApiKey::Metadata,
+        RequestKind::OffsetCommit(_) => ApiKey::OffsetCommit,
+        RequestKind::OffsetFetch(_) => ApiKey::OffsetFetch,
+        RequestKind::FindCoordinator(_) => ApiKey::FindCoordinator,
+        RequestKind::JoinGroup(_) => ApiKey::JoinGroup,
+        RequestKind::Heartbeat(_) => ApiKey::Heartbeat,
+        RequestKind::LeaveGroup(_) => ApiKey::LeaveGroup,
+        RequestKind::SyncGroup(_) => ApiKey::SyncGroup,
+        RequestKind::ApiVersions(_) => ApiKey::ApiVersions,
+        RequestKind::CreateTopics(_) => ApiKey::CreateTopics,
+        RequestKind::DeleteTopics(_) => ApiKey::DeleteTopics,
+        RequestKind::DeleteRecords(_) => ApiKey::DeleteRecords,
+        RequestKind::InitProducerId(_) => ApiKey::InitProducerId,
+        RequestKind::AddPartitionsToTxn(_) => ApiKey::AddPartitionsToTxn,
+        RequestKind::AddOffsetsToTxn(_) => ApiKey::AddOffsetsToTxn,
+        RequestKind::EndTxn(_) => ApiKey::EndTxn,
+        RequestKind::TxnOffsetCommit(_) => ApiKey::TxnOffsetCommit,
+        RequestKind::DescribeConfigs(_) => ApiKey::DescribeConfigs,
+        RequestKind::AlterConfigs(_) => ApiKey::AlterConfigs,
+        RequestKind::IncrementalAlterConfigs(_) => ApiKey::IncrementalAlterConfigs,
+        RequestKind::CreatePartitions(_) => ApiKey::CreatePartitions,
+        RequestKind::OffsetForLeaderEpoch(_) => ApiKey::OffsetForLeaderEpoch,
+        RequestKind::OffsetDelete(_) => ApiKey::OffsetDelete,
+        RequestKind::DescribeGroups(_) => ApiKey::DescribeGroups,
+        RequestKind::ListGroups(_) => ApiKey::ListGroups,
+        RequestKind::DeleteGroups(_) => ApiKey::DeleteGroups,
+        RequestKind::DescribeCluster(_) => ApiKey::DescribeCluster,
+        RequestKind::DescribeProducers(_) => ApiKey::DescribeProducers,
+        RequestKind::DescribeTransactions(_) => ApiKey::DescribeTransactions,
+        RequestKind::ListTransactions(_) => ApiKey::ListTransactions,
+        _ => return None,
+    })
 }
 
 /// What becomes of a request.

@@ -1,6 +1,6 @@
 //! Who wrote which part of a log, and how the transaction ended there: told by the markers alone.
 //!
-//! A leader's list of aborted transactions ([`super::aborted`]) is an index that it keeps beside the
+//! A leader's list of aborted transactions ([`Aborted`](eos_testkit::records::Aborted)) is an index that it keeps beside the
 //! log. Whoever wants to check what readers are shown must not rest on it.
 
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use anyhow::Result;
 use eos_testkit::oracle::{Marker, Span};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use super::batch::{Batch, Batches};
 use super::client::Client;
 use super::fetch::Isolation;
+use eos_testkit::records::{Batch, Batches};
 
 impl Client {
     /// The batches of each partition of a topic up to its end at the time of the call, in order.
@@ -92,8 +92,8 @@ impl Spans {
 mod tests {
     use bytes::{BufMut, BytesMut};
 
-    use super::super::batch::{BatchBuilder, ProducerIdentity};
     use super::*;
+    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 
     fn batch(offset: i64, id: i64, epoch: i16, keys: &[Option<&[u8]>]) -> BytesMut {
         let mut builder = BatchBuilder::new(100);

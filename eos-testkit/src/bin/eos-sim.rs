@@ -1,0 +1,147 @@
+//! Simulates seeds: `cargo xtask sim` runs it.
+
+use std::process::ExitCode;
+
+use eos_testkit::sim::{Outcome, Run, Seeds, Shape, shrink};
+
+const USAGE: &str = "\
+usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--without DEFENCE]
+       cargo xtask sim --seed SEED [--trace] [--without DEFENCE]
+
+  --seeds N          how many seeds [default: 1000]
+  --from SEED        the first of them [default: 0]
+  --threads N        how many at the same time [default: as many as there are cores]
+  --coverage         prints how often each kind of fault hit each place
+  --seed SEED        one seed; if it goes wrong, with as few faults as it still goes wrong with
+  --trace            prints what happens in it, with the virtual time in ms
+  --without DEFENCE  takes a defence of the runtime away; a seed has to find it
+";
+
+#[derive(Debug, Default)]
+struct Options {
+    seeds: Option<u64>,
+    from: u64,
+    threads: Option<usize>,
+    coverage: bool,
+    seed: Option<u64>,
+    trace: bool,
+    without: Option<&'static str>,
+}
+
+fn main() -> ExitCode {
+    let options = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!("error: {wrong}\n\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let well = match options.seed {
+        Some(seed) => one(seed, &options),
+        None => many(&options),
+    };
+    if well == options.without.is_none() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+        match name.as_str() {
+            "--seeds" => options.seeds = Some(number(&name, &value()?)?),
+            "--from" => options.from = number(&name, &value()?)?,
+            "--threads" => options.threads = usize::try_from(number(&name, &value()?)?).ok(),
+            "--seed" => options.seed = Some(number(&name, &value()?)?),
+            "--coverage" => options.coverage = true,
+            "--trace" => options.trace = true,
+            // The program ends soon: there is nothing to free it for.
+            "--without" => options.without = Some(value()?.leak()),
+            _ => return Err(format!("{name} is no option")),
+        }
+    }
+    if options.without.is_some() && !cfg!(feature = "failpoints") {
+        return Err("--without needs the cargo feature `failpoints` of eos-testkit".into());
+    }
+    Ok(options)
+}
+
+fn number(name: &str, text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("{name} needs a number that is not negative, not {text:?}"))
+}
+
+/// Whether nothing was violated.
+fn one(seed: u64, options: &Options) -> bool {
+    let run = Run {
+        traced: options.trace,
+        without: options.without,
+        ..Run::of_seed(seed)
+    };
+    let outcome = run.run();
+    tell(&outcome);
+    let well = outcome.violations.is_empty();
+    if !well {
+        println!("\nWith as few faults as it still goes wrong with:");
+        let mut least = shrink(&outcome);
+        least.trace.clear();
+        tell(&least);
+    }
+    well
+}
+
+fn many(options: &Options) -> bool {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let seeds = Seeds {
+        from: options.from,
+        count: options.seeds.unwrap_or(1_000),
+        threads: options.threads.unwrap_or_else(cores),
+        without: options.without,
+    };
+    let summary = seeds.run();
+    for outcome in &summary.violated {
+        println!("seed {}: {}", outcome.run.seed, outcome.violations[0]);
+    }
+    let took = summary.took.as_secs_f64();
+    println!(
+        "{} seeds, {} violated; {} faults, {} at least; {} records; {} s simulated in {took:.1} s, {:.1} s \
+         per 1,000 seeds",
+        summary.seeds,
+        summary.violated.len(),
+        summary.faults,
+        summary.least_faults,
+        summary.records,
+        summary.simulated.as_secs(),
+        took * 1_000.0 / summary.seeds.max(1) as f64
+    );
+    if options.coverage {
+        let least = summary.coverage.pairs().map(|(.., hits)| hits).min();
+        println!("each possible pair at least {} times\n", least.unwrap_or(0));
+        println!("{}", summary.coverage);
+    }
+    summary.violated.is_empty()
+}
+
+fn tell(outcome: &Outcome) {
+    for line in &outcome.trace {
+        println!("{line}");
+    }
+    let shape = match outcome.run.shape {
+        Shape::Stateless => "stateless",
+        Shape::Counting => "counting",
+        Shape::Repartitioned => "repartitioned and counting",
+    };
+    println!(
+        "seed {}, {shape}: {} records, {} ms simulated, workers ended with {:?}",
+        outcome.run.seed, outcome.records, outcome.took_ms, outcome.errors
+    );
+    for fault in &outcome.fired {
+        println!("  {fault}");
+    }
+    for violation in &outcome.violations {
+        println!("VIOLATED {violation}");
+    }
+}

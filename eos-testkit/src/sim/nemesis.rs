@@ -1,0 +1,307 @@
+//! Lets things go wrong, by a seed or by a list.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::fault::{Api, Fault, Kind, Place};
+use super::rng::Rng;
+use crate::client::{Effect, Fate, Reaction, Sent, Watcher};
+
+/// What a process dies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Died(pub(crate) Kind);
+
+/// How many times a place is passed at most between a fault being drawn and its happening.
+const SOON: i64 = 4;
+/// How many wait for their moment at a time.
+const AT_ONCE: usize = 3;
+/// How long a fault that meets nothing is kept, in milliseconds.
+const PATIENCE: i64 = 4_000;
+
+/// Something that whoever steps the processes has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Order {
+    Freeze(String),
+    Join,
+    Leave(String),
+    Clock,
+}
+
+#[derive(Debug)]
+struct State {
+    seed: u64,
+    rng: Rng,
+    passed: BTreeMap<Place, u64>,
+    places: Vec<Place>,
+    /// Faults that wait for their moment, and until when.
+    armed: Vec<(Fault, i64)>,
+    /// How many are still to happen, of those that are drawn.
+    to_draw: usize,
+    fired: Vec<Fault>,
+    orders: VecDeque<Order>,
+    /// Until when, by process.
+    cut_off: BTreeMap<String, i64>,
+    now: i64,
+    trace: Option<Vec<String>>,
+    quiet: bool,
+}
+
+/// Lets things go wrong. A copy is the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Nemesis(Arc<Mutex<State>>);
+
+impl Nemesis {
+    /// So many faults, drawn one after the other.
+    pub(crate) fn drawing(seed: u64, faults: usize) -> Nemesis {
+        Nemesis::new(seed, Vec::new(), faults)
+    }
+
+    /// These faults.
+    pub(crate) fn of(seed: u64, faults: Vec<Fault>) -> Nemesis {
+        Nemesis::new(seed, faults, 0)
+    }
+
+    fn new(seed: u64, armed: Vec<Fault>, to_draw: usize) -> Nemesis {
+        Nemesis(Arc::new(Mutex::new(State {
+            seed,
+            rng: Rng::new(seed ^ 0x6e65_6d65_7369_7300),
+            passed: BTreeMap::new(),
+            places: Place::all(),
+            armed: armed.into_iter().map(|it| (it, i64::MAX)).collect(),
+            to_draw,
+            fired: Vec::new(),
+            orders: VecDeque::new(),
+            cut_off: BTreeMap::new(),
+            now: 0,
+            trace: None,
+            quiet: false,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn trace(&self) {
+        self.state().trace = Some(Vec::new());
+    }
+
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        let mut state = self.state();
+        let now = state.now;
+        if let Some(trace) = &mut state.trace {
+            trace.push(format!("{now:>8}  {}", text()));
+        }
+    }
+
+    pub(crate) fn take_trace(&self) -> Vec<String> {
+        self.state().trace.take().unwrap_or_default()
+    }
+
+    pub(crate) fn at(&self, now: i64) {
+        let mut state = self.state();
+        state.now = now;
+        state.draw();
+    }
+
+    pub(crate) fn orders(&self) -> VecDeque<Order> {
+        std::mem::take(&mut self.state().orders)
+    }
+
+    pub(crate) fn fired(&self) -> Vec<Fault> {
+        self.state().fired.clone()
+    }
+
+    /// How often each place was passed.
+    pub(crate) fn passed(&self) -> BTreeMap<Place, u64> {
+        self.state().passed.clone()
+    }
+
+    /// Whether everything has gone wrong that was to.
+    pub(crate) fn is_done(&self) -> bool {
+        let state = self.state();
+        state.to_draw == 0 && (state.armed.is_empty() || state.quiet)
+    }
+
+    /// From now on all goes well.
+    pub(crate) fn rest(&self) {
+        let mut state = self.state();
+        state.quiet = true;
+        state.to_draw = 0;
+        state.armed.clear();
+    }
+
+    /// A write to a disk: whether the process dies there.
+    pub(crate) fn disk(&self, edge: crate::client::Edge) -> Option<Died> {
+        let mut state = self.state();
+        let kind = state.pass(Place::Disk(edge))?;
+        state.order_or_die(kind, "")
+    }
+}
+
+impl State {
+    /// Draws faults, in the place of those that meet nothing.
+    fn draw(&mut self) {
+        if self.to_draw == 0 {
+            return;
+        }
+        let now = self.now;
+        self.armed.retain(|(_, until)| *until > now);
+        while self.armed.len() < AT_ONCE.min(self.to_draw) {
+            let Some(fault) = self.next_fault() else {
+                return;
+            };
+            self.armed.push((fault, now + PATIENCE));
+        }
+    }
+
+    fn next_fault(&mut self) -> Option<Fault> {
+        let place = *self.rng.of(&self.places)?;
+        let kinds: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .filter(|kind| kind.fits(place))
+            .collect();
+        let kind = *self.rng.of(&kinds)?;
+        let passed = self.passed.get(&place).copied().unwrap_or(0);
+        let ahead = self.rng.between(1, SOON).unsigned_abs();
+        Some(Fault {
+            place,
+            nth: passed + ahead,
+            kind,
+        })
+    }
+
+    /// Chance at a place: the same for the same seed, however many others were passed meanwhile, so that a run
+    /// with fewer faults is the same up to the first one that is not there.
+    fn chance(&self, place: Place) -> Rng {
+        let mut hash = DefaultHasher::new();
+        (self.seed, place, self.passed.get(&place)).hash(&mut hash);
+        Rng::new(hash.finish())
+    }
+
+    /// Something comes by a place.
+    fn pass(&mut self, place: Place) -> Option<Kind> {
+        let passed = self.passed.entry(place).or_default();
+        *passed += 1;
+        let nth = *passed;
+        let due = |(fault, _): &(Fault, i64)| fault.place == place && fault.nth == nth;
+        let at = self.armed.iter().position(due)?;
+        let (fault, _) = self.armed.remove(at);
+        self.to_draw = self.to_draw.saturating_sub(1);
+        self.fired.push(fault);
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{now:>8}  FAULT {fault}"));
+        }
+        self.draw();
+        Some(fault.kind)
+    }
+
+    /// Nothing of its process arrives for a while.
+    fn cut(&mut self, client_id: &str, chance: &mut Rng) {
+        let until = self.now + chance.between(300, 9_000);
+        self.cut_off.insert(process(client_id).to_owned(), until);
+    }
+
+    fn is_cut(&self, client_id: &str) -> bool {
+        let until = self.cut_off.get(process(client_id));
+        !self.quiet && until.is_some_and(|until| *until > self.now)
+    }
+
+    fn order_or_die(&mut self, kind: Kind, client_id: &str) -> Option<Died> {
+        match kind {
+            Kind::Crash | Kind::CrashAndLoseDisk | Kind::CrashAndOlderDisk => Some(Died(kind)),
+            Kind::Freeze => {
+                self.orders.push_back(Order::Freeze(client_id.to_owned()));
+                None
+            }
+            Kind::Join => {
+                self.orders.push_back(Order::Join);
+                None
+            }
+            Kind::Leave => {
+                self.orders.push_back(Order::Leave(client_id.to_owned()));
+                None
+            }
+            Kind::Clock => {
+                self.orders.push_back(Order::Clock);
+                None
+            }
+            Kind::Cut => {
+                let mut chance = Rng::new(self.seed ^ self.now.unsigned_abs());
+                self.cut(client_id, &mut chance);
+                None
+            }
+            Kind::Stall | Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow => None,
+        }
+    }
+}
+
+/// What the names of a process's clients begin with: `<app>-<instance>-`.
+fn process(client_id: &str) -> &str {
+    let mut dashes = client_id.match_indices('-');
+    let end = dashes.nth(1).map_or(client_id.len(), |(at, _)| at + 1);
+    &client_id[..end]
+}
+
+impl Watcher for Nemesis {
+    fn fate(&mut self, sent: &Sent<'_>) -> Fate {
+        let mut state = self.state();
+        state.now = sent.now;
+        let place = Place::Request(Api(sent.key));
+        let kind = state.pass(place);
+        let mut chance = state.chance(place);
+        let there = chance.between(0, 2);
+        let back = chance.between(0, 2);
+        if let Some(trace) = &mut state.trace {
+            trace.push(format!(
+                "{:>8}  {} sends {:?}",
+                sent.now, sent.client_id, sent.key
+            ));
+        }
+        match kind {
+            Some(Kind::Lost) => Fate::Lost {
+                after: chance.between(1, 400),
+            },
+            Some(Kind::AnswerLost) => Fate::AnswerLost {
+                there,
+                after: chance.between(1, 400),
+            },
+            Some(Kind::Late) => Fate::Late {
+                after: chance.between(1, 20),
+                there: chance.between(20, 2_000),
+            },
+            Some(Kind::Slow) => Fate::Arrives {
+                there,
+                back: chance.between(200, 8_000),
+            },
+            Some(Kind::Cut) => {
+                state.cut(sent.client_id, &mut chance);
+                Fate::Lost {
+                    after: chance.between(1, 400),
+                }
+            }
+            _ if state.is_cut(sent.client_id) => Fate::Lost {
+                after: chance.between(1, 400),
+            },
+            _ => Fate::Arrives { there, back },
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect<'_>) -> Reaction {
+        let mut state = self.state();
+        let place = Place::Call(effect.call, effect.edge);
+        let Some(kind) = state.pass(place) else {
+            return Reaction::Nothing;
+        };
+        if kind == Kind::Stall {
+            return Reaction::Stalls(state.chance(place).between(100, 9_000));
+        }
+        match state.order_or_die(kind, effect.client_id) {
+            Some(died) => Reaction::Dies(Box::new(died) as Box<dyn Any + Send>),
+            None => Reaction::Nothing,
+        }
+    }
+}
