@@ -8,11 +8,15 @@ use eos_core::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::{Position, StoreId};
 use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
 
+use super::fault::Place;
 use super::nemesis::Nemesis;
 use crate::client::Edge;
 
 /// How many earlier states of a database a power loss may go back to.
 const EARLIER: usize = 6;
+
+/// How many writes count as those right after the opening.
+const FIRST: u64 = 4;
 
 #[derive(Debug, Default)]
 struct Database {
@@ -92,6 +96,7 @@ impl Home for Disk {
             disk: self.clone(),
             home: task.clone(),
             now: database.now.clone(),
+            writes: 0,
         })))
     }
 
@@ -111,6 +116,8 @@ struct OnDisk {
     disk: Disk,
     home: TaskHome,
     now: MemoryBackend,
+    /// How many writes there were.
+    writes: u64,
 }
 
 impl Drop for OnDisk {
@@ -123,7 +130,12 @@ impl Drop for OnDisk {
 
 impl OnDisk {
     fn dies_at(&self, edge: Edge) {
-        if let Some(died) = self.disk.nemesis.disk(edge) {
+        let place = if self.writes <= FIRST {
+            Place::Opened(edge)
+        } else {
+            Place::Disk(edge)
+        };
+        if let Some(died) = self.disk.nemesis.disk(place) {
             std::panic::resume_unwind(Box::new(died));
         }
     }
@@ -157,6 +169,7 @@ impl StoreBackend for OnDisk {
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.writes += 1;
         self.dies_at(Edge::Before);
         self.now.apply(batch, position)?;
         if let Some(database) = self.disk.lock().get_mut(&self.home) {

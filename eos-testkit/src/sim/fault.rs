@@ -12,7 +12,9 @@ use crate::client::Edge;
 pub enum Place {
     /// At a call into the client.
     Call(CallSite, Edge),
-    /// At a write to a task's database.
+    /// At one of the first writes to a task's database since it was opened: those of a restore, if there is one.
+    Opened(Edge),
+    /// At a later write to it.
     Disk(Edge),
     /// On the way of a request.
     Request(Api),
@@ -99,7 +101,7 @@ impl Kind {
         match place {
             Place::Request(_) => network || self == Kind::Cut,
             // A write to a disk is not a moment at which time can pass for others.
-            Place::Disk(_) => !network && !matches!(self, Kind::Stall | Kind::Cut),
+            Place::Opened(_) | Place::Disk(_) => !network && !matches!(self, Kind::Stall | Kind::Cut),
             Place::Call(..) => !network,
         }
     }
@@ -144,7 +146,12 @@ impl Place {
         });
         // These ask: before they are answered nothing has happened.
         let asked = [Take, Committed, CallSite::Bounds].map(|call| Place::Call(call, Edge::After));
-        let disk = [Place::Disk(Edge::Before), Place::Disk(Edge::After)];
+        let disk = [
+            Place::Opened(Edge::Before),
+            Place::Opened(Edge::After),
+            Place::Disk(Edge::Before),
+            Place::Disk(Edge::After),
+        ];
         let requests = [
             ApiKey::InitProducerId,
             ApiKey::AddPartitionsToTxn,
@@ -173,6 +180,7 @@ impl fmt::Display for Place {
         };
         match self {
             Place::Call(call, at) => write!(f, "{} {call:?}", edge(at)),
+            Place::Opened(at) => write!(f, "{} a first write to disk", edge(at)),
             Place::Disk(at) => write!(f, "{} a write to disk", edge(at)),
             Place::Request(api) => write!(f, "request {:?}", api.0),
         }

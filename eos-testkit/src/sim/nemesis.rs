@@ -134,9 +134,9 @@ impl Nemesis {
     }
 
     /// A write to a disk: whether the process dies there.
-    pub(crate) fn disk(&self, edge: crate::client::Edge) -> Option<Died> {
+    pub(crate) fn disk(&self, place: Place) -> Option<Died> {
         let mut state = self.state();
-        let kind = state.pass(Place::Disk(edge))?;
+        let kind = state.pass(place)?;
         state.order_or_die(kind, "")
     }
 }
