@@ -10,10 +10,12 @@ use eos_protocol::windows::check_retention;
 use eos_protocol::{FirstStart, Guarantee};
 use eos_state::StoreKind;
 
+use crate::client::Client;
 use crate::codec::OrderedKey;
 use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
+use crate::runtime::Stepped;
 use crate::store::{ByWindow, InOrder, KeyValueStore, OrderedStore, Store, WindowStore};
 use crate::stream::{Output, Stream};
 use crate::topic::Topic;
@@ -314,6 +316,21 @@ impl App {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl App {
+    /// The app on any client, for whoever steps its workers: see [`stepped`](crate::stepped).
+    ///
+    /// Neither the environment nor a file that it names is read: a simulation has no other input than its
+    /// seed.
+    ///
+    /// # Errors
+    /// [`Error`](crate::Error) if the graph or a setting makes no sense.
+    pub fn stepped<C: Client>(self, client: C) -> crate::Result<Stepped<C>> {
+        let topology = self.check()?;
+        let settings = self.settings.resolve(std::iter::empty())?;
+        Ok(Stepped::new(settings, topology, client))
     }
 }
 

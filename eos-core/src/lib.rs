@@ -124,6 +124,14 @@ pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use windowed::{Windowed, WindowedCodec, WindowedGroup, WindowedTable};
 pub use worker::{StopMode, WorkerError};
 
+/// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.
+pub mod stepped {
+    pub use crate::runtime::{Process, Stepped};
+    pub use crate::worker::{
+        Env, Home, HomeError, InMemory, Step, StopMode, TaskHome, Worker, WorkerError,
+    };
+}
+
 #[cfg(all(doc, feature = "kafka"))]
 #[doc = include_str!("../../docs/guide.md")]
 pub mod guide {}

@@ -12,7 +12,7 @@ use crate::range::{Direction, KeyRange};
 type Entries = BTreeMap<Box<[u8]>, Box<[u8]>>;
 
 /// State that ends with its process: an ordered map per store.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct MemoryBackend {
     // A task has a handful of stores: a linear search beats hashing.
     stores: Vec<(StoreId, Entries)>,

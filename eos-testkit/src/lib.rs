@@ -18,9 +18,12 @@
 #![forbid(unsafe_code)]
 
 pub mod broker;
+#[cfg(feature = "driver")]
+pub mod client;
 pub mod faults;
 mod groups;
 mod log;
+pub mod records;
 mod transactions;
 pub mod wire;
 

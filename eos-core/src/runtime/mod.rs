@@ -18,6 +18,7 @@ mod purging;
 mod run;
 mod signals;
 mod slot;
+mod stepped;
 mod supervise;
 mod time_of_day;
 mod watch;
@@ -27,6 +28,7 @@ pub use internal::{UncreatedTopic, Unfit, UnfitTopic};
 pub use missing::MissingTopic;
 pub use preflight::PreflightError;
 pub use slot::SlotError;
+pub use stepped::{Process, Stepped};
 
 #[cfg(all(test, feature = "kafka"))]
 pub(crate) use preflight::preflight;

@@ -28,6 +28,11 @@ where
     }
 }
 
+/// Deletes it once, now.
+pub(super) fn once<C: Client>(app: &AppId, client: &C, done_with: &DoneWith) {
+    turn(app, done_with, |due| client.delete_records(due, TURN));
+}
+
 /// Nothing here stops anybody: what is not deleted takes room, and is due again.
 fn turn(
     app: &AppId,

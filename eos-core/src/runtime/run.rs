@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use eos_protocol::state::Family;
-use eos_protocol::{MaxIdle, Stage, WorkerId, subscription};
+use eos_protocol::{InstanceId, MaxIdle, Stage, WorkerId, subscription};
 use eos_state::CacheMemory;
 use tokio::sync::oneshot;
 
@@ -80,7 +80,7 @@ where
         .map(|(n, meter)| Recruit {
             spec: worker_spec(
                 &settings,
-                &slot,
+                &slot.instance,
                 WorkerId(n),
                 &partitions,
                 topology.stages(),
@@ -251,9 +251,9 @@ fn stop_deadline(spec: &WorkerSpec) -> Duration {
     spec.limits.commit + spec.limits.abort + Duration::from_secs(20)
 }
 
-fn worker_spec(
+pub(super) fn worker_spec(
     settings: &Settings,
-    slot: &Slot,
+    instance: &InstanceId,
     id: WorkerId,
     partitions: &Partitions,
     stages: &[Stage],
@@ -263,7 +263,7 @@ fn worker_spec(
     WorkerSpec {
         app: settings.app.clone(),
         id,
-        identity: id.identity(&settings.app, &slot.instance),
+        identity: id.identity(&settings.app, instance),
         static_member: settings.static_member(),
         guarantee: settings.guarantee,
         policy: settings.policy,
@@ -272,7 +272,7 @@ fn worker_spec(
         first_start: settings.first_start,
         accepted_layout: settings.accepted().ok().flatten(),
         transaction_timeout: settings.transaction_timeout,
-        protocol: protocol(settings, slot, id, stages),
+        protocol: protocol(settings, instance, id, stages),
         prefetch: prefetch(partitions.inputs.values().sum()),
         revoke_deadline: settings.revoke_deadline(),
         offsets_deadline: settings.offsets_deadline(),
@@ -321,14 +321,25 @@ fn state_spec(
     partitions: &Partitions,
     topology: &Topology,
 ) -> StateSpec {
-    let outputs = topology.outputs().iter().zip(&partitions.delete_retention);
-    let retention = outputs.filter_map(|(output, time)| Some((output.name.clone(), (*time)?)));
     let cluster = partitions.cluster.clone().unwrap_or_default();
     let (home, cache) = home(settings, slot, &cluster, topology);
+    state_in(home, cache, settings, partitions, topology)
+}
+
+/// The same with databases and a cache from elsewhere.
+pub(super) fn state_in(
+    home: Arc<dyn Home>,
+    cache: CacheMemory,
+    settings: &Settings,
+    partitions: &Partitions,
+    topology: &Topology,
+) -> StateSpec {
+    let outputs = topology.outputs().iter().zip(&partitions.delete_retention);
+    let retention = outputs.filter_map(|(output, time)| Some((output.name.clone(), (*time)?)));
     StateSpec {
         home,
         cache,
-        cluster,
+        cluster: partitions.cluster.clone().unwrap_or_default(),
         topic_ids: partitions.ids.clone(),
         delete_retention: retention.collect(),
         // A peer that died may hold a changelog for as long as its transaction lasts.
@@ -375,18 +386,18 @@ fn prefetch(partitions: u32) -> usize {
 }
 
 /// A static member's name: see [`subscription`].
-fn instance_id(settings: &Settings, slot: &Slot, id: WorkerId, subscription: u32) -> String {
-    let identity = id.identity(&settings.app, &slot.instance);
+fn instance_id(settings: &Settings, instance: &InstanceId, id: WorkerId, subscription: u32) -> String {
+    let identity = id.identity(&settings.app, instance);
     format!("{identity}-{subscription:08x}")
 }
 
-fn protocol(settings: &Settings, slot: &Slot, id: WorkerId, stages: &[Stage]) -> GroupProtocol {
+fn protocol(settings: &Settings, instance: &InstanceId, id: WorkerId, stages: &[Stage]) -> GroupProtocol {
     match settings.protocol {
         Protocol::Consumer => GroupProtocol::Consumer,
         Protocol::Classic => GroupProtocol::Classic {
             instance_id: settings
                 .static_member()
-                .then(|| instance_id(settings, slot, id, subscription(stages))),
+                .then(|| instance_id(settings, instance, id, subscription(stages))),
             session_timeout: settings.session_timeout(),
             heartbeat_interval: settings.heartbeat(),
         },

@@ -37,7 +37,13 @@ impl Request {
 impl Request {
     /// Which request it is, if it is one that is served.
     pub(crate) fn key(&self) -> Option<ApiKey> {
-        Some(match &self.body {
+        key_of(&self.body)
+    }
+}
+
+/// Which request it is, if it is one that is served.
+pub(crate) fn key_of(body: &RequestKind) -> Option<ApiKey> {
+        Some(match body {
             RequestKind::Produce(_) => ApiKey::Produce,
             RequestKind::Fetch(_) => ApiKey::Fetch,
             RequestKind::ListOffsets(_) => ApiKey::ListOffsets,
@@ -73,7 +79,6 @@ impl Request {
             RequestKind::ListTransactions(_) => ApiKey::ListTransactions,
             _ => return None,
         })
-    }
 }
 
 /// What becomes of a request.

@@ -76,6 +76,13 @@ impl Broker {
         Some(log.end())
     }
 
+    /// How many partitions a topic has; 0 if there is none of that name.
+    #[cfg(feature = "driver")]
+    pub(crate) fn partitions_of(&self, topic: &str) -> i32 {
+        let found = self.topics.get(topic);
+        found.map_or(0, |it| i32::try_from(it.partitions.len()).unwrap_or(i32::MAX))
+    }
+
     pub(super) fn partition(&self, topic: &str, partition: i32) -> Result<&PartitionLog, Error> {
         let found = self.topics.get(topic);
         let index = usize::try_from(partition).ok();

@@ -7,8 +7,8 @@ use kafka_protocol::messages::BrokerId;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use super::aborted::Aborted;
-use super::batch::{Batches, Record};
+use eos_testkit::records::Aborted;
+use eos_testkit::records::{Batches, Record};
 use super::client::Client;
 use super::failure::check;
 use super::routing::{Node, topic_name};

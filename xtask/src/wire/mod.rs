@@ -8,18 +8,16 @@
 //! Client ──► routing: any broker | leader of a partition | coordinator of a group or transaction
 //!   │            └── connection: one socket per broker, one request in flight, deadline on each
 //!   ├── topics, offsets, groups, transactions: ask and answer
-//!   ├── fetch ──► batch (bytes → records) ──► aborted (what read_committed hides)
+//!   ├── fetch ──► records of a batch, without what read_committed hides
 //!   ├── tally: how much of which kind lies in the log
 //!   └── spans, transaction_log: how each transaction ended, as markers and the coordinators say
-//! Producer ──► batch (records → bytes), sequences, retries that cannot double a record
+//! Producer ──► batches, sequences, retries that cannot double a record
 //! TransactionalProducer: for tests that play a program which aborts, hangs or returns as a zombie
 //! ```
 //!
 //! What it deliberately leaves out: compression, TLS and SASL, group membership, fetch sessions.
 
-mod aborted;
 mod acls;
-mod batch;
 mod client;
 mod cluster;
 mod configs;
@@ -41,7 +39,7 @@ mod transactions;
 mod versions;
 
 pub use acls::{Operation, Resource};
-pub use batch::Record;
+pub use eos_testkit::records::Record;
 pub use client::Client;
 pub use cluster::{Broker, ClusterMetadata, Partition};
 pub use fetch::{Fetched, Isolation};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
 
 use self::round::InFlight;
-use super::batch::{BatchBuilder, HEADER as EMPTY_BATCH, ProducerIdentity};
+use eos_testkit::records::{BatchBuilder, HEADER as EMPTY_BATCH, ProducerIdentity};
 use super::client::Client;
 use super::failure::check;
 use super::routing::Node;

@@ -1,6 +1,6 @@
 //! Who wrote which part of a log, and how the transaction ended there: told by the markers alone.
 //!
-//! A leader's list of aborted transactions ([`super::aborted`]) is an index that it keeps beside the
+//! A leader's list of aborted transactions ([`Aborted`](eos_testkit::records::Aborted)) is an index that it keeps beside the
 //! log. Whoever wants to check what readers are shown must not rest on it.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use super::batch::{Batch, Batches};
+use eos_testkit::records::{Batch, Batches};
 use super::client::Client;
 use super::fetch::Isolation;
 
@@ -122,7 +122,7 @@ impl Spans {
 mod tests {
     use bytes::{BufMut, BytesMut};
 
-    use super::super::batch::{BatchBuilder, ProducerIdentity};
+    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
     use super::*;
 
     fn batch(offset: i64, id: i64, epoch: i16, keys: &[Option<&[u8]>]) -> BytesMut {

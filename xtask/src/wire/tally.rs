@@ -5,8 +5,8 @@
 use anyhow::{Context, Result};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use super::aborted::Aborted;
-use super::batch::Batches;
+use eos_testkit::records::Aborted;
+use eos_testkit::records::Batches;
 use super::client::Client;
 use super::fetch::Isolation;
 
@@ -76,7 +76,7 @@ mod tests {
     use kafka_protocol::messages::ProducerId;
     use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
-    use super::super::batch::{BatchBuilder, ProducerIdentity};
+    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
     use super::*;
 
     /// As many records of a producer, in a transaction.

@@ -22,7 +22,7 @@ use kafka_protocol::messages::{
     TransactionalId,
 };
 
-use super::batch::{BatchBuilder, ProducerIdentity};
+use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 use super::client::{BROKER_TIMEOUT_MS, Client};
 use super::failure::check;
 use super::routing::{Node, text, topic_name};

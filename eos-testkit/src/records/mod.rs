@@ -4,12 +4,13 @@
 //! offset delta, without which a reader cannot step over compacted or empty tails, and folds
 //! repeated headers into one. Written here so that a record is copied once, into the batch.
 
+mod aborted;
 mod decode;
 mod encode;
 
-pub use decode::Record;
-pub(super) use decode::{Batch, Batches};
-pub(super) use encode::{BatchBuilder, ProducerIdentity};
+pub use aborted::Aborted;
+pub use decode::{Batch, Batches, Record};
+pub use encode::{BatchBuilder, ProducerIdentity};
 
 /// Attribute bits of a batch.
 const COMPRESSION: i16 = 0b111;
@@ -18,7 +19,7 @@ const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
 
 /// Bytes of a batch before its first record, from the base offset to the record count.
-pub(super) const HEADER: usize = 61;
+pub const HEADER: usize = 61;
 /// Bytes before the part that the length field counts: base offset and the length itself.
 const BEFORE_LENGTH_ENDS: usize = 12;
 /// Where the checksummed part begins: after length, leader epoch, magic and the checksum.

@@ -29,17 +29,21 @@ pub struct Record {
 
 /// Splits what a fetch brought into batches; a batch cut off at the end is left out.
 #[derive(Debug)]
-pub(in crate::wire) struct Batches(pub(in crate::wire) Bytes);
+pub struct Batches(pub Bytes);
 
 /// One batch: its header decoded, its records not yet.
 #[derive(Debug)]
-pub(in crate::wire) struct Batch {
-    pub(in crate::wire) base_offset: i64,
-    pub(in crate::wire) last_offset: i64,
-    pub(in crate::wire) producer_id: i64,
-    pub(in crate::wire) producer_epoch: i16,
+pub struct Batch {
+    /// The offset of its first record, as it was written.
+    pub base_offset: i64,
+    /// The last offset that it takes up, whether or not a record is left there.
+    pub last_offset: i64,
+    /// Who wrote it, -1 for a producer that is not idempotent.
+    pub producer_id: i64,
+    /// In which epoch.
+    pub producer_epoch: i16,
     /// How many records it holds.
-    pub(in crate::wire) count: i32,
+    pub count: i32,
     attributes: i16,
     base_timestamp: i64,
     max_timestamp: i64,
@@ -101,23 +105,23 @@ impl Batch {
     }
 
     /// Whether its records belong to a transaction.
-    pub(in crate::wire) fn transactional(&self) -> bool {
+    pub fn transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL != 0
     }
 
     /// Whether it is a marker of the broker rather than data.
-    pub(in crate::wire) fn control(&self) -> bool {
+    pub fn control(&self) -> bool {
         self.attributes & CONTROL != 0
     }
 
     /// Whether it is the marker that ends an aborted transaction.
-    pub(in crate::wire) fn abort_marker(&self) -> Result<bool> {
+    pub fn abort_marker(&self) -> Result<bool> {
         Ok(self.marker()? == Some(false))
     }
 
     /// Whether the transaction that this marker ends is committed; none for whatever is no such
     /// marker.
-    pub(in crate::wire) fn marker(&self) -> Result<Option<bool>> {
+    pub fn marker(&self) -> Result<Option<bool>> {
         if !self.control() {
             return Ok(None);
         }
@@ -142,7 +146,7 @@ impl Batch {
     }
 
     /// Decodes the records in order.
-    pub(in crate::wire) fn each(&self, mut take: impl FnMut(Record) -> Result<()>) -> Result<()> {
+    pub fn each(&self, mut take: impl FnMut(Record) -> Result<()>) -> Result<()> {
         if self.attributes & COMPRESSION != 0 {
             bail!(
                 "batch at {} is compressed (codec {}), which this client does not read: \

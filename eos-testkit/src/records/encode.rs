@@ -6,14 +6,16 @@ use super::{BEFORE_LENGTH_ENDS, CHECKSUMMED_FROM, HEADER, TRANSACTIONAL};
 
 /// Who writes, as the broker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::wire) struct ProducerIdentity {
-    pub(in crate::wire) id: i64,
-    pub(in crate::wire) epoch: i16,
+pub struct ProducerIdentity {
+    /// The producer id.
+    pub id: i64,
+    /// The epoch.
+    pub epoch: i16,
 }
 
 /// A batch under construction: records are encoded as they come, the header when it is closed.
 #[derive(Debug)]
-pub(in crate::wire) struct BatchBuilder {
+pub struct BatchBuilder {
     bytes: BytesMut,
     count: i32,
     base_timestamp: i64,
@@ -23,7 +25,7 @@ pub(in crate::wire) struct BatchBuilder {
 
 impl BatchBuilder {
     /// An empty batch with room for about `capacity` bytes.
-    pub(in crate::wire) fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize) -> Self {
         let mut bytes = BytesMut::with_capacity(capacity);
         bytes.put_bytes(0, HEADER);
         BatchBuilder {
@@ -36,17 +38,17 @@ impl BatchBuilder {
     }
 
     /// How many records it holds.
-    pub(in crate::wire) fn count(&self) -> i32 {
+    pub fn count(&self) -> i32 {
         self.count
     }
 
     /// How many bytes it takes on the wire.
-    pub(in crate::wire) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Appends a record.
-    pub(in crate::wire) fn push(
+    pub fn push(
         &mut self,
         timestamp: i64,
         key: Option<&[u8]>,
@@ -75,7 +77,7 @@ impl BatchBuilder {
     }
 
     /// Writes the header: who wrote it and with which sequence number it begins.
-    pub(in crate::wire) fn close(
+    pub fn close(
         mut self,
         producer: ProducerIdentity,
         base_sequence: i32,

@@ -9,11 +9,11 @@ use std::collections::{HashSet, VecDeque};
 
 use anyhow::Result;
 
-use super::batch::Batch;
+use super::Batch;
 
 /// The aborted transactions of one fetch, walked in offset order along with its batches.
 #[derive(Debug, Default)]
-pub(super) struct Aborted {
+pub struct Aborted {
     /// Transactions that begin ahead of the position, by first offset.
     ahead: VecDeque<(i64, i64)>,
     /// Producers inside an aborted transaction at the position.
@@ -22,7 +22,7 @@ pub(super) struct Aborted {
 
 impl Aborted {
     /// The list a leader sent, as (producer id, first offset).
-    pub(super) fn new(transactions: impl IntoIterator<Item = (i64, i64)>) -> Self {
+    pub fn new(transactions: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let mut ahead: Vec<_> = transactions
             .into_iter()
             .map(|(producer, first)| (first, producer))
@@ -35,7 +35,7 @@ impl Aborted {
     }
 
     /// Whether the next batch in offset order holds records of an aborted transaction.
-    pub(super) fn hides(&mut self, batch: &Batch) -> Result<bool> {
+    pub fn hides(&mut self, batch: &Batch) -> Result<bool> {
         while let Some(&(first, producer)) = self.ahead.front()
             && first <= batch.last_offset
         {
@@ -54,7 +54,7 @@ impl Aborted {
 mod tests {
     use bytes::{BufMut, Bytes, BytesMut};
 
-    use super::super::batch::{BatchBuilder, Batches, ProducerIdentity};
+    use super::super::{BatchBuilder, Batches, ProducerIdentity};
     use super::*;
 
     /// A batch of one record by a producer, at an offset.

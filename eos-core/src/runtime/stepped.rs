@@ -1,0 +1,150 @@
+//! An app whose workers somebody else steps, on a client of theirs.
+
+use std::fmt;
+use std::sync::Arc;
+
+use eos_protocol::{AppId, InstanceId, TopicName, WorkerId};
+use eos_state::CacheMemory;
+
+use super::preflight::preflight;
+use super::purging;
+use super::run::{state_in, worker_spec};
+use crate::client::Client;
+use crate::config::Settings;
+use crate::error::Error;
+use crate::metrics::{Metrics, WorkerMeter};
+use crate::topology::Topology;
+use crate::worker::{DoneWith, Env, Home, Worker};
+
+/// What stands in messages for `bootstrap.servers`.
+const BOOTSTRAP: &str = "in-process";
+
+/// An app, ready to be started as often as a test wants: after a crash, or several times beside itself.
+///
+/// No thread is started and nothing waits: whoever has the workers calls [`Worker::step`] and says what time
+/// it is. State is where the [`Home`] given says.
+pub struct Stepped<C> {
+    settings: Settings,
+    topology: Arc<Topology>,
+    client: Arc<C>,
+}
+
+impl<C: Client> Stepped<C> {
+    pub(crate) fn new(settings: Settings, topology: Arc<Topology>, client: C) -> Self {
+        Self {
+            settings,
+            topology,
+            client: Arc::new(client),
+        }
+    }
+
+    /// The topics that it reads, of others: they have to be there before it starts.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<TopicName> {
+        let stages = self.topology.stages().iter();
+        let topics = stages.flat_map(|stage| stage.topics.iter().cloned());
+        self.of_others(topics)
+    }
+
+    /// The topics that it writes to, of others: they have to be there before it starts.
+    #[must_use]
+    pub fn outputs(&self) -> Vec<TopicName> {
+        self.of_others(self.topology.output_names().into_iter())
+    }
+
+    fn of_others(&self, topics: impl Iterator<Item = TopicName>) -> Vec<TopicName> {
+        let names = self.topology.output_names();
+        let internals = self.topology.internals().iter();
+        let own: Vec<_> = internals.filter_map(|i| names.get(i.output)).collect();
+        let mut others: Vec<_> = topics.filter(|topic| !own.contains(&topic)).collect();
+        others.sort();
+        others.dedup();
+        others
+    }
+
+    /// Starts a process of this app: checks the cluster and creates the app's own topics as every start does,
+    /// and makes its workers.
+    ///
+    /// `instance` is what tells it from other processes, and the same after a crash: transactional ids and
+    /// static members are named after it.
+    ///
+    /// # Errors
+    /// [`Error::Preflight`] if the cluster is not fit for the app, [`Error::Worker`] if the client can't be
+    /// made.
+    pub fn start(
+        &self,
+        instance: &str,
+        workers: u16,
+        env: &Env,
+        home: Arc<dyn Home>,
+    ) -> Result<Process<C>, Error> {
+        let instance = InstanceId::new(instance);
+        let partitions = preflight(&*self.client, &self.topology, &self.settings, BOOTSTRAP)?;
+        let done_with = Arc::new(DoneWith::default());
+        let ids = (0..workers).map(WorkerId);
+        let meters = ids.clone().map(|id| Arc::new(WorkerMeter::new(id)));
+        let meters: Vec<_> = meters.collect();
+        let state = state_in(
+            home,
+            CacheMemory::default(),
+            &self.settings,
+            &partitions,
+            &self.topology,
+        );
+        let made = ids.zip(&meters).map(|(id, meter)| {
+            let spec = worker_spec(
+                &self.settings,
+                &instance,
+                id,
+                &partitions,
+                self.topology.stages(),
+                state.clone(),
+                Arc::clone(&done_with),
+            );
+            let (topology, client) = (Arc::clone(&self.topology), Arc::clone(&self.client));
+            Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
+        });
+        Ok(Process {
+            workers: made.collect::<Result<_, _>>()?,
+            client: Arc::clone(&self.client),
+            app: self.settings.app.clone(),
+            done_with,
+            meters,
+            env: env.clone(),
+        })
+    }
+}
+
+impl<C> fmt::Debug for Stepped<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stepped")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A process of an app: its workers, to be stepped. Dropping it is a crash.
+#[derive(Debug)]
+pub struct Process<C: Client> {
+    /// The workers, by number.
+    pub workers: Vec<Worker<C>>,
+    client: Arc<C>,
+    app: AppId,
+    done_with: Arc<DoneWith>,
+    meters: Vec<Arc<WorkerMeter>>,
+    env: Env,
+}
+
+impl<C: Client> Process<C> {
+    /// Deletes what its workers are done with: records of repartition topics, and what a windowed changelog
+    /// does not need any more. A process does so every now and then.
+    pub fn purge(&self) {
+        purging::once(&self.app, &*self.client, &self.done_with);
+    }
+
+    /// What its workers did so far.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::gather(self.app.as_str(), self.env.now(), &self.meters)
+    }
+}

@@ -1,0 +1,232 @@
+//! A cluster in this process.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use eos_core::client::{
+    Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec,
+};
+use eos_protocol::{CallSite, Offset, TopicName, TopicPartition};
+
+use super::network::{Fate, Sent};
+use super::producer::ModelProducer;
+use super::source::ModelSource;
+use super::world::World;
+use super::{beside, facts, source};
+use crate::broker::Broker;
+use crate::records::Record;
+
+pub use super::beside::Written;
+
+/// A client's call that does something, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effect<'a> {
+    /// The call.
+    pub call: CallSite,
+    /// Whose: `client.id`.
+    pub client_id: &'a str,
+    /// Before or after it.
+    pub edge: Edge,
+}
+
+/// On which side of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Edge {
+    /// Nothing of it is done.
+    Before,
+    /// It is done, and its caller has no answer yet.
+    After,
+}
+
+/// What a call does beside what it is for.
+#[derive(Debug, Default)]
+pub enum Reaction {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The process dies here: this is thrown as a panic.
+    Dies(Box<dyn Any + Send>),
+    /// It takes so many milliseconds, in which everybody else's threads go on.
+    Stalls(i64),
+}
+
+/// Whoever decides what goes wrong.
+pub trait Watcher: Send {
+    /// What becomes of a request. At once and well, unless it says otherwise.
+    fn fate(&mut self, sent: &Sent<'_>) -> Fate {
+        let _ = sent;
+        Fate::Arrives { there: 0, back: 0 }
+    }
+
+    /// A client's call is about to be made, or was.
+    fn effect(&mut self, effect: &Effect<'_>) -> Reaction {
+        let _ = effect;
+        Reaction::Nothing
+    }
+}
+
+/// Nothing goes wrong.
+#[derive(Debug, Clone, Copy, Default)]
+struct Well;
+
+impl Watcher for Well {}
+
+/// A cluster of one broker in this process, with clients on it. A copy is the same cluster.
+#[derive(Clone)]
+pub struct Cluster(Arc<Mutex<World>>);
+
+impl Cluster {
+    /// A cluster on which nothing goes wrong, at this time (milliseconds since the epoch).
+    #[must_use]
+    pub fn new(broker: Broker, now: i64) -> Cluster {
+        Cluster::watched(broker, now, Well)
+    }
+
+    /// A cluster on which somebody decides what goes wrong.
+    #[must_use]
+    pub fn watched(broker: Broker, now: i64, watcher: impl Watcher + 'static) -> Cluster {
+        let world = World::new(broker, Box::new(watcher), now);
+        Cluster(Arc::new(Mutex::new(world)))
+    }
+
+    /// Milliseconds since the epoch.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        self.with(|world| world.now)
+    }
+
+    /// Lets time pass until then: what is on its way arrives, members send their heartbeats, time-outs end.
+    pub fn pass(&self, until: i64) {
+        self.with(|world| world.pass(until));
+    }
+
+    /// When something happens by itself next, in milliseconds since the epoch.
+    #[must_use]
+    pub fn next_event(&self) -> Option<i64> {
+        self.with(|world| world.next_event())
+    }
+
+    /// Looks at the broker, or does something to it.
+    pub fn broker<T>(&self, act: impl FnOnce(&mut Broker) -> T) -> T {
+        self.with(|world| act(&mut world.broker))
+    }
+
+    /// Clients whose `client.id` begins so stand still: SIGSTOP, as far as their own threads go.
+    pub fn freeze(&self, prefix: &str) {
+        self.with(|world| world.freeze(prefix));
+    }
+
+    /// They go on: SIGCONT.
+    pub fn thaw(&self, prefix: &str) {
+        self.with(|world| world.thaw(prefix));
+    }
+
+    /// Creates a topic.
+    ///
+    /// # Errors
+    /// What Kafka says of it: a bad name, a topic that is there already.
+    pub fn add_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
+        self.with(|world| world.broker.add_topic(name, partitions, &[]))
+    }
+
+    /// Writes a record as a producer without transactions does, at once, and answers its offset.
+    ///
+    /// # Errors
+    /// The code of what the broker refuses.
+    pub fn produce(&self, topic: &str, partition: i32, record: &Written<'_>) -> Result<i64, i16> {
+        self.with(|world| beside::produce(world, topic, partition, record))
+    }
+
+    /// What a reader of committed records finds in a partition, from the beginning.
+    #[must_use]
+    pub fn read(&self, topic: &str, partition: i32) -> Vec<Record> {
+        self.with(|world| beside::read(world, topic, partition))
+    }
+
+    /// How many partitions a topic has; 0 if there is none of that name.
+    #[must_use]
+    pub fn partitions(&self, topic: &str) -> i32 {
+        self.with(|world| world.broker.partitions_of(topic))
+    }
+
+    /// Where a partition ends: for a reader of committed records, and for one of everything.
+    #[must_use]
+    pub fn ends(&self, topic: &str, partition: i32) -> (i64, i64) {
+        self.with(|world| beside::ends(world, topic, partition))
+    }
+
+    /// A group's committed offset of a partition; `Err` while a transaction holds it.
+    ///
+    /// # Errors
+    /// The code: UNSTABLE_OFFSET_COMMIT.
+    pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Result<Option<i64>, i16> {
+        self.with(|world| beside::committed(world, group, topic, partition))
+    }
+
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn before(&self, call: CallSite, client_id: &str) {
+        self.at(call, client_id, Edge::Before);
+    }
+
+    pub(super) fn after(&self, call: CallSite, client_id: &str) {
+        self.at(call, client_id, Edge::After);
+    }
+
+    fn at(&self, call: CallSite, client_id: &str, edge: Edge) {
+        let effect = Effect {
+            call,
+            client_id,
+            edge,
+        };
+        match self.with(|world| world.watcher.effect(&effect)) {
+            Reaction::Nothing => {}
+            Reaction::Stalls(time) => self.with(|world| world.pass(world.now + time)),
+            // No panic hook: it is no mistake of anybody.
+            Reaction::Dies(with) => std::panic::resume_unwind(with),
+        }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cluster")
+    }
+}
+
+impl Client for Cluster {
+    type Source = source::ModelSource;
+    type Producer = ModelProducer;
+
+    fn facts(&self, topics: &[TopicName], _: Duration) -> Result<ClusterFacts> {
+        Ok(self.with(|world| facts::facts(world, topics)))
+    }
+
+    fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        _: Duration,
+    ) -> Result<Vec<(TopicName, Result<()>)>> {
+        Ok(self.with(|world| facts::create(world, topics)))
+    }
+
+    fn delete_records(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        _: Duration,
+    ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
+        Ok(self.with(|world| facts::delete(world, before)))
+    }
+
+    fn source(&self, spec: &SourceSpec) -> Result<ModelSource> {
+        Ok(ModelSource::new(self.clone(), spec))
+    }
+
+    fn producer(&self, spec: &ProducerSpec) -> Result<ModelProducer> {
+        Ok(ModelProducer::new(self.clone(), spec))
+    }
+}

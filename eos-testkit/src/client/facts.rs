@@ -1,0 +1,170 @@
+//! What a cluster says of itself, and what is done to its topics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use eos_core::client::{
+    BrokerLimits, ClientError, ClusterFacts, NewTopic, Result, TopicFacts, Verification,
+};
+use eos_protocol::state::TopicUuid;
+use eos_protocol::{CallSite, Offset, Partition, TopicName, TopicPartition};
+use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::delete_records_request::{
+    DeleteRecordsPartition, DeleteRecordsTopic,
+};
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{
+    CreateTopicsRequest, DeleteRecordsRequest, DescribeConfigsRequest, MetadataRequest,
+    RequestKind, ResponseKind,
+};
+
+use super::errors::plain;
+use super::queries::{by_topic, text};
+use super::world::World;
+
+/// TOPIC_ALREADY_EXISTS.
+const ALREADY_EXISTS: i16 = 36;
+/// `ConfigResource.Type.TOPIC`.
+const TOPIC: i8 = 2;
+
+pub(super) fn facts(world: &mut World, topics: &[TopicName]) -> ClusterFacts {
+    let names = topics.iter().map(|it| {
+        MetadataRequestTopic::default().with_name(Some(text(it.as_str()).into()))
+    });
+    let request = MetadataRequest::default()
+        .with_topics(Some(names.collect()))
+        .with_allow_auto_topic_creation(false);
+    let mut found = BTreeMap::new();
+    let mut cluster_id = None;
+    if let Some(ResponseKind::Metadata(answer)) = ask(world, request.into()) {
+        cluster_id = answer.cluster_id.map(|it| it.to_string());
+        for topic in answer.topics.into_iter().filter(|it| it.error_code == 0) {
+            let name = topic.name.map(|it| it.to_string()).unwrap_or_default();
+            let facts = TopicFacts {
+                partitions: u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX),
+                replication: 1,
+                id: Some(TopicUuid(topic.topic_id.as_u128())),
+                settings: settings(world, &name),
+            };
+            found.insert(name, facts);
+        }
+    }
+    let options = world.broker.options();
+    let limit = |ms: i32| Some(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    ClusterFacts {
+        cluster_id,
+        others: Vec::new(),
+        verification: if options.transaction_partition_verification {
+            Verification::On
+        } else {
+            Verification::Off
+        },
+        limits: BrokerLimits {
+            max_transaction_timeout: limit(options.transaction_max_timeout_ms),
+            min_session_timeout: limit(options.group_min_session_timeout_ms),
+            max_session_timeout: limit(options.group_max_session_timeout_ms),
+        },
+        topics: topics
+            .iter()
+            .map(|it| (it.clone(), found.remove(it.as_str())))
+            .collect(),
+    }
+}
+
+fn settings(world: &mut World, topic: &str) -> Option<BTreeMap<String, String>> {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(TOPIC)
+        .with_resource_name(text(topic));
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let Some(ResponseKind::DescribeConfigs(answer)) = ask(world, request.into()) else {
+        return None;
+    };
+    let configs = answer.results.into_iter().flat_map(|it| it.configs);
+    let pairs = configs.filter_map(|it| Some((it.name.to_string(), it.value?.to_string())));
+    Some(pairs.collect())
+}
+
+pub(super) fn create(world: &mut World, topics: &[NewTopic]) -> Vec<(TopicName, Result<()>)> {
+    let creatable = topics.iter().map(|it| {
+        let configs = it.settings.iter().map(|(name, value)| {
+            CreatableTopicConfig::default()
+                .with_name(text(name))
+                .with_value(Some(text(value)))
+        });
+        CreatableTopic::default()
+            .with_name(text(it.name.as_str()).into())
+            .with_num_partitions(i32::try_from(it.partitions).unwrap_or(i32::MAX))
+            .with_replication_factor(-1)
+            .with_configs(configs.collect())
+    });
+    let request = CreateTopicsRequest::default().with_topics(creatable.collect());
+    let answer = match ask(world, request.into()) {
+        Some(ResponseKind::CreateTopics(answer)) => answer.topics,
+        _ => Vec::new(),
+    };
+    let outcome = |name: &TopicName| {
+        let found = answer.iter().find(|it| *it.name.0 == *name.as_str());
+        match found.map_or(0, |it| it.error_code) {
+            0 | ALREADY_EXISTS => Ok(()),
+            error => {
+                let why = found.and_then(|it| it.error_message.as_deref());
+                let mut failed = plain(CallSite::CreateTopics, error);
+                if let Some(why) = why {
+                    failed = ClientError {
+                        text: why.to_owned(),
+                        ..failed
+                    };
+                }
+                Err(failed)
+            }
+        }
+    };
+    topics
+        .iter()
+        .map(|it| (it.name.clone(), outcome(&it.name)))
+        .collect()
+}
+
+pub(super) fn delete(
+    world: &mut World,
+    before: &[(TopicPartition, Offset)],
+) -> Vec<(TopicPartition, Result<Offset>)> {
+    let topics = by_topic(before.iter().cloned()).into_iter();
+    let topics = topics.map(|(topic, partitions)| {
+        let partitions = partitions.into_iter().map(|(number, offset)| {
+            DeleteRecordsPartition::default()
+                .with_partition_index(number)
+                .with_offset(offset.get())
+        });
+        DeleteRecordsTopic::default()
+            .with_name(text(&topic).into())
+            .with_partitions(partitions.collect())
+    });
+    let request = DeleteRecordsRequest::default()
+        .with_topics(topics.collect())
+        .with_timeout_ms(1_000);
+    let mut answers = Vec::new();
+    if let Some(ResponseKind::DeleteRecords(answer)) = ask(world, request.into()) {
+        for topic in answer.topics {
+            for it in topic.partitions {
+                let Ok(number) = Partition::new(it.partition_index) else {
+                    continue;
+                };
+                let partition = TopicPartition::new(&*topic.name.0, number);
+                let outcome = match it.error_code {
+                    0 => Ok(Offset::new(it.low_watermark).unwrap_or(Offset::ZERO)),
+                    error => Err(plain(CallSite::DeleteRecords, error)),
+                };
+                answers.push((partition, outcome));
+            }
+        }
+    }
+    answers
+}
+
+/// Asks at once, without the network: what is asked here is asked before the work begins, or beside it.
+fn ask(world: &mut World, body: RequestKind) -> Option<ResponseKind> {
+    world.ask(body)
+}
+

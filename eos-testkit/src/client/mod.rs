@@ -1,0 +1,37 @@
+//! The clients of `eos-core` directly on the [broker model](crate::broker), under virtual time.
+//!
+//! No thread, no socket, no clock: requests and answers travel as the [`Network`] says, and time passes when
+//! somebody lets it. What the real client does on threads of its own (heartbeats, fetches, sends) is done
+//! here whenever time passes. The traits' calls never wait: they answer `Poll::Pending` until an answer has
+//! come.
+//!
+//! ```text
+//! Worker ─► ModelSource   ─► Member (JoinGroup, SyncGroup, Heartbeat), Reader (Fetch), queries
+//!        └► ModelProducer ─► Writer (AddPartitionsToTxn, Produce, …, EndTxn)
+//!                               │  requests, answers: lost, late, twice
+//!                            Network ─► Broker
+//! ```
+//!
+//! Where librdkafka's behaviour is known and matters for the guarantee, it is the same here: a request whose
+//! connection breaks is sent again inside the call, nothing of KIP-890's second protocol is spoken, and
+//! [`Producer::unanswered`](eos_core::client::Producer::unanswered) tells that a request was never answered.
+
+mod assignor;
+mod beside;
+mod call;
+mod cluster;
+mod errors;
+mod facts;
+mod member;
+mod network;
+mod producer;
+mod queries;
+mod reader;
+mod source;
+mod world;
+mod writer;
+
+pub use cluster::{Cluster, Edge, Effect, Reaction, Watcher, Written};
+pub use network::{Fate, Sent};
+pub use producer::ModelProducer;
+pub use source::{ModelMember, ModelMessage, ModelRecords, ModelSource};

@@ -1,0 +1,238 @@
+//! What a consumer fetches: one fetch at a time, for all partitions that it has nothing of.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use eos_core::client::{ClientError, SourceEvent};
+use eos_protocol::{CallSite, Offset, TopicPartition, code};
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
+use kafka_protocol::protocol::StrBytes;
+
+use super::call::Call;
+use super::network::Line;
+use super::world::Wire;
+use crate::records::{Aborted, Batches, Record};
+
+/// `fetch.wait.max.ms`.
+const WAIT_MS: i32 = 50;
+const READ_COMMITTED: i8 = 1;
+/// As many bytes as a fetch may bring of one partition.
+const MOST_BYTES: i32 = 1 << 20;
+
+/// An assigned partition.
+#[derive(Debug)]
+struct Place {
+    /// What is fetched next.
+    next: i64,
+    /// What the application takes next, or was assigned or sought.
+    taken: i64,
+    waiting: VecDeque<Record>,
+    /// The last stable offset and the high watermark, as of the last fetch.
+    ends: Option<(i64, i64)>,
+    /// It is not fetched any more, because an offset of it is gone.
+    stopped: bool,
+}
+
+impl Place {
+    fn at(offset: Offset) -> Place {
+        Place {
+            next: offset.get(),
+            taken: offset.get(),
+            waiting: VecDeque::new(),
+            ends: None,
+            stopped: false,
+        }
+    }
+}
+
+/// The records of a consumer's partitions.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    places: BTreeMap<TopicPartition, Place>,
+    fetch: Option<(Call, BTreeMap<TopicPartition, i64>)>,
+    events: VecDeque<SourceEvent>,
+}
+
+impl Reader {
+    pub(super) fn assign(&mut self, at: &[(TopicPartition, Offset)]) {
+        for (partition, offset) in at {
+            self.places.insert(partition.clone(), Place::at(*offset));
+        }
+    }
+
+    pub(super) fn unassign(&mut self, partitions: &[TopicPartition]) {
+        self.places.retain(|it, _| !partitions.contains(it));
+    }
+
+    /// Goes there; what was fetched before is dropped.
+    pub(super) fn seek(&mut self, to: &[(TopicPartition, Offset)]) {
+        for (partition, offset) in to {
+            if let Some(place) = self.places.get_mut(partition) {
+                *place = Place::at(*offset);
+            }
+        }
+    }
+
+    pub(super) fn is_assigned(&self, partition: &TopicPartition) -> bool {
+        self.places.contains_key(partition)
+    }
+
+    pub(super) fn next_event(&mut self) -> Option<SourceEvent> {
+        self.events.pop_front()
+    }
+
+    pub(super) fn take(&mut self, from: &TopicPartition, max: usize) -> Vec<Record> {
+        let Some(place) = self.places.get_mut(from) else {
+            return Vec::new();
+        };
+        let count = max.min(place.waiting.len());
+        let taken: Vec<Record> = place.waiting.drain(..count).collect();
+        if let Some(last) = taken.last() {
+            place.taken = last.offset + 1;
+        }
+        taken
+    }
+
+    /// The last stable offset, once everything before it was taken.
+    pub(super) fn drained(&self, of: &TopicPartition) -> Option<i64> {
+        let place = self.places.get(of)?;
+        let (stable, _) = place.ends?;
+        (place.waiting.is_empty() && place.next >= stable).then_some(stable)
+    }
+
+    /// See [`Source::end`](eos_core::client::Source::end).
+    pub(super) fn end(&self, of: &TopicPartition) -> Option<i64> {
+        let place = self.places.get(of)?;
+        let (stable, _) = place.ends?;
+        let here = place.waiting.is_empty() && place.next >= stable;
+        Some(if here { place.taken } else { stable })
+    }
+
+    /// How much is held back behind the last stable offset.
+    pub(super) fn held_back(&self, of: &TopicPartition) -> Option<u64> {
+        self.drained(of)?;
+        let (stable, high) = self.places.get(of)?.ends?;
+        u64::try_from(high - stable).ok()
+    }
+
+    /// Takes in what was fetched and fetches more.
+    pub(super) fn tick(&mut self, wire: &mut Wire<'_>) {
+        if let Some((mut call, asked)) = self.fetch.take() {
+            match call.poll(wire) {
+                Some(ResponseKind::Fetch(answer)) => {
+                    for topic in answer.responses {
+                        for data in topic.partitions {
+                            self.take_in(&topic.topic, data, &asked);
+                        }
+                    }
+                }
+                _ if self.wants() == asked => self.fetch = Some((call, asked)),
+                // What it asks for is not what is wanted any more; the answer is nobody's.
+                _ => call.abandon(wire),
+            }
+        }
+        if self.fetch.is_none() {
+            let asked = self.wants();
+            if !asked.is_empty() {
+                let mut call = Call::new(Line::Data, request(&asked));
+                let _later = call.poll(wire);
+                self.fetch = Some((call, asked));
+            }
+        }
+    }
+
+    /// What is to be fetched next.
+    fn wants(&self) -> BTreeMap<TopicPartition, i64> {
+        let hungry = self.places.iter();
+        let hungry = hungry.filter(|(_, place)| place.waiting.is_empty() && !place.stopped);
+        hungry
+            .map(|(partition, place)| (partition.clone(), place.next))
+            .collect()
+    }
+
+    fn take_in(&mut self, topic: &str, data: PartitionData, asked: &BTreeMap<TopicPartition, i64>) {
+        let Ok(number) = eos_protocol::Partition::new(data.partition_index) else {
+            return;
+        };
+        let partition = TopicPartition::new(topic, number);
+        let from = asked.get(&partition).copied();
+        let Some(place) = self.places.get_mut(&partition) else {
+            return;
+        };
+        if from != Some(place.next) {
+            return;
+        }
+        match i32::from(data.error_code) {
+            0 => {}
+            code::OFFSET_OUT_OF_RANGE => {
+                place.stopped = true;
+                self.events.push_back(SourceEvent::OutOfRange {
+                    partition,
+                    asked: Offset::new(place.next).ok(),
+                });
+                return;
+            }
+            // It is fetched again.
+            _ => return,
+        }
+        place.ends = Some((data.last_stable_offset, data.high_watermark));
+        if let Err(why) = visible(data, place) {
+            let error = ClientError::new(CallSite::Take, code::LOCAL_BAD_MSG, why.to_string());
+            self.events.push_back(SourceEvent::Failed(error));
+        }
+    }
+}
+
+/// Takes in the records that a reader of committed records may see.
+fn visible(data: PartitionData, place: &mut Place) -> anyhow::Result<()> {
+    let listed = data.aborted_transactions.unwrap_or_default().into_iter();
+    let mut aborted = Aborted::new(listed.map(|it| (it.producer_id.0, it.first_offset)));
+    let from = place.next;
+    for batch in Batches(data.records.unwrap_or_default()) {
+        let batch = batch?;
+        let hidden = aborted.hides(&batch)?;
+        place.next = place.next.max(batch.last_offset + 1);
+        if hidden || batch.control() {
+            continue;
+        }
+        batch.each(|record| {
+            // A batch is answered whole, also the part of it before the asked offset.
+            if record.offset >= from {
+                place.waiting.push_back(record);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn request(asked: &BTreeMap<TopicPartition, i64>) -> FetchRequest {
+    let mut topics: Vec<FetchTopic> = Vec::new();
+    for (partition, next) in asked {
+        let it = FetchPartition::default()
+            .with_partition(partition.partition.get())
+            .with_fetch_offset(*next)
+            .with_partition_max_bytes(MOST_BYTES);
+        match topics.last_mut() {
+            Some(topic) if topic.topic.as_str() == partition.topic.as_str() => {
+                topic.partitions.push(it);
+            }
+            _ => {
+                let name = StrBytes::from_string(partition.topic.as_str().to_owned());
+                let topic = FetchTopic::default()
+                    .with_topic(name.into())
+                    .with_partitions(vec![it]);
+                topics.push(topic);
+            }
+        }
+    }
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(WAIT_MS)
+        .with_min_bytes(1)
+        .with_max_bytes(MOST_BYTES)
+        .with_isolation_level(READ_COMMITTED)
+        .with_session_epoch(-1)
+        .with_topics(topics)
+}

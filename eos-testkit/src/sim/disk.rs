@@ -1,0 +1,177 @@
+//! The disks of processes: databases that outlive them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eos_core::stepped::{Home, HomeError, TaskHome};
+use eos_protocol::state::{Position, StoreId};
+use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
+
+use super::nemesis::Nemesis;
+use crate::client::Edge;
+
+/// How many earlier states of a database a power loss may go back to.
+const EARLIER: usize = 6;
+
+#[derive(Debug, Default)]
+struct Database {
+    now: MemoryBackend,
+    earlier: VecDeque<MemoryBackend>,
+    open: bool,
+}
+
+/// A process's disk. A copy is the same.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
+    nemesis: Nemesis,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Disk")
+    }
+}
+
+impl Disk {
+    pub(crate) fn new(nemesis: &Nemesis) -> Disk {
+        Disk {
+            databases: Arc::default(),
+            nemesis: nemesis.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskHome, Database>> {
+        self.databases
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its process is dead: what it had open is not any more.
+    pub(crate) fn released(&self) {
+        for database in self.lock().values_mut() {
+            database.open = false;
+        }
+    }
+
+    /// Everything is gone.
+    pub(crate) fn lose(&self) {
+        self.lock().clear();
+    }
+
+    /// Every database goes back by so many batches.
+    pub(crate) fn go_back(&self, batches: usize) {
+        for database in self.lock().values_mut() {
+            for _ in 0..batches {
+                if let Some(earlier) = database.earlier.pop_back() {
+                    database.now = earlier;
+                }
+            }
+        }
+    }
+
+    /// What a task's database holds, and where it says to be.
+    pub(crate) fn contents(&self) -> Vec<(TaskHome, MemoryBackend)> {
+        let databases = self.lock();
+        databases
+            .iter()
+            .map(|(home, database)| (home.clone(), database.now.clone()))
+            .collect()
+    }
+}
+
+impl Home for Disk {
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+        let mut databases = self.lock();
+        let database = databases.entry(task.clone()).or_default();
+        if database.open {
+            return Ok(None);
+        }
+        database.open = true;
+        Ok(Some(Box::new(OnDisk {
+            disk: self.clone(),
+            home: task.clone(),
+            now: database.now.clone(),
+        })))
+    }
+
+    fn discard(&self, task: &TaskHome) -> Result<bool, HomeError> {
+        let mut databases = self.lock();
+        if databases.get(task).is_some_and(|it| it.open) {
+            return Ok(false);
+        }
+        databases.remove(task);
+        Ok(true)
+    }
+}
+
+/// An open database: reads are of a copy, writes go to both.
+#[derive(Debug)]
+struct OnDisk {
+    disk: Disk,
+    home: TaskHome,
+    now: MemoryBackend,
+}
+
+impl Drop for OnDisk {
+    fn drop(&mut self) {
+        if let Some(database) = self.disk.lock().get_mut(&self.home) {
+            database.open = false;
+        }
+    }
+}
+
+impl OnDisk {
+    fn dies_at(&self, edge: Edge) {
+        if let Some(died) = self.disk.nemesis.disk(edge) {
+            std::panic::resume_unwind(Box::new(died));
+        }
+    }
+}
+
+impl StoreBackend for OnDisk {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.now.get(store, key, value)
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        self.now.multi_get(store, keys, found)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        self.now.scan(store, range, direction)
+    }
+
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.now.stores()
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.dies_at(Edge::Before);
+        self.now.apply(batch, position)?;
+        if let Some(database) = self.disk.lock().get_mut(&self.home) {
+            let before = std::mem::replace(&mut database.now, self.now.clone());
+            database.earlier.push_back(before);
+            if database.earlier.len() > EARLIER {
+                database.earlier.pop_front();
+            }
+        }
+        self.dies_at(Edge::After);
+        Ok(())
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.now.position()
+    }
+}

@@ -1,0 +1,168 @@
+//! What goes wrong, and where.
+
+use std::fmt;
+
+use eos_protocol::CallSite;
+use kafka_protocol::messages::ApiKey;
+
+use crate::client::Edge;
+
+/// Where something can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// At a call into the client.
+    Call(CallSite, Edge),
+    /// At a write to a task's database.
+    Disk(Edge),
+    /// On the way of a request.
+    Request(Api),
+}
+
+/// A request, in an order of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Api(pub ApiKey);
+
+impl PartialOrd for Api {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Api {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0 as i16).cmp(&(other.0 as i16))
+    }
+}
+
+impl std::hash::Hash for Api {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.0 as i16).hash(state);
+    }
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The process dies; it is started again with what its disk holds.
+    Crash,
+    /// The process dies with its disk.
+    CrashAndLoseDisk,
+    /// The process dies, and its disk goes back to an earlier batch, as after a power loss.
+    CrashAndOlderDisk,
+    /// The call takes long: longer than the transaction's time-out.
+    Stall,
+    /// The process stands still, its heartbeats too, until its session is over; then it goes on.
+    Freeze,
+    /// Another process joins the group.
+    Join,
+    /// The process stops, leaves the group, and comes back.
+    Leave,
+    /// The wall clock jumps.
+    Clock,
+    /// The request is lost.
+    Lost,
+    /// Its answer is lost.
+    AnswerLost,
+    /// Its connection breaks; it arrives all the same, in the middle of something else.
+    Late,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 11] = [
+        Kind::Crash,
+        Kind::CrashAndLoseDisk,
+        Kind::CrashAndOlderDisk,
+        Kind::Stall,
+        Kind::Freeze,
+        Kind::Join,
+        Kind::Leave,
+        Kind::Clock,
+        Kind::Lost,
+        Kind::AnswerLost,
+        Kind::Late,
+    ];
+
+    /// Whether it can happen there: requests go wrong on the network, calls and writes in the process.
+    #[must_use]
+    pub fn fits(self, place: Place) -> bool {
+        let network = matches!(self, Kind::Lost | Kind::AnswerLost | Kind::Late);
+        match place {
+            Place::Request(_) => network,
+            // A write to a disk is not a moment at which time can pass for others.
+            Place::Disk(_) => !network && self != Kind::Stall,
+            Place::Call(..) => !network,
+        }
+    }
+}
+
+/// One fault: the n-th time that something comes by a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub place: Place,
+    /// The how manyth time, from 1.
+    pub nth: u64,
+    /// What.
+    pub kind: Kind,
+}
+
+impl Place {
+    /// Where the transaction machine and what it rests on can be hit.
+    #[must_use]
+    pub fn all() -> Vec<Place> {
+        use CallSite::{
+            Abort, Assign, Begin, Commit, Committed, Flush, Init, Seek, Send, SendOffsets, Take,
+            Unassign,
+        };
+        let calls = [
+            Init, Begin, Send, SendOffsets, Flush, Commit, Abort, Assign, Unassign, Seek,
+        ];
+        let both = calls.into_iter().flat_map(|call| {
+            [
+                Place::Call(call, Edge::Before),
+                Place::Call(call, Edge::After),
+            ]
+        });
+        // These ask: before they are answered nothing has happened.
+        let asked = [Take, Committed, CallSite::Bounds].map(|call| Place::Call(call, Edge::After));
+        let disk = [Place::Disk(Edge::Before), Place::Disk(Edge::After)];
+        let requests = [
+            ApiKey::InitProducerId,
+            ApiKey::AddPartitionsToTxn,
+            ApiKey::Produce,
+            ApiKey::AddOffsetsToTxn,
+            ApiKey::TxnOffsetCommit,
+            ApiKey::EndTxn,
+            ApiKey::JoinGroup,
+            ApiKey::SyncGroup,
+            ApiKey::Heartbeat,
+            ApiKey::LeaveGroup,
+            ApiKey::OffsetFetch,
+            ApiKey::ListOffsets,
+            ApiKey::Fetch,
+        ];
+        let requests = requests.map(|key| Place::Request(Api(key)));
+        both.chain(asked).chain(disk).chain(requests).collect()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let edge = |edge: &Edge| match edge {
+            Edge::Before => "before",
+            Edge::After => "after",
+        };
+        match self {
+            Place::Call(call, at) => write!(f, "{} {call:?}", edge(at)),
+            Place::Disk(at) => write!(f, "{} a write to disk", edge(at)),
+            Place::Request(api) => write!(f, "request {:?}", api.0),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} #{}", self.kind, self.place, self.nth)
+    }
+}

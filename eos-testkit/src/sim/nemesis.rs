@@ -1,0 +1,250 @@
+//! Lets things go wrong, by a seed or by a list.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::fault::{Api, Fault, Kind, Place};
+use super::rng::Rng;
+use crate::client::{Effect, Fate, Reaction, Sent, Watcher};
+
+/// What a process dies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Died(pub(crate) Kind);
+
+/// How many times a place is passed at most between a fault being drawn and its happening.
+const SOON: i64 = 4;
+/// How long a fault that meets nothing is kept, in milliseconds.
+const PATIENCE: i64 = 1_500;
+
+/// Something that whoever steps the processes has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Order {
+    Freeze(String),
+    Join,
+    Leave(String),
+    Clock,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: Rng,
+    passed: BTreeMap<Place, u64>,
+    places: Vec<Place>,
+    /// Faults that wait for their moment.
+    armed: Vec<Fault>,
+    /// When the armed one was drawn, and how many are still to be drawn.
+    since: i64,
+    to_draw: usize,
+    fired: Vec<Fault>,
+    orders: VecDeque<Order>,
+    now: i64,
+    trace: Option<Vec<String>>,
+    quiet: bool,
+}
+
+/// Lets things go wrong. A copy is the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Nemesis(Arc<Mutex<State>>);
+
+impl Nemesis {
+    /// So many faults, drawn one after the other.
+    pub(crate) fn drawing(seed: u64, faults: usize) -> Nemesis {
+        Nemesis::new(seed, Vec::new(), faults)
+    }
+
+    /// These faults.
+    pub(crate) fn of(seed: u64, faults: Vec<Fault>) -> Nemesis {
+        Nemesis::new(seed, faults, 0)
+    }
+
+    fn new(seed: u64, armed: Vec<Fault>, to_draw: usize) -> Nemesis {
+        Nemesis(Arc::new(Mutex::new(State {
+            rng: Rng::new(seed ^ 0x6e65_6d65_7369_7300),
+            passed: BTreeMap::new(),
+            places: Place::all(),
+            armed,
+            since: 0,
+            to_draw,
+            fired: Vec::new(),
+            orders: VecDeque::new(),
+            now: 0,
+            trace: None,
+            quiet: false,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn trace(&self) {
+        self.state().trace = Some(Vec::new());
+    }
+
+    pub(crate) fn note(&self, text: impl FnOnce() -> String) {
+        let mut state = self.state();
+        let now = state.now;
+        if let Some(trace) = &mut state.trace {
+            trace.push(format!("{now:>8}  {}", text()));
+        }
+    }
+
+    pub(crate) fn take_trace(&self) -> Vec<String> {
+        self.state().trace.take().unwrap_or_default()
+    }
+
+    pub(crate) fn at(&self, now: i64) {
+        let mut state = self.state();
+        state.now = now;
+        state.draw();
+    }
+
+    pub(crate) fn orders(&self) -> VecDeque<Order> {
+        std::mem::take(&mut self.state().orders)
+    }
+
+    pub(crate) fn fired(&self) -> Vec<Fault> {
+        self.state().fired.clone()
+    }
+
+    /// How often each place was passed.
+    pub(crate) fn passed(&self) -> BTreeMap<Place, u64> {
+        self.state().passed.clone()
+    }
+
+    /// Whether everything has gone wrong that was to.
+    pub(crate) fn is_done(&self) -> bool {
+        let state = self.state();
+        state.to_draw == 0 && (state.armed.is_empty() || state.quiet)
+    }
+
+    /// From now on all goes well.
+    pub(crate) fn rest(&self) {
+        let mut state = self.state();
+        state.quiet = true;
+        state.to_draw = 0;
+        state.armed.clear();
+    }
+
+    /// A write to a disk: whether the process dies there.
+    pub(crate) fn disk(&self, edge: crate::client::Edge) -> Option<Died> {
+        let mut state = self.state();
+        let kind = state.pass(Place::Disk(edge))?;
+        state.order_or_die(kind, "")
+    }
+}
+
+impl State {
+    /// Draws the next fault, if none waits or the one that waits meets nothing.
+    fn draw(&mut self) {
+        let waits = !self.armed.is_empty() && self.now - self.since < PATIENCE;
+        if self.to_draw == 0 || waits {
+            return;
+        }
+        self.armed.clear();
+        let Some(place) = self.rng.of(&self.places).copied() else {
+            return;
+        };
+        let kinds: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .filter(|kind| kind.fits(place))
+            .collect();
+        let Some(kind) = self.rng.of(&kinds).copied() else {
+            return;
+        };
+        let passed = self.passed.get(&place).copied().unwrap_or(0);
+        let ahead = self.rng.between(1, SOON).unsigned_abs();
+        self.since = self.now;
+        self.armed.push(Fault {
+            place,
+            nth: passed + ahead,
+            kind,
+        });
+    }
+
+    /// Something comes by a place.
+    fn pass(&mut self, place: Place) -> Option<Kind> {
+        let passed = self.passed.entry(place).or_default();
+        *passed += 1;
+        let nth = *passed;
+        let due = |fault: &Fault| fault.place == place && fault.nth == nth;
+        let at = self.armed.iter().position(due)?;
+        let fault = self.armed.remove(at);
+        self.to_draw = self.to_draw.saturating_sub(1);
+        self.fired.push(fault);
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{now:>8}  FAULT {fault}"));
+        }
+        self.draw();
+        Some(fault.kind)
+    }
+
+    fn order_or_die(&mut self, kind: Kind, client_id: &str) -> Option<Died> {
+        match kind {
+            Kind::Crash | Kind::CrashAndLoseDisk | Kind::CrashAndOlderDisk => Some(Died(kind)),
+            Kind::Freeze => {
+                self.orders.push_back(Order::Freeze(client_id.to_owned()));
+                None
+            }
+            Kind::Join => {
+                self.orders.push_back(Order::Join);
+                None
+            }
+            Kind::Leave => {
+                self.orders.push_back(Order::Leave(client_id.to_owned()));
+                None
+            }
+            Kind::Clock => {
+                self.orders.push_back(Order::Clock);
+                None
+            }
+            Kind::Stall | Kind::Lost | Kind::AnswerLost | Kind::Late => None,
+        }
+    }
+}
+
+impl Watcher for Nemesis {
+    fn fate(&mut self, sent: &Sent<'_>) -> Fate {
+        let mut state = self.state();
+        state.now = sent.now;
+        let kind = state.pass(Place::Request(Api(sent.key)));
+        let there = state.rng.between(0, 2);
+        let back = state.rng.between(0, 2);
+        if let Some(trace) = &mut state.trace {
+            trace.push(format!(
+                "{:>8}  {} sends {:?}",
+                sent.now, sent.client_id, sent.key
+            ));
+        }
+        match kind {
+            Some(Kind::Lost) => Fate::Lost {
+                after: state.rng.between(1, 400),
+            },
+            Some(Kind::AnswerLost) => Fate::AnswerLost {
+                there,
+                after: state.rng.between(1, 400),
+            },
+            Some(Kind::Late) => Fate::Late {
+                after: state.rng.between(1, 20),
+                there: state.rng.between(20, 2_000),
+            },
+            _ => Fate::Arrives { there, back },
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect<'_>) -> Reaction {
+        let mut state = self.state();
+        let Some(kind) = state.pass(Place::Call(effect.call, effect.edge)) else {
+            return Reaction::Nothing;
+        };
+        if kind == Kind::Stall {
+            return Reaction::Stalls(state.rng.between(100, 9_000));
+        }
+        match state.order_or_die(kind, effect.client_id) {
+            Some(died) => Reaction::Dies(Box::new(died) as Box<dyn Any + Send>),
+            None => Reaction::Nothing,
+        }
+    }
+}
