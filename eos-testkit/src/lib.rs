@@ -24,6 +24,8 @@ pub mod faults;
 mod groups;
 mod log;
 pub mod records;
+#[cfg(feature = "driver")]
+pub mod sim;
 mod transactions;
 pub mod wire;
 

@@ -51,7 +51,7 @@ pub(super) fn produce(
         return Err(-1);
     };
     let mut partitions = answer.responses.iter().flat_map(|it| &it.partition_responses);
-    let answer = partitions.next().ok_or(-1)?;
+    let answer = partitions.next().ok_or(-1_i16)?;
     match answer.error_code {
         0 => Ok(answer.base_offset),
         error => Err(error),

@@ -99,7 +99,7 @@ pub(crate) struct Network {
     /// How long answers take, by request; those that nobody waits for are not in it.
     back: BTreeMap<Ticket, i64>,
     /// What arrived, and was not asked for yet.
-    arrived: BTreeMap<Ticket, Heard>,
+    arrived: BTreeMap<Ticket, (ClientId, Heard)>,
     /// Whom an answer is for.
     owners: BTreeMap<Ticket, ClientId>,
     /// When the last request of a connection arrives.
@@ -164,7 +164,7 @@ impl Network {
 
     /// What a request led to, once; nothing yet.
     pub(crate) fn hear(&mut self, ticket: Ticket) -> Option<Heard> {
-        self.arrived.remove(&ticket)
+        self.arrived.remove(&ticket).map(|(_, heard)| heard)
     }
 
     /// Nobody waits for this answer any more.
@@ -177,8 +177,7 @@ impl Network {
     pub(crate) fn forget_all(&mut self, client: ClientId) {
         self.owners.retain(|_, owner| *owner != client);
         self.lines.retain(|(of, _), _| *of != client);
-        let owners = &self.owners;
-        self.arrived.retain(|ticket, _| owners.contains_key(ticket));
+        self.arrived.retain(|_, (owner, _)| *owner != client);
     }
 
     /// Those that something arrived for since the last time.
@@ -206,7 +205,7 @@ impl Network {
             let (ticket, heard) = entry.remove();
             if let Some(owner) = self.owners.remove(&ticket) {
                 self.told.insert(owner);
-                self.arrived.insert(ticket, heard);
+                self.arrived.insert(ticket, (owner, heard));
             }
         }
     }

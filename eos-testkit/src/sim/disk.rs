@@ -71,12 +71,11 @@ impl Disk {
         }
     }
 
-    /// What a task's database holds, and where it says to be.
-    pub(crate) fn contents(&self) -> Vec<(TaskHome, MemoryBackend)> {
+    /// The databases that are open, as they are.
+    pub(crate) fn open(&self) -> Vec<(TaskHome, MemoryBackend)> {
         let databases = self.lock();
-        databases
-            .iter()
-            .map(|(home, database)| (home.clone(), database.now.clone()))
+        let open = databases.iter().filter(|(_, database)| database.open);
+        open.map(|(home, database)| (home.clone(), database.now.clone()))
             .collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Api, Fault, Kind, Place};
@@ -14,8 +15,10 @@ pub(crate) struct Died(pub(crate) Kind);
 
 /// How many times a place is passed at most between a fault being drawn and its happening.
 const SOON: i64 = 4;
+/// How many wait for their moment at a time.
+const AT_ONCE: usize = 3;
 /// How long a fault that meets nothing is kept, in milliseconds.
-const PATIENCE: i64 = 1_500;
+const PATIENCE: i64 = 4_000;
 
 /// Something that whoever steps the processes has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +31,13 @@ pub(crate) enum Order {
 
 #[derive(Debug)]
 struct State {
+    seed: u64,
     rng: Rng,
     passed: BTreeMap<Place, u64>,
     places: Vec<Place>,
-    /// Faults that wait for their moment.
-    armed: Vec<Fault>,
-    /// When the armed one was drawn, and how many are still to be drawn.
-    since: i64,
+    /// Faults that wait for their moment, and until when.
+    armed: Vec<(Fault, i64)>,
+    /// How many are still to happen, of those that are drawn.
     to_draw: usize,
     fired: Vec<Fault>,
     orders: VecDeque<Order>,
@@ -60,11 +63,11 @@ impl Nemesis {
 
     fn new(seed: u64, armed: Vec<Fault>, to_draw: usize) -> Nemesis {
         Nemesis(Arc::new(Mutex::new(State {
+            seed,
             rng: Rng::new(seed ^ 0x6e65_6d65_7369_7300),
             passed: BTreeMap::new(),
             places: Place::all(),
-            armed,
-            since: 0,
+            armed: armed.into_iter().map(|it| (it, i64::MAX)).collect(),
             to_draw,
             fired: Vec::new(),
             orders: VecDeque::new(),
@@ -136,31 +139,43 @@ impl Nemesis {
 }
 
 impl State {
-    /// Draws the next fault, if none waits or the one that waits meets nothing.
+    /// Draws faults, in the place of those that meet nothing.
     fn draw(&mut self) {
-        let waits = !self.armed.is_empty() && self.now - self.since < PATIENCE;
-        if self.to_draw == 0 || waits {
+        if self.to_draw == 0 {
             return;
         }
-        self.armed.clear();
-        let Some(place) = self.rng.of(&self.places).copied() else {
-            return;
-        };
+        let now = self.now;
+        self.armed.retain(|(_, until)| *until > now);
+        while self.armed.len() < AT_ONCE.min(self.to_draw) {
+            let Some(fault) = self.next_fault() else {
+                return;
+            };
+            self.armed.push((fault, now + PATIENCE));
+        }
+    }
+
+    fn next_fault(&mut self) -> Option<Fault> {
+        let place = *self.rng.of(&self.places)?;
         let kinds: Vec<Kind> = Kind::ALL
             .into_iter()
             .filter(|kind| kind.fits(place))
             .collect();
-        let Some(kind) = self.rng.of(&kinds).copied() else {
-            return;
-        };
+        let kind = *self.rng.of(&kinds)?;
         let passed = self.passed.get(&place).copied().unwrap_or(0);
         let ahead = self.rng.between(1, SOON).unsigned_abs();
-        self.since = self.now;
-        self.armed.push(Fault {
+        Some(Fault {
             place,
             nth: passed + ahead,
             kind,
-        });
+        })
+    }
+
+    /// Chance at a place: the same for the same seed, however many others were passed meanwhile, so that a run
+    /// with fewer faults is the same up to the first one that is not there.
+    fn chance(&self, place: Place) -> Rng {
+        let mut hash = DefaultHasher::new();
+        (self.seed, place, self.passed.get(&place)).hash(&mut hash);
+        Rng::new(hash.finish())
     }
 
     /// Something comes by a place.
@@ -168,9 +183,9 @@ impl State {
         let passed = self.passed.entry(place).or_default();
         *passed += 1;
         let nth = *passed;
-        let due = |fault: &Fault| fault.place == place && fault.nth == nth;
+        let due = |(fault, _): &(Fault, i64)| fault.place == place && fault.nth == nth;
         let at = self.armed.iter().position(due)?;
-        let fault = self.armed.remove(at);
+        let (fault, _) = self.armed.remove(at);
         self.to_draw = self.to_draw.saturating_sub(1);
         self.fired.push(fault);
         let now = self.now;
@@ -209,9 +224,11 @@ impl Watcher for Nemesis {
     fn fate(&mut self, sent: &Sent<'_>) -> Fate {
         let mut state = self.state();
         state.now = sent.now;
-        let kind = state.pass(Place::Request(Api(sent.key)));
-        let there = state.rng.between(0, 2);
-        let back = state.rng.between(0, 2);
+        let place = Place::Request(Api(sent.key));
+        let kind = state.pass(place);
+        let mut chance = state.chance(place);
+        let there = chance.between(0, 2);
+        let back = chance.between(0, 2);
         if let Some(trace) = &mut state.trace {
             trace.push(format!(
                 "{:>8}  {} sends {:?}",
@@ -220,15 +237,15 @@ impl Watcher for Nemesis {
         }
         match kind {
             Some(Kind::Lost) => Fate::Lost {
-                after: state.rng.between(1, 400),
+                after: chance.between(1, 400),
             },
             Some(Kind::AnswerLost) => Fate::AnswerLost {
                 there,
-                after: state.rng.between(1, 400),
+                after: chance.between(1, 400),
             },
             Some(Kind::Late) => Fate::Late {
-                after: state.rng.between(1, 20),
-                there: state.rng.between(20, 2_000),
+                after: chance.between(1, 20),
+                there: chance.between(20, 2_000),
             },
             _ => Fate::Arrives { there, back },
         }
@@ -236,11 +253,12 @@ impl Watcher for Nemesis {
 
     fn effect(&mut self, effect: &Effect<'_>) -> Reaction {
         let mut state = self.state();
-        let Some(kind) = state.pass(Place::Call(effect.call, effect.edge)) else {
+        let place = Place::Call(effect.call, effect.edge);
+        let Some(kind) = state.pass(place) else {
             return Reaction::Nothing;
         };
         if kind == Kind::Stall {
-            return Reaction::Stalls(state.rng.between(100, 9_000));
+            return Reaction::Stalls(state.chance(place).between(100, 9_000));
         }
         match state.order_or_die(kind, effect.client_id) {
             Some(died) => Reaction::Dies(Box::new(died) as Box<dyn Any + Send>),

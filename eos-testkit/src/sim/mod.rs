@@ -1,0 +1,24 @@
+//! The whole runtime under a seed: several workers on one thread, virtual time, a fault at every action.
+//!
+//! Everything follows from the seed, so a run that goes wrong goes wrong again, and can be told step by step.
+//!
+//! ```text
+//! Run ─► processes: Worker::step()  ─► clients on the model ─► broker model
+//!           │                              │
+//!           └── databases in memory        └── Nemesis: crashes, stalls, lost and late requests, …
+//! and at the end: each input once in each output, in order; counts without gap; state as a loop would have it
+//! ```
+
+mod check;
+mod disk;
+mod fault;
+mod nemesis;
+mod rng;
+mod run;
+mod shape;
+mod shrink;
+
+pub use fault::{Api, Fault, Kind, Place};
+pub use run::{Outcome, Run};
+pub use shape::Shape;
+pub use shrink::shrink;

@@ -1,0 +1,82 @@
+//! The apps that are simulated.
+
+use eos_core::{App, KeyValueStore, Topic};
+
+/// The input of all of them.
+pub(crate) const INPUT: &str = "in";
+/// Every record leads to one in each of these: what is in one and not in the other was torn apart.
+pub(crate) const OUTPUTS: [&str; 2] = ["out", "copy"];
+/// The app's name, and its group.
+pub(crate) const APP: &str = "sim";
+
+/// What an app does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shape {
+    /// Two outputs, nothing kept.
+    Stateless,
+    /// A count by key in a store.
+    Counting,
+    /// A count by another key than the input's, through a repartition topic.
+    Repartitioned,
+}
+
+impl Shape {
+    /// Every one.
+    pub const ALL: [Shape; 3] = [Shape::Stateless, Shape::Counting, Shape::Repartitioned];
+
+    /// Whether it keeps counts.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        self != Shape::Stateless
+    }
+
+    /// The key that a record of the input ends up under. The input's is a letter and a digit.
+    pub(crate) fn key(self, key: &str) -> String {
+        match self {
+            Shape::Stateless | Shape::Counting => key.to_owned(),
+            Shape::Repartitioned => key.chars().skip(1).collect(),
+        }
+    }
+
+    /// The app. Each output's value is the input's, and behind it its key's count, if there is one.
+    pub(crate) fn app(self) -> App {
+        let mut app = App::new(APP)
+            .set("commit.interval.ms", 40)
+            .set("session.timeout.ms", 3_000)
+            .set("heartbeat.interval.ms", 300)
+            .set("transaction.timeout.ms", 6_000);
+        let input = Topic::<String, String>::plain(INPUT);
+        let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
+        match self {
+            Shape::Stateless => {
+                let (one, other) = app.source(&input).tee();
+                one.to(&first);
+                other.to(&second);
+            }
+            Shape::Counting | Shape::Repartitioned => {
+                let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+                let (first, second) = (app.output(&first), app.output(&second));
+                let count = move |ctx: &eos_core::Ctx<'_>,
+                                  record: eos_core::Record<String, String>| {
+                    let counts = ctx.store(&counts);
+                    let count = counts.update(&record.key, |before| before.unwrap_or(0) + 1)?;
+                    let value = format!("{} {count}", record.value);
+                    ctx.emit(&first, record.key.clone(), value.clone())?;
+                    ctx.emit(&second, record.key, value)
+                };
+                let source = app.source(&input);
+                if self == Shape::Repartitioned {
+                    // The record brings its new key along.
+                    source
+                        .key_by(|value| value.split(' ').nth(1).unwrap_or_default().to_owned())
+                        .repartition(&Topic::plain("by-digit"))
+                        .with_store(&counts)
+                        .process(count);
+                } else {
+                    source.with_store(&counts).process(count);
+                }
+            }
+        }
+        app
+    }
+}
