@@ -52,6 +52,29 @@ impl<C: Client> Stepped<C> {
         self.of_others(self.topology.output_names().into_iter())
     }
 
+    /// The topics that it reads, those of its own included.
+    #[must_use]
+    pub fn reads(&self) -> Vec<TopicName> {
+        let stages = self.topology.stages().iter();
+        let mut topics: Vec<_> = stages.flat_map(|stage| stage.topics.iter().cloned()).collect();
+        topics.sort();
+        topics.dedup();
+        topics
+    }
+
+    /// The names of its stores.
+    #[must_use]
+    pub fn stores(&self) -> Vec<String> {
+        let stores = self.topology.stores().iter();
+        stores.map(|store| store.name.to_string()).collect()
+    }
+
+    /// The name of the app, which is its consumer group too.
+    #[must_use]
+    pub fn app(&self) -> &str {
+        self.settings.app.as_str()
+    }
+
     fn of_others(&self, topics: impl Iterator<Item = TopicName>) -> Vec<TopicName> {
         let names = self.topology.output_names();
         let internals = self.topology.internals().iter();

@@ -2,6 +2,7 @@
 
 mod entries;
 mod ordered;
+mod rows;
 mod stamped;
 mod view;
 mod window;
@@ -21,6 +22,7 @@ use crate::codec::{Codec, Json, Plain, PlainCodec};
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
 pub(crate) use stamped::{Stamped, StampedCodec};
+pub use rows::{RowsError, StoreRows};
 pub use view::StoreView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
 pub(crate) use window::{TERMS, window_of, windows_between};
