@@ -62,6 +62,21 @@ impl<C: Client> Stepped<C> {
         topics
     }
 
+    /// The topics of its own, which it creates when it starts: those of repartitions and changelogs.
+    #[must_use]
+    pub fn own(&self) -> Vec<TopicName> {
+        let names = self.topology.output_names();
+        let internals = self.topology.internals().iter();
+        let own = internals.filter_map(|it| names.get(it.output).cloned());
+        own.collect()
+    }
+
+    /// How many workers a process has by its settings.
+    #[must_use]
+    pub fn workers(&self) -> u16 {
+        self.settings.workers
+    }
+
     /// The names of its stores.
     #[must_use]
     pub fn stores(&self) -> Vec<String> {
@@ -76,10 +91,8 @@ impl<C: Client> Stepped<C> {
     }
 
     fn of_others(&self, topics: impl Iterator<Item = TopicName>) -> Vec<TopicName> {
-        let names = self.topology.output_names();
-        let internals = self.topology.internals().iter();
-        let own: Vec<_> = internals.filter_map(|i| names.get(i.output)).collect();
-        let mut others: Vec<_> = topics.filter(|topic| !own.contains(&topic)).collect();
+        let own = self.own();
+        let mut others: Vec<_> = topics.filter(|topic| !own.contains(topic)).collect();
         others.sort();
         others.dedup();
         others

@@ -1,6 +1,6 @@
 //! What whoever steps a worker may ask of it, and tell it.
 
-use eos_protocol::{CommitCause, Offset, Timestamp, TopicPartition};
+use eos_protocol::{CommitCause, Offset, State, Timestamp, TopicPartition};
 
 use super::task::Readiness;
 use super::{Answering, Worker};
@@ -21,16 +21,18 @@ pub struct InputStanding {
 }
 
 impl<C: Client> Worker<C> {
-    /// Asks for a commit of the open transaction, before it is due. Nothing if none is open; the next steps
-    /// do it.
-    pub fn commit_now(&mut self) {
+    /// Asks for a commit of the open transaction, before it is due; the next steps do it. False if none is
+    /// open.
+    pub fn commit_now(&mut self) -> bool {
+        let open = self.machine.state() == State::Open;
         self.commit(CommitCause::Interval);
+        open
     }
 
-    /// Whether a transaction is open or on its way to its end.
+    /// Where its transaction is.
     #[must_use]
-    pub fn is_open(&self) -> bool {
-        !self.settled()
+    pub fn state(&self) -> State {
+        self.machine.state()
     }
 
     /// Whether all that the group gave it is ready for records: no rebalance, no restore and no seek is under

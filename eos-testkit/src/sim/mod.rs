@@ -18,6 +18,8 @@ mod run;
 mod shape;
 mod shrink;
 
+pub(crate) use rng::Rng;
+
 pub use fault::{Api, Fault, Kind, Place};
 pub use run::{Outcome, Run};
 pub use shape::Shape;
