@@ -1,0 +1,5 @@
+//! [`eos_testkit::TestDriver`]: what it does, and every operator with a crash at each of its effects.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod basics;
+mod many;
