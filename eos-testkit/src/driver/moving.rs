@@ -71,15 +71,24 @@ impl TestDriver {
             last > 0,
             "remove_instance(): it is the only one. Call `add_instance()` before, or `kill()` instead"
         );
-        if let Some(process) = &mut self.seats[last].process {
-            for worker in &mut process.workers {
-                worker.stop(StopMode::Leave);
+        let mut asked = None;
+        let went = self.until(|driver| {
+            // One that died on its way out has come back, and was not told.
+            if asked != Some(driver.crashes) {
+                asked = Some(driver.crashes);
+                driver.stop(last);
             }
-            let went = self.until(|driver| driver.seats[last].process.is_none());
-            panic_if_ended(went);
-        }
+            driver.seats[last].process.is_none()
+        });
+        panic_if_ended(went);
         self.seats.truncate(last);
         self.go_or_panic();
+    }
+
+    fn stop(&mut self, at: usize) {
+        for worker in self.seats[at].process.iter_mut().flat_map(|it| &mut it.workers) {
+            worker.stop(StopMode::Leave);
+        }
     }
 
     /// Goes on until every worker has its share: the group learns of a new member by and by.

@@ -2,4 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod basics;
+mod dying;
 mod many;
+mod operators;
+mod policies;
+mod state;
+mod windows;
