@@ -56,7 +56,9 @@ impl<C: Client> Stepped<C> {
     #[must_use]
     pub fn reads(&self) -> Vec<TopicName> {
         let stages = self.topology.stages().iter();
-        let mut topics: Vec<_> = stages.flat_map(|stage| stage.topics.iter().cloned()).collect();
+        let mut topics: Vec<_> = stages
+            .flat_map(|stage| stage.topics.iter().cloned())
+            .collect();
         topics.sort();
         topics.dedup();
         topics

@@ -21,8 +21,8 @@ use crate::codec::{Codec, Json, Plain, PlainCodec};
 
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
+pub use rows::{RowsError, RowsOf, StoreRows};
 pub(crate) use stamped::{Stamped, StampedCodec};
-pub use rows::{RowsError, StoreRows};
 pub use view::StoreView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
 pub(crate) use window::{TERMS, window_of, windows_between};

@@ -1,5 +1,6 @@
 //! What a store holds in a database, read from outside: for test kits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::Timestamp;
@@ -27,9 +28,11 @@ pub trait StoreRows {
     ///
     /// # Errors
     /// [`RowsError`] if the database can't be read, or holds what is no value of these types.
-    fn rows(&self, database: &dyn StoreBackend)
-    -> Result<Vec<(Self::Key, Self::Value)>, RowsError>;
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError>;
 }
+
+/// The rows of a store.
+pub type RowsOf<S> = Vec<(<S as StoreRows>::Key, <S as StoreRows>::Value)>;
 
 /// Why the rows of a store can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -83,12 +86,12 @@ fn read<R>(
 }
 
 fn value<V: 'static>(
-    codec: &std::sync::Arc<dyn Codec<V>>,
+    codec: &Arc<dyn Codec<V>>,
     stamped: bool,
     bytes: &[u8],
 ) -> Result<V, CodecError> {
     if stamped {
-        let stamped = StampedCodec(std::sync::Arc::clone(codec)).decode(Some(bytes))?;
+        let stamped = StampedCodec(Arc::clone(codec)).decode(Some(bytes))?;
         Ok(stamped.value)
     } else {
         codec.decode(Some(bytes))
@@ -103,11 +106,16 @@ impl<K: 'static, V: 'static> StoreRows for KeyValueStore<K, V> {
         self.name()
     }
 
-    fn rows(&self, database: &dyn StoreBackend) -> Result<Vec<(K, V)>, RowsError> {
-        read(database, Family::Plain, self.name(), |_, stamped, key, bytes| {
-            let key = self.key.decode(Some(key))?;
-            Ok(Some((key, value(&self.value, stamped, bytes)?)))
-        })
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        read(
+            database,
+            Family::Plain,
+            self.name(),
+            |_, stamped, key, bytes| {
+                let key = self.key.decode(Some(key))?;
+                Ok(Some((key, value(&self.value, stamped, bytes)?)))
+            },
+        )
     }
 }
 
@@ -119,7 +127,7 @@ impl<K: OrderedKey, V: 'static> StoreRows for OrderedStore<K, V> {
         self.name()
     }
 
-    fn rows(&self, database: &dyn StoreBackend) -> Result<Vec<(K, V)>, RowsError> {
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
         self.inner.rows(database)
     }
 }
@@ -132,16 +140,21 @@ impl<K: 'static, V: 'static> StoreRows for WindowStore<K, V> {
         self.name()
     }
 
-    fn rows(&self, database: &dyn StoreBackend) -> Result<Vec<((Timestamp, K), V)>, RowsError> {
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
         let name = self.name();
-        read(database, Family::Windowed, name, |id, stamped, key, bytes| {
-            let over = |start| start < over_before(database, id);
-            if key == TERMS || window_of(key).is_some_and(over) {
-                return Ok(None);
-            }
-            let key = decode_key(self, key)?;
-            Ok(Some((key, value(&self.value, stamped, bytes)?)))
-        })
+        read(
+            database,
+            Family::Windowed,
+            name,
+            |id, stamped, key, bytes| {
+                let over = |start| start < over_before(database, id);
+                if key == TERMS || window_of(key).is_some_and(over) {
+                    return Ok(None);
+                }
+                let key = decode_key(self, key)?;
+                Ok(Some((key, value(&self.value, stamped, bytes)?)))
+            },
+        )
     }
 }
 

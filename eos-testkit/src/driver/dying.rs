@@ -131,6 +131,8 @@ impl TestDriver {
 #[track_caller]
 pub(super) fn panic_if_ended(went: Result<(), Ended>) {
     if let Err(error) = went {
-        panic!("the app ended with an error: {error}\n(`try_pipe` answers it, if a test is about it)");
+        panic!(
+            "the app ended with an error: {error}\n(`try_pipe` answers it, if a test is about it)"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! A record to pipe.
 
-use eos_core::{Timestamp, Topic};
 use eos_core::codec::Encoded;
 use eos_core::stepped::codecs;
+use eos_core::{Timestamp, Topic};
 use eos_protocol::partition_for;
 
 /// A record for an input topic, with everything that can be said about it.
@@ -95,7 +95,8 @@ impl<K: 'static, V: 'static> Input<K, V> {
                 let key = keys.encode(key, &mut key_bytes);
                 let key = key.map_err(|e| format!("a key for {name} can't be written: {e}"))?;
                 let value = values.encode(value, &mut value_bytes);
-                let value = value.map_err(|e| format!("a value for {name} can't be written: {e}"))?;
+                let value =
+                    value.map_err(|e| format!("a value for {name} can't be written: {e}"))?;
                 (
                     (key == Encoded::Bytes).then_some(key_bytes),
                     (value == Encoded::Bytes).then_some(value_bytes),

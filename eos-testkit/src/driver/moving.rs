@@ -86,7 +86,11 @@ impl TestDriver {
     }
 
     fn stop(&mut self, at: usize) {
-        for worker in self.seats[at].process.iter_mut().flat_map(|it| &mut it.workers) {
+        for worker in self.seats[at]
+            .process
+            .iter_mut()
+            .flat_map(|it| &mut it.workers)
+        {
             worker.stop(StopMode::Leave);
         }
     }

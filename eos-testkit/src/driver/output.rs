@@ -50,7 +50,10 @@ impl TestDriver {
     /// # Panics
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn read_map<K: Ord + 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> BTreeMap<K, V> {
+    pub fn read_map<K: Ord + 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, V>,
+    ) -> BTreeMap<K, V> {
         self.read_pairs(topic).into_iter().collect()
     }
 
@@ -97,13 +100,18 @@ impl TestDriver {
     }
 
     #[track_caller]
-    fn take<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>, most: usize) -> Vec<OutputRecord<K, V>> {
+    fn take<K: 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, V>,
+        most: usize,
+    ) -> Vec<OutputRecord<K, V>> {
         let name = topic.name();
         let mut taken = Vec::new();
         for partition in 0..self.width(name) {
             let rest = most - taken.len();
             for record in self.unread_of(name, partition).into_iter().take(rest) {
-                self.next.insert((name.to_owned(), partition), record.offset + 1);
+                self.next
+                    .insert((name.to_owned(), partition), record.offset + 1);
                 taken.push(decode(topic, partition, &record));
             }
         }
@@ -124,14 +132,20 @@ impl TestDriver {
             let names = outputs.iter().chain(&own).map(|it| it.as_str());
             let names: Vec<&str> = names.collect();
             let names = names.join(", ");
-            panic!("the app does not write to {topic}, so there is nothing to read. It writes to {names}");
+            panic!(
+                "the app does not write to {topic}, so there is nothing to read. It writes to {names}"
+            );
         }
         partitions
     }
 }
 
 #[track_caller]
-fn decode<K: 'static, V: 'static>(topic: &Topic<K, V>, partition: i32, record: &Record) -> OutputRecord<K, V> {
+fn decode<K: 'static, V: 'static>(
+    topic: &Topic<K, V>,
+    partition: i32,
+    record: &Record,
+) -> OutputRecord<K, V> {
     let (name, offset) = (topic.name(), record.offset);
     let (keys, values) = codecs(topic);
     let key = keys.decode(record.key.as_deref());
@@ -139,10 +153,14 @@ fn decode<K: 'static, V: 'static>(topic: &Topic<K, V>, partition: i32, record: &
     let (key, value) = match (key, value) {
         (Ok(key), Ok(value)) => (key, value),
         (Err(error), _) => {
-            panic!("the key of record {offset} of {name}-{partition} is no key of this topic: {error}")
+            panic!(
+                "the key of record {offset} of {name}-{partition} is no key of this topic: {error}"
+            )
         }
         (_, Err(error)) => {
-            panic!("the value of record {offset} of {name}-{partition} is no value of this topic: {error}")
+            panic!(
+                "the value of record {offset} of {name}-{partition} is no value of this topic: {error}"
+            )
         }
     };
     let mut headers = Headers::new();

@@ -15,7 +15,12 @@ impl TestDriver {
     /// # Panics
     /// If the app does not read the topic, key or value can't be encoded, or the app ends with an error.
     #[track_caller]
-    pub fn pipe<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>, key: impl Into<K>, value: impl Into<V>) {
+    pub fn pipe<K: 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, V>,
+        key: impl Into<K>,
+        value: impl Into<V>,
+    ) {
         self.pipe_input(topic, Input::new(key, value));
     }
 
@@ -39,7 +44,11 @@ impl TestDriver {
     /// # Panics
     /// As [`pipe`](Self::pipe).
     #[track_caller]
-    pub fn pipe_tombstone<K: 'static, V: 'static>(&mut self, topic: &Topic<K, Option<V>>, key: impl Into<K>) {
+    pub fn pipe_tombstone<K: 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, Option<V>>,
+        key: impl Into<K>,
+    ) {
         self.pipe_input(topic, Input::new(key, None));
     }
 

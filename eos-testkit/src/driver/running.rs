@@ -45,7 +45,10 @@ impl TestDriver {
 
     /// Goes on until that is so.
     #[track_caller]
-    pub(super) fn until(&mut self, mut done: impl FnMut(&mut TestDriver) -> bool) -> Result<(), Ended> {
+    pub(super) fn until(
+        &mut self,
+        mut done: impl FnMut(&mut TestDriver) -> bool,
+    ) -> Result<(), Ended> {
         let began = self.cluster.now();
         let (mut busy, mut idle) = (0_u32, 0_u32);
         loop {

@@ -157,8 +157,14 @@ impl TestDriver {
 #[track_caller]
 fn check(builder: &Builder) {
     let begin = builder.begin.0;
-    assert!(begin >= 0, "start_at({begin}): brokers take no time before 1970. Use 0 or more");
-    assert!(builder.instances > 0, "instances(0): nobody would work. Use 1 or more");
+    assert!(
+        begin >= 0,
+        "start_at({begin}): brokers take no time before 1970. Use 0 or more"
+    );
+    assert!(
+        builder.instances > 0,
+        "instances(0): nobody would work. Use 1 or more"
+    );
     for (topic, partitions) in &builder.partitions {
         let partitions = *partitions;
         assert!(

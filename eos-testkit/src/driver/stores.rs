@@ -64,7 +64,11 @@ impl TestDriver {
         assert!(
             all.iter().any(|it| it == name),
             "the app has no store {name}. It has {}",
-            if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+            if all.is_empty() {
+                "none".to_owned()
+            } else {
+                all.join(", ")
+            }
         );
         let mut rows = Vec::new();
         for database in self.databases().values() {
@@ -88,6 +92,8 @@ impl TestDriver {
             });
         }
         let found = found.into_iter();
-        found.map(|(home, (_, database))| (home, database)).collect()
+        found
+            .map(|(home, (_, database))| (home, database))
+            .collect()
     }
 }

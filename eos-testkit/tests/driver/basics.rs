@@ -72,7 +72,9 @@ fn keys_choose_partitions_as_in_kafka() {
 #[test]
 fn headers_go_along() {
     let mut driver = TestDriver::new(shouting());
-    let record = Input::new(None, "x").header("trace", "7").header("trace", "8");
+    let record = Input::new(None, "x")
+        .header("trace", "7")
+        .header("trace", "8");
     driver.pipe_input(&lines(), record);
     let record = driver.read_one(&shouts());
     assert_eq!(record.headers.len(), 2);
@@ -81,14 +83,19 @@ fn headers_go_along() {
 
 #[test]
 fn records_of_any_time_are_taken() {
-    let mut driver = TestDriver::builder().start_at(Timestamp(0)).start(shouting());
+    let mut driver = TestDriver::builder()
+        .start_at(Timestamp(0))
+        .start(shouting());
     for time in [0, 4_000_000_000_000, 7] {
         driver.pipe_at(&lines(), None, "x", Timestamp(time));
         assert_eq!(driver.read_one(&shouts()).timestamp, Timestamp(time));
     }
     driver.advance_wall_clock(Duration::from_secs(24 * 3600));
     assert_eq!(driver.now(), Timestamp(24 * 3_600_000));
-    assert_eq!(driver.stream_time("lines", 0), Some(Timestamp(4_000_000_000_000)));
+    assert_eq!(
+        driver.stream_time("lines", 0),
+        Some(Timestamp(4_000_000_000_000))
+    );
     driver.pipe(&lines(), None, "late");
     assert_eq!(driver.read_one(&shouts()).timestamp, driver.now());
 }
@@ -105,10 +112,16 @@ fn an_error_is_answered_and_a_restart_comes_to_its_record_again() {
         .try_pipe(&numbers, Input::raw(Some(b"a"), Some(b"poison")))
         .unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("record 1 of numbers-0 could not be processed"), "{text}");
+    assert!(
+        text.contains("record 1 of numbers-0 could not be processed"),
+        "{text}"
+    );
     assert_eq!(driver.error().unwrap().to_string(), text);
     let again = panic_of(|| driver.pipe(&numbers, "a", 2_u64));
-    assert!(again.starts_with("the app ended with an error: "), "{again}");
+    assert!(
+        again.starts_with("the app ended with an error: "),
+        "{again}"
+    );
     assert!(again.contains(&text), "{again}");
     let restarted = panic_of(|| driver.restart());
     assert!(restarted.contains(&text), "{restarted}");
@@ -158,7 +171,13 @@ fn misuse_names_the_value_and_the_fix() {
         ),
         (
             "partitions(\"line\", ..): the app neither reads nor writes such a topic. It has lines, shouts",
-            panic_of(|| drop(TestDriver::builder().partitions("line", 2).start(shouting()))),
+            panic_of(|| {
+                drop(
+                    TestDriver::builder()
+                        .partitions("line", 2)
+                        .start(shouting()),
+                )
+            }),
         ),
     ];
     for (expected, text) in cases {
@@ -168,7 +187,9 @@ fn misuse_names_the_value_and_the_fix() {
     let wrong = Topic::<Option<String>, u64>::plain("shouts");
     let text = panic_of(|| drop(driver.read(&wrong)));
     assert!(
-        text.starts_with("the value of record 0 of shouts-0 is no value of this topic: not an 8-byte integer"),
+        text.starts_with(
+            "the value of record 0 of shouts-0 is no value of this topic: not an 8-byte integer"
+        ),
         "{text}"
     );
 }

@@ -3,6 +3,7 @@
 
 mod basics;
 mod dying;
+mod found;
 mod many;
 mod operators;
 mod policies;

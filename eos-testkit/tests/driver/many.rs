@@ -22,7 +22,10 @@ fn a_thousand_drivers_take_seconds() {
         driver.crash();
         driver.pipe(&lines, "a", "and again");
         let counts = driver.read_pairs(&totals).into_iter();
-        assert_eq!(counts.map(|(_, count)| count).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(
+            counts.map(|(_, count)| count).collect::<Vec<_>>(),
+            [1, 2, 3]
+        );
     }
     let took = begun.elapsed();
     println!("1,000 drivers, 3 records and a crash each: {took:?}");

@@ -166,7 +166,10 @@ fn a_closure_writes_to_several_topics_both_or_none() {
         let words = driver.read_pairs(&output());
         let lengths = driver.read_pairs(&lengths);
         assert_eq!(words.len(), 6);
-        assert_eq!(lengths.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [3, 5, 1]);
+        assert_eq!(
+            lengths.iter().map(|(_, n)| *n).collect::<Vec<_>>(),
+            [3, 5, 1]
+        );
         (words, lengths)
     });
 }
@@ -215,14 +218,17 @@ fn a_processor_is_memory_and_what_it_emits_counts_once() {
     driver.crash();
     driver.pipe(&input(), "k", "c");
     assert_eq!(values(&mut driver), ["c 1"]);
-    crash_everywhere(|| numbering(OnDiscard::Rebuild), |driver| {
-        driver.pipe(&input(), "k", "a");
-        driver.pipe(&input(), "l", "b");
-        // What it numbers starts anew with each process.
-        let values = values(driver).into_iter();
-        let values = values.map(|value| value.split(' ').next().map(str::to_owned));
-        values.collect::<Vec<_>>()
-    });
+    crash_everywhere(
+        || numbering(OnDiscard::Rebuild),
+        |driver| {
+            driver.pipe(&input(), "k", "a");
+            driver.pipe(&input(), "l", "b");
+            // What it numbers starts anew with each process.
+            let values = values(driver).into_iter();
+            let values = values.map(|value| value.split(' ').next().map(str::to_owned));
+            values.collect::<Vec<_>>()
+        },
+    );
 }
 
 #[test]

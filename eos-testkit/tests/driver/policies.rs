@@ -59,7 +59,10 @@ fn dead_letter() {
     assert_eq!(values, [Some(&b"two"[..]), Some(b"four")]);
     let first = &letters_found[0];
     assert_eq!(first.timestamp, Timestamp(7));
-    assert_eq!(first.headers.get("__streams.errors.topic"), Some(&b"numbers"[..]));
+    assert_eq!(
+        first.headers.get("__streams.errors.topic"),
+        Some(&b"numbers"[..])
+    );
     assert_eq!(driver.metrics().unwrap().totals.dead_letters, 2);
     // Bytes that are no text at all.
     driver.pipe_input(&numbers(), Input::raw(Some(b"k"), Some(&[0xff])));
@@ -77,7 +80,10 @@ fn fail_is_the_default_and_what_came_before_is_committed() {
         driver.pipe(&numbers(), "k", "1");
         let error = driver.try_pipe(&numbers(), ("k".to_owned(), "two".to_owned()));
         let text = error.unwrap_err().to_string();
-        assert!(text.contains("record 1 of numbers-0 could not be processed: "), "{text}");
+        assert!(
+            text.contains("record 1 of numbers-0 could not be processed: "),
+            "{text}"
+        );
         assert!(text.contains("invalid digit found in string"), "{text}");
         (driver.read_pairs(&doubles()), text)
     });
@@ -115,7 +121,10 @@ fn retry() {
     let (mut driver, tries) = failing(u32::MAX, policy());
     driver.pipe(&numbers(), "k", "abc");
     assert_eq!(tries.load(Ordering::Relaxed), 3);
-    assert_eq!(driver.read_one(&letters()).value.as_deref(), Some(&b"abc"[..]));
+    assert_eq!(
+        driver.read_one(&letters()).value.as_deref(),
+        Some(&b"abc"[..])
+    );
     let start = || failing(u32::MAX, policy()).0;
     crash_everywhere(start, |driver| {
         driver.pipe(&numbers(), "k", "abc");
@@ -127,12 +136,18 @@ fn retry() {
 
 #[test]
 fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
-    let (mut driver, _) = failing(u32::MAX, ErrorPolicy::retry(Duration::from_secs(1), u32::MAX));
+    let (mut driver, _) = failing(
+        u32::MAX,
+        ErrorPolicy::retry(Duration::from_secs(1), u32::MAX),
+    );
     let piped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         driver.pipe(&numbers(), "k", "abc");
     }));
     let panic = piped.unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
     assert!(text.contains("Is a record tried again for ever"), "{text}");
-    assert!(text.contains("numbers-0: 1 records to read from offset 0 on"), "{text}");
+    assert!(
+        text.contains("numbers-0: 1 records to read from offset 0 on"),
+        "{text}"
+    );
 }

@@ -43,7 +43,10 @@ fn check(build: impl Fn(&mut App), out: &[(&str, u64)], rows: &[(&str, u64)]) {
     };
     let mut driver = start();
     let found = scenario(&mut driver);
-    assert_eq!(found, out.iter().map(|(k, v)| pair(k, *v)).collect::<Vec<_>>());
+    assert_eq!(
+        found,
+        out.iter().map(|(k, v)| pair(k, *v)).collect::<Vec<_>>()
+    );
     let expected: Vec<_> = rows.iter().map(|(k, v)| pair(k, *v)).collect();
     assert_eq!(driver.store(&store()).entries(), expected);
     let places = crash_everywhere(start, |driver| {
@@ -57,7 +60,10 @@ fn check(build: impl Fn(&mut App), out: &[(&str, u64)], rows: &[(&str, u64)]) {
 fn count() {
     check(
         |app| {
-            app.source(&input()).group_by_key().count(&store()).to(&output());
+            app.source(&input())
+                .group_by_key()
+                .count(&store())
+                .to(&output());
         },
         &[("a", 1), ("b", 1), ("a", 2), ("a", 3)],
         &[("a", 6), ("b", 2)],
@@ -69,7 +75,9 @@ fn reduce() {
     check(
         |app| {
             let grouped = app.source(&input()).group_by_key();
-            grouped.reduce(&store(), |one, other| one.max(other)).to(&output());
+            grouped
+                .reduce(&store(), |one, other| one.max(other))
+                .to(&output());
         },
         &[("a", 1), ("b", 2), ("a", 3), ("a", 4)],
         &[("a", 4), ("b", 2)],
@@ -183,14 +191,24 @@ fn an_ordered_store() {
         TestDriver::new(app)
     };
     let scenario = |driver: &mut TestDriver| {
-        for (key, value, time) in [("b", 1_u64, 3), ("a", 2, 3), ("c", 3, 5), ("d", 4, 14), ("e", 5, 20)] {
+        for (key, value, time) in [
+            ("b", 1_u64, 3),
+            ("a", 2, 3),
+            ("c", 3, 5),
+            ("d", 4, 14),
+            ("e", 5, 20),
+        ] {
             driver.pipe_at(&input(), key, value, Timestamp(time));
         }
         (driver.read_pairs(&output()), driver.store(&waiting))
     };
     let (due, rest) = scenario(&mut start());
     assert_eq!(due, [pair("a", 2), pair("b", 1), pair("c", 3)]);
-    let rest: Vec<_> = rest.entries().iter().map(|((time, name), _)| (*time, name.as_str())).collect();
+    let rest: Vec<_> = rest
+        .entries()
+        .iter()
+        .map(|((time, name), _)| (*time, name.as_str()))
+        .collect();
     assert_eq!(rest, [(24, "d"), (30, "e")]);
     crash_everywhere(start, |driver| (scenario(driver), driver.committed()));
 }
@@ -228,7 +246,13 @@ fn a_table_and_a_join() {
     };
     let (invoices_found, all_found, rows_found) = scenario(&mut start());
     assert_eq!(invoices_found, ["Ada owes 5", "Ada L. owes 7"]);
-    assert_eq!(all_found, ["Some(\"Ada\") 5", "None 6", "Some(\"Ada L.\") 7", "None 8"]);
-    assert_eq!(rows_found.entries(), [("a".to_owned(), "Ada L.".to_owned())]);
+    assert_eq!(
+        all_found,
+        ["Some(\"Ada\") 5", "None 6", "Some(\"Ada L.\") 7", "None 8"]
+    );
+    assert_eq!(
+        rows_found.entries(),
+        [("a".to_owned(), "Ada L.".to_owned())]
+    );
     crash_everywhere(start, |driver| (scenario(driver), driver.committed()));
 }

@@ -18,7 +18,11 @@ fn late() -> Topic<String, String> {
 }
 
 fn counts() -> Topic<Windowed<String>, u64> {
-    Topic::with("counts", WindowedCodec::<String>::plain(SIZE), PlainCodec::new())
+    Topic::with(
+        "counts",
+        WindowedCodec::<String>::plain(SIZE),
+        PlainCodec::new(),
+    )
 }
 
 fn store() -> WindowStore<String, u64> {
@@ -38,13 +42,23 @@ fn counting() -> TestDriver {
 
 fn scenario(driver: &mut TestDriver) -> (Vec<(i64, u64)>, Vec<String>) {
     // The window of 0 to 100 closes when stream time is 120.
-    for (time, page) in [(10, "a"), (90, "b"), (119, "c"), (50, "d"), (120, "e"), (60, "f"), (210, "g")] {
+    for (time, page) in [
+        (10, "a"),
+        (90, "b"),
+        (119, "c"),
+        (50, "d"),
+        (120, "e"),
+        (60, "f"),
+        (210, "g"),
+    ] {
         driver.pipe_at(&views(), "k", page, Timestamp(time));
     }
     let counts = driver.read_pairs(&counts()).into_iter();
     let late = driver.read_pairs(&late()).into_iter();
     (
-        counts.map(|(key, count)| (key.window.start.0, count)).collect(),
+        counts
+            .map(|(key, count)| (key.window.start.0, count))
+            .collect(),
         late.map(|(_, page)| page).collect(),
     )
 }
@@ -53,7 +67,10 @@ fn scenario(driver: &mut TestDriver) -> (Vec<(i64, u64)>, Vec<String>) {
 fn tumbling_windows_close_by_stream_time_and_late_records_go_elsewhere() {
     let mut driver = counting();
     let (counts, late) = scenario(&mut driver);
-    assert_eq!(counts, [(0, 1), (0, 2), (100, 1), (0, 3), (100, 2), (200, 1)]);
+    assert_eq!(
+        counts,
+        [(0, 1), (0, 2), (100, 1), (0, 3), (100, 2), (200, 1)]
+    );
     assert_eq!(late, ["f"]);
     assert_eq!(driver.metrics().unwrap().totals.late_records, 1);
     assert_eq!(driver.stream_time("views", 0), Some(Timestamp(210)));
@@ -123,8 +140,14 @@ fn a_closure_with_a_store_of_windows() {
         }
         let counts = driver.read_pairs(&out).into_iter();
         let rows = driver.store(&seen);
-        let rows = rows.entries().iter().map(|((start, _), count)| (start.0, *count));
-        (counts.map(|(_, count)| count).collect::<Vec<_>>(), rows.collect::<Vec<_>>())
+        let rows = rows
+            .entries()
+            .iter()
+            .map(|((start, _), count)| (start.0, *count));
+        (
+            counts.map(|(_, count)| count).collect::<Vec<_>>(),
+            rows.collect::<Vec<_>>(),
+        )
     };
     let (counts, rows) = scenario(&mut start());
     assert_eq!(counts, [1, 2, 1, 1, 2]);
