@@ -66,21 +66,43 @@ fn ids(family: Family, name: &str) -> [(StoreId, bool); 2] {
 /// The rows of both, decoded.
 fn read<R>(
     database: &dyn StoreBackend,
-    family: Family,
-    name: &str,
-    mut decode: impl FnMut(StoreId, bool, &[u8], &[u8]) -> Result<Option<R>, CodecError>,
+    (family, name): (Family, &str),
+    decode: impl Fn(bool, &[u8], &[u8]) -> Result<R, CodecError>,
 ) -> Result<Vec<R>, RowsError> {
     let mut rows = Vec::new();
     for (id, stamped) in ids(family, name) {
-        let mut cursor = database.scan(id, &KeyRange::all(), Direction::Forward)?;
-        while let Some((key, value)) = cursor.entry() {
-            let row = decode(id, stamped, key, value).map_err(|source| RowsError::Row {
+        for (key, value) in live_rows(database, id)? {
+            let row = decode(stamped, &key, &value).map_err(|source| RowsError::Row {
                 store: name.to_owned(),
                 source,
             })?;
-            rows.extend(row);
-            cursor.advance()?;
+            rows.push(row);
         }
+    }
+    Ok(rows)
+}
+
+/// The rows of a store as bytes, in the order of their keys. Windows that are over are left out, whether the
+/// database has deleted them or not.
+///
+/// # Errors
+/// If the database can't be read.
+pub fn live_rows(
+    database: &dyn StoreBackend,
+    store: StoreId,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    let over_before = over_before(database, store)?;
+    let is_live = |key: &[u8]| match store.is_windowed() {
+        true => window_of(key).is_some_and(|start| start >= over_before),
+        false => true,
+    };
+    let mut rows = Vec::new();
+    let mut cursor = database.scan(store, &KeyRange::all(), Direction::Forward)?;
+    while let Some((key, value)) = cursor.entry() {
+        if is_live(key) {
+            rows.push((key.to_vec(), value.to_vec()));
+        }
+        cursor.advance()?;
     }
     Ok(rows)
 }
@@ -107,15 +129,11 @@ impl<K: 'static, V: 'static> StoreRows for KeyValueStore<K, V> {
     }
 
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
-        read(
-            database,
-            Family::Plain,
-            self.name(),
-            |_, stamped, key, bytes| {
-                let key = self.key.decode(Some(key))?;
-                Ok(Some((key, value(&self.value, stamped, bytes)?)))
-            },
-        )
+        let store = (Family::Plain, self.name());
+        read(database, store, |stamped, key, bytes| {
+            let key = self.key.decode(Some(key))?;
+            Ok((key, value(&self.value, stamped, bytes)?))
+        })
     }
 }
 
@@ -141,40 +159,30 @@ impl<K: 'static, V: 'static> StoreRows for WindowStore<K, V> {
     }
 
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
-        let name = self.name();
-        read(
-            database,
-            Family::Windowed,
-            name,
-            |id, stamped, key, bytes| {
-                let over = |start| start < over_before(database, id);
-                if key == TERMS || window_of(key).is_some_and(over) {
-                    return Ok(None);
-                }
-                let key = decode_key(self, key)?;
-                Ok(Some((key, value(&self.value, stamped, bytes)?)))
-            },
-        )
+        let store = (Family::Windowed, self.name());
+        read(database, store, |stamped, key, bytes| {
+            let key = decode_key(self, key)?;
+            Ok((key, value(&self.value, stamped, bytes)?))
+        })
     }
 }
 
-/// Windows that start before this are over, though the database may not have deleted them yet.
-fn over_before(database: &dyn StoreBackend, id: StoreId) -> Timestamp {
+/// Windows that start before this are over, by the terms that are written beside them.
+fn over_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp, StoreError> {
     const NEVER: Timestamp = Timestamp(i64::MIN);
     let stream_time = match database.position().map(|position| &position.standing) {
         Some(Standing::At { stream_time, .. }) => *stream_time,
         _ => None,
     };
     let mut bytes = Vec::new();
-    if !database.get(id, TERMS, &mut bytes).is_ok_and(|found| found) {
-        return NEVER;
+    if !store.is_windowed() || !database.get(store, TERMS, &mut bytes)? {
+        return Ok(NEVER);
     }
+    // A task refuses terms that it can't read before its first record.
     let Ok(terms) = Terms::decode(&bytes) else {
-        return NEVER;
+        return Ok(NEVER);
     };
     let mut expiry = Expiry::new(Duration::MAX, terms.size());
-    match expiry.take_over(&terms, stream_time) {
-        Ok(_) => expiry.over_before(stream_time),
-        Err(_) => NEVER,
-    }
+    let taken = expiry.take_over(&terms, stream_time);
+    Ok(taken.map_or(NEVER, |_| expiry.over_before(stream_time)))
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use eos_state::{Direction, KeyRange, StoreBackend};
+use eos_core::stepped::live_rows;
+use eos_state::StoreBackend;
 
 use super::TestDriver;
 
@@ -32,7 +33,7 @@ type RawRows = BTreeMap<Vec<u8>, Vec<u8>>;
 pub struct Committed {
     /// The records of each partition of the topics that the app writes to, those of its own left out.
     pub outputs: BTreeMap<(String, i32), Vec<RawRecord>>,
-    /// What the stores hold, by task and store.
+    /// What the stores hold, by task and store. Windows that are over are left out.
     pub stores: BTreeMap<String, RawRows>,
 }
 
@@ -60,15 +61,11 @@ impl TestDriver {
         let mut stores = BTreeMap::new();
         for (home, database) in self.databases() {
             for id in database.stores().unwrap_or_default() {
-                let mut rows = RawRows::new();
-                let cursor = database.scan(id, &KeyRange::all(), Direction::Forward);
-                let Ok(mut cursor) = cursor else { continue };
-                while let Some((key, value)) = cursor.entry() {
-                    rows.insert(key.to_vec(), value.to_vec());
-                    if cursor.advance().is_err() {
-                        break;
-                    }
+                let rows = live_rows(&database, id).unwrap_or_default();
+                if rows.is_empty() {
+                    continue;
                 }
+                let rows: RawRows = rows.into_iter().collect();
                 stores.insert(format!("{} {id}", home.task), rows);
             }
         }

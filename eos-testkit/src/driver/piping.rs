@@ -1,11 +1,12 @@
 //! Records on their way in.
 
-use eos_core::{Timestamp, Topic};
+use std::sync::Arc;
+
+use eos_core::{Error, Timestamp, Topic};
 
 use super::TestDriver;
 use super::dying::panic_if_ended;
 use super::input::Input;
-use super::running::Ended;
 use crate::client::Written;
 
 impl TestDriver {
@@ -102,7 +103,7 @@ impl TestDriver {
         &mut self,
         topic: &Topic<K, V>,
         record: impl Into<Input<K, V>>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), Arc<Error>> {
         self.write(topic, &record.into());
         self.go()
     }

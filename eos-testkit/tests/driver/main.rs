@@ -4,6 +4,7 @@
 mod basics;
 mod dying;
 mod found;
+mod larger;
 mod many;
 mod operators;
 mod policies;
