@@ -1,4 +1,5 @@
-//! A broker in the box: Kafka's behaviour without a JVM, a container or a network.
+//! A broker in the box: Kafka's behaviour without a JVM, a container or a network. And an oracle, which tells
+//! whether what an application left behind is exactly once.
 //!
 //! For development and tests only: everything is in memory, on one node, without replication.
 //! What it says it does, it does as Apache Kafka 4.3.1 does; a suite of scenarios that runs on both
@@ -11,6 +12,7 @@
 //!   ├── groups         the coordinator of classic groups and committed offsets
 //!   └── faults         what is done to requests on purpose, and counted
 //! wire      the model behind TCP on loopback
+//! oracle    inputs, outputs, offsets and state in, a verdict out; knows neither the broker nor a client
 //! ```
 //!
 //! What it deliberately leaves out, and therefore does not advertise: groups of the consumer protocol
@@ -23,6 +25,7 @@ pub mod client;
 pub mod faults;
 mod groups;
 mod log;
+pub mod oracle;
 pub mod records;
 #[cfg(feature = "driver")]
 pub mod sim;

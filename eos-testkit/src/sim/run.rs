@@ -8,7 +8,7 @@ use std::time::Duration;
 use eos_core::stepped::{Env, Process, Step, StopMode, Stepped};
 use eos_protocol::{Now, Timestamp, partition_for};
 
-use super::check::{self, Input};
+use super::check::{self, Given};
 use super::disk::Disk;
 use super::fault::{Fault, Kind, Place};
 use super::nemesis::{Died, Nemesis, Order};
@@ -44,6 +44,9 @@ pub struct Run {
     pub plan: Option<Vec<Fault>>,
     /// Whether a trace is kept.
     pub traced: bool,
+    /// A defence of the runtime that is taken away, to see whether that is found: its name among the
+    /// `failpoints` of `eos-core`. Needs the feature `failpoints`.
+    pub without: Option<&'static str>,
 }
 
 /// What came of it.
@@ -79,12 +82,20 @@ impl Run {
             faults: 5 + rng.below(6),
             plan: None,
             traced: false,
+            without: None,
         }
     }
 
     /// Runs it.
     #[must_use]
     pub fn run(self) -> Outcome {
+        #[cfg(feature = "failpoints")]
+        let _entered = self.without.map(|name| {
+            match eos_core::failpoints::Failpoints::parse("", name) {
+                Ok(failpoints) => failpoints.enter(),
+                Err(unreadable) => panic!("{unreadable}"),
+            }
+        });
         Simulation::new(self).run()
     }
 }
@@ -111,7 +122,7 @@ struct Simulation {
     seats: Vec<Seat>,
     /// By how much the wall clock is off.
     wall: Arc<Mutex<i64>>,
-    inputs: Vec<Input>,
+    inputs: Vec<Given>,
     partitions: i32,
     violations: Vec<String>,
     errors: BTreeMap<String, u32>,
@@ -228,7 +239,7 @@ impl Simulation {
     fn finish(mut self) -> Outcome {
         if self.violations.is_empty() {
             let disks = self.seats.iter().map(|seat| &seat.disk);
-            self.violations = check::judge(
+            self.violations = check::violations(
                 &self.cluster,
                 self.run.shape,
                 self.partitions,
@@ -270,7 +281,7 @@ impl Simulation {
                 headers: &[],
             };
             match self.cluster.produce(INPUT, partition, &record) {
-                Ok(offset) => self.inputs.push(Input {
+                Ok(offset) => self.inputs.push(Given {
                     seq,
                     key,
                     partition,
