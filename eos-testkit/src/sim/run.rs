@@ -26,8 +26,10 @@ const MOST: i64 = 60_000;
 /// How long everything may take once all goes well again, in milliseconds.
 const PATIENCE: i64 = 240_000;
 /// How long everything has to be settled before it is judged: what the brokers have committed, workers have to
-/// hear of.
-const QUIET: i64 = 1_500;
+/// hear of, and an answer may take seconds.
+const QUIET: i64 = 10_000;
+/// So few bytes that a restore takes several batches.
+const RESTORE_BATCH: usize = 60;
 /// How often a process may end with an error in a row.
 const ENDS_IN_A_ROW: u32 = 60;
 
@@ -150,7 +152,7 @@ impl Simulation {
             }
         }
         let app = match run.shape.app().stepped(cluster.clone()) {
-            Ok(app) => app,
+            Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
         let seats = ["a", "b"].map(|name| Seat {
