@@ -50,7 +50,10 @@ pub(super) fn produce(
     let Some(ResponseKind::Produce(answer)) = world.ask(request.into()) else {
         return Err(-1);
     };
-    let mut partitions = answer.responses.iter().flat_map(|it| &it.partition_responses);
+    let mut partitions = answer
+        .responses
+        .iter()
+        .flat_map(|it| &it.partition_responses);
     let answer = partitions.next().ok_or(-1_i16)?;
     match answer.error_code {
         0 => Ok(answer.base_offset),

@@ -5,9 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::client::{
-    Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec,
-};
+use eos_core::client::{Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec};
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition};
 
 use super::network::{Fate, Sent};

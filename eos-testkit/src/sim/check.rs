@@ -82,7 +82,10 @@ pub(crate) fn is_committed(cluster: &Cluster, shape: Shape) -> bool {
     ended
         && inputs(shape).iter().all(|topic| {
             (0..cluster.partitions(topic)).all(|partition| {
-                let last = cluster.read(topic, partition).last().map(|it| it.offset + 1);
+                let last = cluster
+                    .read(topic, partition)
+                    .last()
+                    .map(|it| it.offset + 1);
                 let committed = cluster.committed(APP, topic, partition);
                 committed.is_ok_and(|it| last.is_none_or(|last| it.unwrap_or(0) >= last))
             })
@@ -257,9 +260,7 @@ fn counted_across(
 ) {
     let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for it in given {
-        *expected
-            .entry(shape.key(&it.key).into_bytes())
-            .or_default() += 1;
+        *expected.entry(shape.key(&it.key).into_bytes()).or_default() += 1;
     }
     for topic in OUTPUTS {
         let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
@@ -270,7 +271,10 @@ fn counted_across(
                     .or_default();
                 *count += 1;
                 let value = String::from_utf8_lossy(record.value.as_deref().unwrap_or_default());
-                let told = value.split(' ').nth(2).and_then(|it| it.parse::<u64>().ok());
+                let told = value
+                    .split(' ')
+                    .nth(2)
+                    .and_then(|it| it.parse::<u64>().ok());
                 if told != Some(*count) {
                     let offset = record.offset;
                     wrong.push(format!(

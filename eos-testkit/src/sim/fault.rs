@@ -125,7 +125,16 @@ impl Place {
             Unassign,
         };
         let calls = [
-            Init, Begin, Send, SendOffsets, Flush, Commit, Abort, Assign, Unassign, Seek,
+            Init,
+            Begin,
+            Send,
+            SendOffsets,
+            Flush,
+            Commit,
+            Abort,
+            Assign,
+            Unassign,
+            Seek,
         ];
         let both = calls.into_iter().flat_map(|call| {
             [

@@ -10,15 +10,19 @@
 //! ```
 
 mod check;
+mod coverage;
 mod disk;
 mod fault;
 mod nemesis;
 mod rng;
 mod run;
+mod seeds;
 mod shape;
 mod shrink;
 
+pub use coverage::Coverage;
 pub use fault::{Api, Fault, Kind, Place};
 pub use run::{Outcome, Run};
+pub use seeds::{Seeds, Summary};
 pub use shape::Shape;
 pub use shrink::shrink;

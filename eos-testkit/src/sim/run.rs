@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::stepped::{Env, Process, Step, StopMode, Stepped};
+use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{Now, Timestamp, partition_for};
 
 use super::check::{self, Given};
@@ -92,12 +92,13 @@ impl Run {
     #[must_use]
     pub fn run(self) -> Outcome {
         #[cfg(feature = "failpoints")]
-        let _entered = self.without.map(|name| {
-            match eos_core::failpoints::Failpoints::parse("", name) {
-                Ok(failpoints) => failpoints.enter(),
-                Err(unreadable) => panic!("{unreadable}"),
-            }
-        });
+        let _entered =
+            self.without.map(
+                |name| match eos_core::failpoints::Failpoints::parse("", name) {
+                    Ok(failpoints) => failpoints.enter(),
+                    Err(unreadable) => panic!("{unreadable}"),
+                },
+            );
         Simulation::new(self).run()
     }
 }
@@ -289,7 +290,9 @@ impl Simulation {
                     partition,
                     offset,
                 }),
-                Err(code) => self.violations.push(format!("the input is refused: {code}")),
+                Err(code) => self
+                    .violations
+                    .push(format!("the input is refused: {code}")),
             }
         }
     }
@@ -554,4 +557,3 @@ impl Simulation {
         text
     }
 }
-

@@ -40,10 +40,10 @@ mod transactions;
 mod versions;
 
 pub use acls::{Operation, Resource};
-pub use eos_testkit::records::Record;
 pub use client::Client;
 pub use cluster::{Broker, ClusterMetadata, Partition};
 pub use eos_testkit::oracle::{LoggedTransaction, Marker, OpenProducer, Span, TransactionState};
+pub use eos_testkit::records::Record;
 pub use fetch::{Fetched, Isolation};
 pub use groups::{GroupMember, GroupState, Offsets};
 pub use kafka_protocol as protocol;

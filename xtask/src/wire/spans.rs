@@ -9,9 +9,9 @@ use anyhow::Result;
 use eos_testkit::oracle::{Marker, Span};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use eos_testkit::records::{Batch, Batches};
 use super::client::Client;
 use super::fetch::Isolation;
+use eos_testkit::records::{Batch, Batches};
 
 impl Client {
     /// The batches of each partition of a topic up to its end at the time of the call, in order.
@@ -92,8 +92,8 @@ impl Spans {
 mod tests {
     use bytes::{BufMut, BytesMut};
 
-    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
     use super::*;
+    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 
     fn batch(offset: i64, id: i64, epoch: i16, keys: &[Option<&[u8]>]) -> BytesMut {
         let mut builder = BatchBuilder::new(100);
