@@ -1,4 +1,5 @@
-//! A broker in the box: Kafka's behaviour without a JVM, a container or a network.
+//! A broker in the box: Kafka's behaviour without a JVM, a container or a network. And an oracle, which tells
+//! whether what an application left behind is exactly once.
 //!
 //! For development and tests only: everything is in memory, on one node, without replication.
 //! What it says it does, it does as Apache Kafka 4.3.1 does; a suite of scenarios that runs on both
@@ -14,6 +15,7 @@
 //! client    the clients of `eos-core` on the model, under virtual time
 //!   ├── driver   an app under test: `TestDriver`
 //!   └── sim      seeded runs with faults at every action
+//! oracle    inputs, outputs, offsets and state in, a verdict out; knows neither the broker nor a client
 //! ```
 //!
 //! What it deliberately leaves out, and therefore does not advertise: groups of the consumer protocol
@@ -28,6 +30,7 @@ pub mod driver;
 pub mod faults;
 mod groups;
 mod log;
+pub mod oracle;
 pub mod records;
 #[cfg(feature = "driver")]
 pub mod sim;

@@ -1,8 +1,9 @@
 //! Proof against a real Kafka: input, an independent judge, and what tests need to run programs.
 //!
 //! Nothing here knows the framework. `eos-core` is a dev-dependency of the tests only, and the
-//! programs under `src/bin` are built from this library, the wire client of `xtask` and nothing
-//! else: a verifier that shared code with what it verifies would share its bugs.
+//! programs under `src/bin` are built from this library, the wire client of `xtask`, the oracle of
+//! `eos-testkit` and nothing else: a verifier that shared code with what it verifies would share its
+//! bugs.
 
 pub mod counted;
 pub mod data;

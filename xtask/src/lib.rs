@@ -17,6 +17,7 @@ pub mod faults;
 pub mod kafka;
 pub mod os;
 pub mod setup;
+pub mod sim;
 pub mod test;
 
 pub mod wire;

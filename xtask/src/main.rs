@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::kafka::{Keys, NewTopic};
 use xtask::wire::Isolation;
-use xtask::{bench, demo, faults, kafka, setup, test};
+use xtask::{bench, demo, faults, kafka, setup, sim, test};
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
 #[derive(Debug, Parser)]
@@ -29,6 +29,13 @@ enum Command {
     #[command(disable_help_flag = true)]
     Bench {
         /// What the benchmark takes: `cargo xtask bench --help` lists it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The whole runtime under seeds, in simulated time, with a fault at every action
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulation takes: `--seeds 1000`, `--seed 42 --trace`, …
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -117,6 +124,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Faults(options) => return faults::run(&options),
         Command::Test { arguments } => return test::run(&arguments),
         Command::Bench { arguments } => return bench::run(&arguments),
+        Command::Sim { arguments } => return sim::run(&arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -386,12 +386,22 @@ fn prefetch(partitions: u32) -> usize {
 }
 
 /// A static member's name: see [`subscription`].
-fn instance_id(settings: &Settings, instance: &InstanceId, id: WorkerId, subscription: u32) -> String {
+fn instance_id(
+    settings: &Settings,
+    instance: &InstanceId,
+    id: WorkerId,
+    subscription: u32,
+) -> String {
     let identity = id.identity(&settings.app, instance);
     format!("{identity}-{subscription:08x}")
 }
 
-fn protocol(settings: &Settings, instance: &InstanceId, id: WorkerId, stages: &[Stage]) -> GroupProtocol {
+fn protocol(
+    settings: &Settings,
+    instance: &InstanceId,
+    id: WorkerId,
+    stages: &[Stage],
+) -> GroupProtocol {
     match settings.protocol {
         Protocol::Consumer => GroupProtocol::Consumer,
         Protocol::Classic => GroupProtocol::Classic {

@@ -27,6 +27,7 @@ pub struct Stepped<C> {
     settings: Settings,
     topology: Arc<Topology>,
     client: Arc<C>,
+    restore_batch: Option<usize>,
 }
 
 impl<C: Client> Stepped<C> {
@@ -35,7 +36,16 @@ impl<C: Client> Stepped<C> {
             settings,
             topology,
             client: Arc::new(client),
+            restore_batch: None,
         }
+    }
+
+    /// How many bytes a restore gathers before it writes them; so few that even a small changelog takes
+    /// several batches, between which something can happen.
+    #[must_use]
+    pub fn restore_batch(mut self, bytes: usize) -> Self {
+        self.restore_batch = Some(bytes);
+        self
     }
 
     /// The topics that it reads, of others: they have to be there before it starts.
@@ -122,13 +132,16 @@ impl<C: Client> Stepped<C> {
         let ids = (0..workers).map(WorkerId);
         let meters = ids.clone().map(|id| Arc::new(WorkerMeter::new(id)));
         let meters: Vec<_> = meters.collect();
-        let state = state_in(
+        let mut state = state_in(
             home,
             CacheMemory::default(),
             &self.settings,
             &partitions,
             &self.topology,
         );
+        if let Some(bytes) = self.restore_batch {
+            state.restore_batch = bytes;
+        }
         let made = ids.zip(&meters).map(|(id, meter)| {
             let spec = worker_spec(
                 &self.settings,

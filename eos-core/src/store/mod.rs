@@ -21,7 +21,7 @@ use crate::codec::{Codec, Json, Plain, PlainCodec};
 
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
-pub use rows::{RowsError, RowsOf, StoreRows, live_rows};
+pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
 pub(crate) use stamped::{Stamped, StampedCodec};
 pub use view::StoreView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};

@@ -31,6 +31,9 @@ pub trait StoreRows {
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError>;
 }
 
+/// Keys and values as bytes.
+pub type RawRows = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The rows of a store.
 pub type RowsOf<S> = Vec<(<S as StoreRows>::Key, <S as StoreRows>::Value)>;
 
@@ -87,10 +90,7 @@ fn read<R>(
 ///
 /// # Errors
 /// If the database can't be read.
-pub fn live_rows(
-    database: &dyn StoreBackend,
-    store: StoreId,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+pub fn live_rows(database: &dyn StoreBackend, store: StoreId) -> Result<RawRows, StoreError> {
     let over_before = over_before(database, store)?;
     let is_live = |key: &[u8]| match store.is_windowed() {
         true => window_of(key).is_some_and(|start| start >= over_before),

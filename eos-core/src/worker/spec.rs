@@ -78,12 +78,15 @@ pub struct StateSpec {
     pub cache: CacheMemory,
     /// How many bytes of changes a transaction may hold before it is committed early.
     pub uncommitted_bytes: usize,
+    /// How many bytes a restore gathers before it writes them into the database.
+    pub restore_batch: usize,
     /// How long a restore may stand still.
     pub patience: Duration,
 }
 
 impl Default for StateSpec {
-    /// State in memory, no cache, 24 MiB of uncommitted changes, a minute of patience.
+    /// State in memory, no cache, 24 MiB of uncommitted changes, a mebibyte at a time, a minute of
+    /// patience.
     fn default() -> Self {
         Self {
             home: Arc::new(InMemory),
@@ -92,6 +95,7 @@ impl Default for StateSpec {
             delete_retention: BTreeMap::new(),
             cache: CacheMemory::default(),
             uncommitted_bytes: 24 << 20,
+            restore_batch: 1 << 20,
             patience: Duration::from_secs(60),
         }
     }

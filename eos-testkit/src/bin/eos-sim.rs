@@ -1,79 +1,142 @@
-//! Simulates seeds: `cargo xtask sim`.
-//!
-//! ```text
-//! eos-sim --seeds 1000 [--from 0]     runs them, prints what was hit and how often
-//! eos-sim --seed 42 [--trace]         runs one, and shrinks it if it goes wrong
-//! ```
+//! Simulates seeds: `cargo xtask sim` runs it.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
-use eos_testkit::sim::{Outcome, Run, shrink};
+use eos_testkit::sim::{Outcome, Run, Seeds, Shape, shrink};
+
+const USAGE: &str = "\
+usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--without DEFENCE]
+       cargo xtask sim --seed SEED [--trace] [--without DEFENCE]
+
+  --seeds N          how many seeds [default: 1000]
+  --from SEED        the first of them [default: 0]
+  --threads N        how many at the same time [default: as many as there are cores]
+  --coverage         prints how often each kind of fault hit each place
+  --seed SEED        one seed; if it goes wrong, with as few faults as it still goes wrong with
+  --trace            prints what happens in it, with the virtual time in ms
+  --without DEFENCE  takes a defence of the runtime away; a seed has to find it
+";
+
+#[derive(Debug, Default)]
+struct Options {
+    seeds: Option<u64>,
+    from: u64,
+    threads: Option<usize>,
+    coverage: bool,
+    seed: Option<u64>,
+    trace: bool,
+    without: Option<&'static str>,
+}
 
 fn main() -> ExitCode {
-    let (mut seeds, mut from, mut seed, mut trace) = (1_000, 0, None, false);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut number = || arguments.next().and_then(|it| it.parse::<u64>().ok());
-        match argument.as_str() {
-            "--seeds" => seeds = number().unwrap_or(seeds),
-            "--from" => from = number().unwrap_or(from),
-            "--seed" => seed = number(),
-            "--trace" => trace = true,
-            other => {
-                eprintln!("error: {other} is no option: --seeds N, --from N, --seed N, --trace");
-                return ExitCode::FAILURE;
-            }
+    let options = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!("error: {wrong}\n\n{USAGE}");
+            return ExitCode::FAILURE;
         }
-    }
-    if let Some(seed) = seed {
-        let mut run = Run::of_seed(seed);
-        run.traced = trace;
-        let outcome = run.run();
-        tell(&outcome);
-        return if outcome.violations.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            let mut least = shrink(&outcome);
-            least.trace.clear();
-            println!("\nshrunk to");
-            tell(&least);
-            ExitCode::FAILURE
-        };
-    }
-    let start = Instant::now();
-    let (mut failed, mut faults, mut virtual_ms, mut records) = (0, 0, 0, 0);
-    for seed in from..from + seeds {
-        let outcome = Run::of_seed(seed).run();
-        faults += outcome.fired.len();
-        virtual_ms += outcome.took_ms;
-        records += outcome.records;
-        if !outcome.violations.is_empty() {
-            failed += 1;
-            println!("seed {seed}: {}", outcome.violations[0]);
-        }
-    }
-    let took = start.elapsed().as_secs_f64();
-    println!(
-        "{seeds} seeds, {failed} violated, {faults} faults, {records} records, {} virtual s, {took:.1} s, \
-         {:.2} s per 1,000 seeds",
-        virtual_ms / 1_000,
-        took * 1_000.0 / seeds as f64
-    );
-    if failed == 0 {
+    };
+    let well = match options.seed {
+        Some(seed) => one(seed, &options),
+        None => many(&options),
+    };
+    if well == options.without.is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
 }
 
+fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{name} needs a value"));
+        match name.as_str() {
+            "--seeds" => options.seeds = Some(number(&name, &value()?)?),
+            "--from" => options.from = number(&name, &value()?)?,
+            "--threads" => options.threads = usize::try_from(number(&name, &value()?)?).ok(),
+            "--seed" => options.seed = Some(number(&name, &value()?)?),
+            "--coverage" => options.coverage = true,
+            "--trace" => options.trace = true,
+            // The program ends soon: there is nothing to free it for.
+            "--without" => options.without = Some(value()?.leak()),
+            _ => return Err(format!("{name} is no option")),
+        }
+    }
+    if options.without.is_some() && !cfg!(feature = "failpoints") {
+        return Err("--without needs the cargo feature `failpoints` of eos-testkit".into());
+    }
+    Ok(options)
+}
+
+fn number(name: &str, text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("{name} needs a number that is not negative, not {text:?}"))
+}
+
+/// Whether nothing was violated.
+fn one(seed: u64, options: &Options) -> bool {
+    let run = Run {
+        traced: options.trace,
+        without: options.without,
+        ..Run::of_seed(seed)
+    };
+    let outcome = run.run();
+    tell(&outcome);
+    let well = outcome.violations.is_empty();
+    if !well {
+        println!("\nWith as few faults as it still goes wrong with:");
+        let mut least = shrink(&outcome);
+        least.trace.clear();
+        tell(&least);
+    }
+    well
+}
+
+fn many(options: &Options) -> bool {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let seeds = Seeds {
+        from: options.from,
+        count: options.seeds.unwrap_or(1_000),
+        threads: options.threads.unwrap_or_else(cores),
+        without: options.without,
+    };
+    let summary = seeds.run();
+    for outcome in &summary.violated {
+        println!("seed {}: {}", outcome.run.seed, outcome.violations[0]);
+    }
+    let took = summary.took.as_secs_f64();
+    println!(
+        "{} seeds, {} violated; {} faults, {} at least; {} records; {} s simulated in {took:.1} s, {:.1} s \
+         per 1,000 seeds",
+        summary.seeds,
+        summary.violated.len(),
+        summary.faults,
+        summary.least_faults,
+        summary.records,
+        summary.simulated.as_secs(),
+        took * 1_000.0 / summary.seeds.max(1) as f64
+    );
+    if options.coverage {
+        let least = summary.coverage.pairs().map(|(.., hits)| hits).min();
+        println!("each possible pair at least {} times\n", least.unwrap_or(0));
+        println!("{}", summary.coverage);
+    }
+    summary.violated.is_empty()
+}
+
 fn tell(outcome: &Outcome) {
     for line in &outcome.trace {
         println!("{line}");
     }
+    let shape = match outcome.run.shape {
+        Shape::Stateless => "stateless",
+        Shape::Counting => "counting",
+        Shape::Repartitioned => "repartitioned and counting",
+    };
     println!(
-        "seed {}, {:?}, {} records, {} virtual ms, errors {:?}",
-        outcome.run.seed, outcome.run.shape, outcome.records, outcome.took_ms, outcome.errors
+        "seed {}, {shape}: {} records, {} ms simulated, workers ended with {:?}",
+        outcome.run.seed, outcome.records, outcome.took_ms, outcome.errors
     );
     for fault in &outcome.fired {
         println!("  {fault}");

@@ -80,7 +80,9 @@ impl Broker {
     #[cfg(feature = "driver")]
     pub(crate) fn partitions_of(&self, topic: &str) -> i32 {
         let found = self.topics.get(topic);
-        found.map_or(0, |it| i32::try_from(it.partitions.len()).unwrap_or(i32::MAX))
+        found.map_or(0, |it| {
+            i32::try_from(it.partitions.len()).unwrap_or(i32::MAX)
+        })
     }
 
     pub(super) fn partition(&self, topic: &str, partition: i32) -> Result<&PartitionLog, Error> {

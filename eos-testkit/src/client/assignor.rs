@@ -179,10 +179,7 @@ pub(super) fn share(bytes: &Bytes) -> BTreeSet<TopicPartition> {
         .collect()
 }
 
-fn partitions<'a>(
-    topic: &'a str,
-    numbers: &'a [i32],
-) -> impl Iterator<Item = TopicPartition> + 'a {
+fn partitions<'a>(topic: &'a str, numbers: &'a [i32]) -> impl Iterator<Item = TopicPartition> + 'a {
     let numbers = numbers.iter().filter_map(|n| Partition::new(*n).ok());
     numbers.map(move |n| TopicPartition::new(topic, n))
 }

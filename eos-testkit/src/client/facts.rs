@@ -29,9 +29,9 @@ const ALREADY_EXISTS: i16 = 36;
 const TOPIC: i8 = 2;
 
 pub(super) fn facts(world: &mut World, topics: &[TopicName]) -> ClusterFacts {
-    let names = topics.iter().map(|it| {
-        MetadataRequestTopic::default().with_name(Some(text(it.as_str()).into()))
-    });
+    let names = topics
+        .iter()
+        .map(|it| MetadataRequestTopic::default().with_name(Some(text(it.as_str()).into())));
     let request = MetadataRequest::default()
         .with_topics(Some(names.collect()))
         .with_allow_auto_topic_creation(false);
@@ -167,4 +167,3 @@ pub(super) fn delete(
 fn ask(world: &mut World, body: RequestKind) -> Option<ResponseKind> {
     world.ask(body)
 }
-

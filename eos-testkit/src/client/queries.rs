@@ -44,9 +44,7 @@ pub(super) fn by_topic<T>(
     let mut topics: BTreeMap<String, Vec<(i32, T)>> = BTreeMap::new();
     for (partition, it) in partitions {
         let topic = topics.entry(partition.topic.as_str().to_owned());
-        topic
-            .or_default()
-            .push((partition.partition.get(), it));
+        topic.or_default().push((partition.partition.get(), it));
     }
     topics
 }
@@ -157,9 +155,8 @@ pub(super) struct Ends {
 
 impl Ends {
     pub(super) fn new(of: &[TopicPartition]) -> Ends {
-        let ask = |timestamp, isolation| {
-            Call::new(Line::Queries, list_offsets(of, timestamp, isolation))
-        };
+        let ask =
+            |timestamp, isolation| Call::new(Line::Queries, list_offsets(of, timestamp, isolation));
         Ends {
             of: of.to_vec(),
             calls: [

@@ -335,15 +335,19 @@ impl Source for ModelSource {
         let Some((generation, member, instance)) = it else {
             return Poll::Ready(Err(is_closed(CallSite::ConsumerCommit)));
         };
-        if self.commit.as_ref().is_none_or(|it| it.offsets() != offsets) {
+        if self
+            .commit
+            .as_ref()
+            .is_none_or(|it| it.offsets() != offsets)
+        {
             self.before(CallSite::ConsumerCommit);
             let who = (generation, &*member, instance.as_deref());
             self.commit = Some(Commit::new(&self.group, who, offsets));
         }
         let (id, client_id, commit) = (self.id, &self.client_id, self.commit.as_mut());
-        let answer = self.cluster.with(|world| {
-            world.on_wire(id, client_id, |wire| commit.and_then(|it| it.poll(wire)))
-        });
+        let answer = self
+            .cluster
+            .with(|world| world.on_wire(id, client_id, |wire| commit.and_then(|it| it.poll(wire))));
         let Some(answer) = answer else {
             return Poll::Pending;
         };
@@ -390,9 +394,8 @@ fn ask_ends(
         *query = Some(Ends::new(of));
     }
     let asked = query.as_mut();
-    let answer = cluster.with(|world| {
-        world.on_wire(id, client_id, |wire| asked.and_then(|it| it.poll(wire)))
-    });
+    let answer = cluster
+        .with(|world| world.on_wire(id, client_id, |wire| asked.and_then(|it| it.poll(wire))));
     let Some(answer) = answer else {
         return Poll::Pending;
     };

@@ -220,7 +220,9 @@ impl Writer {
         if !self.is_transactional() {
             return;
         }
-        let Some(identity) = self.identity else { return };
+        let Some(identity) = self.identity else {
+            return;
+        };
         if self.adding.is_none() && self.failed.is_none() && self.end.is_none() {
             let waiting = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
             let new = waiting
@@ -242,7 +244,10 @@ impl Writer {
         let topics = answer.results_by_topic_v3_and_below.iter();
         let partitions = topics.flat_map(|topic| &topic.results_by_partition);
         let errors: Vec<i16> = partitions.map(|it| it.partition_error_code).collect();
-        let worst = errors.iter().copied().max_by_key(|error| sense(*error) as u8);
+        let worst = errors
+            .iter()
+            .copied()
+            .max_by_key(|error| sense(*error) as u8);
         let worst = worst.unwrap_or(0);
         match sense(worst) {
             Sense::Well => {
@@ -301,7 +306,10 @@ impl Writer {
                 self.produces.insert(place, (call, count));
                 continue;
             };
-            let partitions = answer.responses.iter().flat_map(|it| &it.partition_responses);
+            let partitions = answer
+                .responses
+                .iter()
+                .flat_map(|it| &it.partition_responses);
             let error = partitions.map(|it| it.error_code).find(|it| *it != 0);
             let error = error.unwrap_or(0);
             match sense(error) {

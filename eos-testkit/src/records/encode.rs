@@ -43,7 +43,7 @@ impl BatchBuilder {
     }
 
     /// How many bytes it takes on the wire.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 

@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 
 use eos_core::WorkerError;
 use eos_protocol::partition_for;
-use eos_state::{Direction, KeyRange, StoreBackend};
+use eos_state::{Direction, KeyRange, MemoryBackend, StoreBackend};
 
 use super::disk::Disk;
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use crate::client::Cluster;
+use crate::oracle::{
+    Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
+};
+
+/// How many bytes of a changelog's key the store's id takes; a commit record has nothing behind it.
+const STORE_ID: usize = 4;
 
 /// A record of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Input {
+pub(crate) struct Given {
     pub(crate) seq: u64,
     pub(crate) key: String,
     pub(crate) partition: i32,
@@ -57,7 +63,11 @@ fn changelog(shape: Shape) -> Option<String> {
 /// The topics that tell how far it is.
 pub(crate) fn topics(shape: Shape) -> Vec<String> {
     let outputs = OUTPUTS.iter().map(|it| (*it).to_owned());
-    inputs(shape).into_iter().chain(changelog(shape)).chain(outputs).collect()
+    inputs(shape)
+        .into_iter()
+        .chain(changelog(shape))
+        .chain(outputs)
+        .collect()
 }
 
 /// Whether the group has committed everything that there is to read, and every transaction has ended.
@@ -69,155 +79,236 @@ pub(crate) fn is_committed(cluster: &Cluster, shape: Shape) -> bool {
             stable == high
         })
     });
-    ended &&
-    inputs(shape).iter().all(|topic| {
-        (0..cluster.partitions(topic)).all(|partition| {
-            let (stable, high) = cluster.ends(topic, partition);
-            let last = cluster.read(topic, partition).last().map(|it| it.offset + 1);
-            let committed = cluster.committed(APP, topic, partition);
-            let there = committed.map(|it| last.is_none_or(|last| it.unwrap_or(0) >= last));
-            stable == high && there == Ok(true)
+    ended
+        && inputs(shape).iter().all(|topic| {
+            (0..cluster.partitions(topic)).all(|partition| {
+                let last = cluster
+                    .read(topic, partition)
+                    .last()
+                    .map(|it| it.offset + 1);
+                let committed = cluster.committed(APP, topic, partition);
+                committed.is_ok_and(|it| last.is_none_or(|last| it.unwrap_or(0) >= last))
+            })
         })
+}
+
+/// How often each key came.
+fn counts() -> Fold {
+    Fold::new(|contents, record| {
+        let key = record.key.unwrap_or_default().to_vec();
+        let count = contents.entry(key).or_insert_with(|| vec![0; 8]);
+        let next = number(count) + 1;
+        *count = next.to_be_bytes().to_vec();
+        i64::try_from(next).unwrap_or(i64::MAX)
     })
 }
 
+fn number(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_be_bytes)
+}
+
 /// What is wrong.
-pub(crate) fn judge<'a>(
+pub(crate) fn violations<'a>(
     cluster: &Cluster,
     shape: Shape,
     partitions: i32,
-    inputs: &[Input],
+    given: &[Given],
     disks: impl Iterator<Item = &'a Disk>,
 ) -> Vec<String> {
+    let mut keys = Keys::default();
+    let rows = given.iter().map(|it| Row {
+        seq: Some(it.seq),
+        key: keys.intern(Some(shape.key(&it.key).as_bytes())),
+        partition: it.partition,
+        offset: it.offset,
+        value: 0,
+    });
+    let ends = (0..partitions).map(|it| cluster.ends(INPUT, it).1);
+    let input = match Input::new(INPUT, rows.collect(), ends.collect()) {
+        Ok(input) => input,
+        Err(error) => return vec![error.to_string()],
+    };
+    let outputs = OUTPUTS.map(|topic| output(cluster, shape, partitions, topic, &mut keys));
+    let committed = (0..partitions).map(|it| cluster.committed(APP, INPUT, it).ok());
     let mut wrong = Vec::new();
-    for output in OUTPUTS {
-        output_is_right(cluster, shape, partitions, inputs, output, &mut wrong);
-    }
-    for topic in OUTPUTS.iter().map(|it| (*it).to_owned()).chain(changelog(shape)) {
-        for partition in 0..cluster.partitions(&topic) {
-            let (stable, high) = cluster.ends(&topic, partition);
-            if stable != high {
-                wrong.push(format!(
-                    "{topic}-{partition}: a transaction is open: stable {stable}, end {high}"
-                ));
-            }
+    let databases: Vec<_> = disks.flat_map(Disk::open).collect();
+    let state = match shape {
+        Shape::Stateless => Vec::new(),
+        Shape::Counting => copies(cluster, shape, &databases),
+        // A task counts what comes from several partitions of the input: nothing that one of them folds into.
+        Shape::Repartitioned => {
+            counted_across(cluster, shape, given, &databases, &mut wrong);
+            Vec::new()
         }
-    }
-    if let Some(topic) = changelog(shape) {
-        state_is_right(cluster, shape, inputs, &topic, disks, &mut wrong);
+    };
+    let evidence = Evidence {
+        input,
+        outputs: outputs.into(),
+        committed: committed.collect(),
+        state,
+        keys,
+        ..Evidence::default()
+    };
+    let verdict = judge(&evidence, Expectation::Finished);
+    if !verdict.is_clean() {
+        wrong.insert(0, text(&evidence, &verdict));
     }
     wrong
 }
 
-fn output_is_right(
+fn output(
     cluster: &Cluster,
     shape: Shape,
     partitions: i32,
-    inputs: &[Input],
-    output: &str,
-    wrong: &mut Vec<String>,
-) {
-    let mut seen: BTreeMap<u64, i64> = BTreeMap::new();
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let mut last: BTreeMap<(String, i32), i64> = BTreeMap::new();
+    topic: &str,
+    keys: &mut Keys,
+) -> Output {
+    let mut rows = Vec::new();
+    let mut ends = Vec::new();
     for partition in 0..partitions {
-        for record in cluster.read(output, partition) {
-            let at = format!("{output}-{partition}@{}", record.offset);
-            let text = |bytes: Option<&[u8]>| {
-                String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
-            };
-            let key = text(record.key.as_deref());
-            let value = text(record.value.as_deref());
+        let (last_stable, high_watermark) = cluster.ends(topic, partition);
+        ends.push(LogEnd {
+            last_stable,
+            high_watermark,
+        });
+        for record in cluster.read(topic, partition) {
+            let value = String::from_utf8_lossy(record.value.as_deref().unwrap_or_default());
             let mut words = value.split(' ');
-            let seq = words.next().and_then(|it| it.parse::<u64>().ok());
-            let input = seq.and_then(|seq| inputs.get(usize::try_from(seq).ok()?));
-            let Some(input) = input else {
-                wrong.push(format!("{at}: no input led to it: {value:?}"));
-                continue;
-            };
-            if let Some(before) = seen.insert(input.seq, record.offset) {
-                wrong.push(format!("{at}: doubled: {} is at {before} too", input.seq));
-            }
-            if key != shape.key(&input.key) {
-                wrong.push(format!("{at}: of {:?}, under the key {key:?}", input.key));
-            }
-            let of = (key.clone(), input.partition);
-            if let Some(before) = last.insert(of, input.offset)
-                && before > input.offset
-            {
-                wrong.push(format!("{at}: reordered: {} after {before}", input.offset));
-            }
-            if shape.counts() {
-                let count = counts.entry(key).or_default();
-                *count += 1;
-                let told = words.nth(1).and_then(|it| it.parse::<u64>().ok());
-                if told != Some(*count) {
-                    wrong.push(format!("{at}: count {told:?} instead of {count}"));
-                }
-            }
+            rows.push(Row {
+                seq: words.next().and_then(|it| it.parse().ok()),
+                key: keys.intern(record.key.as_deref()),
+                partition,
+                offset: record.offset,
+                // Behind the digit that its input brings along.
+                value: words.nth(1).and_then(|it| it.parse().ok()).unwrap_or(0),
+            });
         }
     }
-    for input in inputs {
-        if !seen.contains_key(&input.seq) {
-            wrong.push(format!("{output}: lost: {input:?}"));
-        }
+    Output {
+        topic: topic.to_owned(),
+        uncommitted: rows.len() as u64,
+        rows,
+        ends,
+        running: (shape == Shape::Counting).then(counts),
+        ..Output::default()
     }
 }
 
-fn state_is_right<'a>(
-    cluster: &Cluster,
-    shape: Shape,
-    inputs: &[Input],
-    topic: &str,
-    disks: impl Iterator<Item = &'a Disk>,
-    wrong: &mut Vec<String>,
-) {
-    let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-    for input in inputs {
-        *expected.entry(shape.key(&input.key).into_bytes()).or_default() += 1;
+type Open = (eos_core::stepped::TaskHome, MemoryBackend);
+
+/// The changelog and the databases, each as what the input partition of its task is to make of it.
+fn copies(cluster: &Cluster, shape: Shape, databases: &[Open]) -> Vec<StateCopy> {
+    let fold = counts();
+    let mut copies = Vec::new();
+    if let Some(topic) = changelog(shape) {
+        for partition in 0..cluster.partitions(&topic) {
+            let name = format!("changelog {topic}-{partition}");
+            let contents = logged(cluster, &topic, partition);
+            copies.push(StateCopy::new(name, &fold, partition, contents));
+        }
     }
-    let width = cluster.partitions(topic);
-    let number = |value: &[u8]| value.try_into().map_or(u64::MAX, u64::from_be_bytes);
-    let mut logged: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-    for partition in 0..width {
-        for record in cluster.read(topic, partition) {
-            let key = record.key.unwrap_or_default();
-            // A store's id comes first; a commit record has nothing behind it.
-            if key.len() > 4 {
-                let value = record.value.unwrap_or_default();
-                logged.insert(key[4..].to_vec(), number(&value));
+    for (home, database) in databases {
+        let name = format!("database of task {}", home.task);
+        let partition = home.task.partition.get();
+        copies.push(StateCopy::new(name, &fold, partition, held(database)));
+    }
+    copies
+}
+
+/// What a changelog's partition adds up to.
+fn logged(cluster: &Cluster, topic: &str, partition: i32) -> Contents {
+    let mut contents = Contents::new();
+    for record in cluster.read(topic, partition) {
+        let key = record.key.unwrap_or_default();
+        if key.len() <= STORE_ID {
+            continue;
+        }
+        let key = key[STORE_ID..].to_vec();
+        match record.value {
+            Some(value) => contents.insert(key, value.to_vec()),
+            None => contents.remove(&key),
+        };
+    }
+    contents
+}
+
+/// What a database holds.
+fn held(database: &MemoryBackend) -> Contents {
+    let mut contents = Contents::new();
+    for store in database.stores().unwrap_or_default() {
+        let all = KeyRange::prefix(&[]);
+        let Ok(mut cursor) = database.scan(store, &all, Direction::Forward) else {
+            continue;
+        };
+        while let Some((key, value)) = cursor.entry() {
+            contents.insert(key.to_vec(), value.to_vec());
+            if cursor.advance().is_err() {
+                break;
             }
         }
     }
-    if logged != expected {
-        wrong.push(format!("{topic} holds {logged:?}, expected {expected:?}"));
+    contents
+}
+
+/// Counts of what came through a repartition topic: each update one more, and state as a loop would have it.
+fn counted_across(
+    cluster: &Cluster,
+    shape: Shape,
+    given: &[Given],
+    databases: &[Open],
+    wrong: &mut Vec<String>,
+) {
+    let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for it in given {
+        *expected.entry(shape.key(&it.key).into_bytes()).or_default() += 1;
     }
-    for disk in disks {
-        for (home, database) in disk.open() {
-            let of_task = expected.iter().filter(|(key, _)| {
-                let count = u32::try_from(width).unwrap_or(1);
-                partition_for(key, count) == home.task.partition
-            });
-            let of_task: BTreeMap<_, _> = of_task.map(|(key, it)| (key.clone(), *it)).collect();
-            let mut found = BTreeMap::new();
-            for store in database.stores().unwrap_or_default() {
-                let all = KeyRange::prefix(&[]);
-                let Ok(mut cursor) = database.scan(store, &all, Direction::Forward) else {
-                    continue;
-                };
-                while let Some((key, value)) = cursor.entry() {
-                    found.insert(key.to_vec(), number(value));
-                    if cursor.advance().is_err() {
-                        break;
-                    }
+    for topic in OUTPUTS {
+        let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        for partition in 0..cluster.partitions(topic) {
+            for record in cluster.read(topic, partition) {
+                let count = counts
+                    .entry(record.key.clone().unwrap_or_default().to_vec())
+                    .or_default();
+                *count += 1;
+                let value = String::from_utf8_lossy(record.value.as_deref().unwrap_or_default());
+                let told = value
+                    .split(' ')
+                    .nth(2)
+                    .and_then(|it| it.parse::<u64>().ok());
+                if told != Some(*count) {
+                    let offset = record.offset;
+                    wrong.push(format!(
+                        "{topic}-{partition}, offset {offset}: count {told:?} instead of {count}"
+                    ));
                 }
             }
-            let keeps = !of_task.is_empty() || !found.is_empty();
-            if keeps && found != of_task {
-                wrong.push(format!(
-                    "the database of {} holds {found:?}, expected {of_task:?}",
-                    home.task
-                ));
+        }
+    }
+    if let Some(topic) = changelog(shape) {
+        let width = cluster.partitions(&topic);
+        for partition in 0..width {
+            let of_it = |key: &[u8]| {
+                let count = u32::try_from(width).unwrap_or(1);
+                partition_for(key, count).get() == partition
+            };
+            let due = expected.iter().filter(|(key, _)| of_it(key));
+            let due: Contents = due
+                .map(|(key, count)| (key.clone(), count.to_be_bytes().to_vec()))
+                .collect();
+            let found = logged(cluster, &topic, partition);
+            if found != due {
+                wrong.push(format!("{topic}-{partition} holds {found:?}, not {due:?}"));
+            }
+            // Only tasks that keep counts hold anything.
+            let own = databases.iter().filter(|(home, database)| {
+                home.task.partition.get() == partition && database.position().is_some()
+            });
+            for (home, database) in own {
+                let found = held(database);
+                if found != due {
+                    let task = home.task;
+                    wrong.push(format!("database of {task} holds {found:?}, not {due:?}"));
+                }
             }
         }
     }

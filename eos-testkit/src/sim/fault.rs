@@ -65,11 +65,15 @@ pub enum Kind {
     AnswerLost,
     /// Its connection breaks; it arrives all the same, in the middle of something else.
     Late,
+    /// Its answer takes seconds.
+    Slow,
+    /// From here on nothing of this process arrives, for a while: it is cut off.
+    Cut,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Crash,
         Kind::CrashAndLoseDisk,
         Kind::CrashAndOlderDisk,
@@ -81,16 +85,21 @@ impl Kind {
         Kind::Lost,
         Kind::AnswerLost,
         Kind::Late,
+        Kind::Slow,
+        Kind::Cut,
     ];
 
     /// Whether it can happen there: requests go wrong on the network, calls and writes in the process.
     #[must_use]
     pub fn fits(self, place: Place) -> bool {
-        let network = matches!(self, Kind::Lost | Kind::AnswerLost | Kind::Late);
+        let network = matches!(
+            self,
+            Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow
+        );
         match place {
-            Place::Request(_) => network,
+            Place::Request(_) => network || self == Kind::Cut,
             // A write to a disk is not a moment at which time can pass for others.
-            Place::Disk(_) => !network && self != Kind::Stall,
+            Place::Disk(_) => !network && !matches!(self, Kind::Stall | Kind::Cut),
             Place::Call(..) => !network,
         }
     }
@@ -116,7 +125,16 @@ impl Place {
             Unassign,
         };
         let calls = [
-            Init, Begin, Send, SendOffsets, Flush, Commit, Abort, Assign, Unassign, Seek,
+            Init,
+            Begin,
+            Send,
+            SendOffsets,
+            Flush,
+            Commit,
+            Abort,
+            Assign,
+            Unassign,
+            Seek,
         ];
         let both = calls.into_iter().flat_map(|call| {
             [

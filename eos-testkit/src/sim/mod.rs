@@ -10,17 +10,20 @@
 //! ```
 
 mod check;
+mod coverage;
 mod disk;
 mod fault;
 mod nemesis;
 mod rng;
 mod run;
+mod seeds;
 mod shape;
 mod shrink;
 
-pub(crate) use rng::Rng;
-
+pub use coverage::Coverage;
 pub use fault::{Api, Fault, Kind, Place};
+pub(crate) use rng::Rng;
 pub use run::{Outcome, Run};
+pub use seeds::{Seeds, Summary};
 pub use shape::Shape;
 pub use shrink::shrink;

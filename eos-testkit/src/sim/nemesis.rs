@@ -41,6 +41,8 @@ struct State {
     to_draw: usize,
     fired: Vec<Fault>,
     orders: VecDeque<Order>,
+    /// Until when, by process.
+    cut_off: BTreeMap<String, i64>,
     now: i64,
     trace: Option<Vec<String>>,
     quiet: bool,
@@ -71,6 +73,7 @@ impl Nemesis {
             to_draw,
             fired: Vec::new(),
             orders: VecDeque::new(),
+            cut_off: BTreeMap::new(),
             now: 0,
             trace: None,
             quiet: false,
@@ -196,6 +199,17 @@ impl State {
         Some(fault.kind)
     }
 
+    /// Nothing of its process arrives for a while.
+    fn cut(&mut self, client_id: &str, chance: &mut Rng) {
+        let until = self.now + chance.between(300, 9_000);
+        self.cut_off.insert(process(client_id).to_owned(), until);
+    }
+
+    fn is_cut(&self, client_id: &str) -> bool {
+        let until = self.cut_off.get(process(client_id));
+        !self.quiet && until.is_some_and(|until| *until > self.now)
+    }
+
     fn order_or_die(&mut self, kind: Kind, client_id: &str) -> Option<Died> {
         match kind {
             Kind::Crash | Kind::CrashAndLoseDisk | Kind::CrashAndOlderDisk => Some(Died(kind)),
@@ -215,9 +229,21 @@ impl State {
                 self.orders.push_back(Order::Clock);
                 None
             }
-            Kind::Stall | Kind::Lost | Kind::AnswerLost | Kind::Late => None,
+            Kind::Cut => {
+                let mut chance = Rng::new(self.seed ^ self.now.unsigned_abs());
+                self.cut(client_id, &mut chance);
+                None
+            }
+            Kind::Stall | Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow => None,
         }
     }
+}
+
+/// What the names of a process's clients begin with: `<app>-<instance>-`.
+fn process(client_id: &str) -> &str {
+    let mut dashes = client_id.match_indices('-');
+    let end = dashes.nth(1).map_or(client_id.len(), |(at, _)| at + 1);
+    &client_id[..end]
 }
 
 impl Watcher for Nemesis {
@@ -246,6 +272,19 @@ impl Watcher for Nemesis {
             Some(Kind::Late) => Fate::Late {
                 after: chance.between(1, 20),
                 there: chance.between(20, 2_000),
+            },
+            Some(Kind::Slow) => Fate::Arrives {
+                there,
+                back: chance.between(200, 8_000),
+            },
+            Some(Kind::Cut) => {
+                state.cut(sent.client_id, &mut chance);
+                Fate::Lost {
+                    after: chance.between(1, 400),
+                }
+            }
+            _ if state.is_cut(sent.client_id) => Fate::Lost {
+                after: chance.between(1, 400),
             },
             _ => Fate::Arrives { there, back },
         }

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::stepped::{Env, Process, Step, StopMode, Stepped};
+use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{Now, Timestamp, partition_for};
 
-use super::check::{self, Input};
+use super::check::{self, Given};
 use super::disk::Disk;
 use super::fault::{Fault, Kind, Place};
 use super::nemesis::{Died, Nemesis, Order};
@@ -26,8 +26,10 @@ const MOST: i64 = 60_000;
 /// How long everything may take once all goes well again, in milliseconds.
 const PATIENCE: i64 = 240_000;
 /// How long everything has to be settled before it is judged: what the brokers have committed, workers have to
-/// hear of.
-const QUIET: i64 = 1_500;
+/// hear of, and an answer may take seconds.
+const QUIET: i64 = 10_000;
+/// So few bytes that a restore takes several batches.
+const RESTORE_BATCH: usize = 60;
 /// How often a process may end with an error in a row.
 const ENDS_IN_A_ROW: u32 = 60;
 
@@ -44,6 +46,9 @@ pub struct Run {
     pub plan: Option<Vec<Fault>>,
     /// Whether a trace is kept.
     pub traced: bool,
+    /// A defence of the runtime that is taken away, to see whether that is found: its name among the
+    /// `failpoints` of `eos-core`. Needs the feature `failpoints`.
+    pub without: Option<&'static str>,
 }
 
 /// What came of it.
@@ -79,12 +84,21 @@ impl Run {
             faults: 5 + rng.below(6),
             plan: None,
             traced: false,
+            without: None,
         }
     }
 
     /// Runs it.
     #[must_use]
     pub fn run(self) -> Outcome {
+        #[cfg(feature = "failpoints")]
+        let _entered =
+            self.without.map(
+                |name| match eos_core::failpoints::Failpoints::parse("", name) {
+                    Ok(failpoints) => failpoints.enter(),
+                    Err(unreadable) => panic!("{unreadable}"),
+                },
+            );
         Simulation::new(self).run()
     }
 }
@@ -111,7 +125,7 @@ struct Simulation {
     seats: Vec<Seat>,
     /// By how much the wall clock is off.
     wall: Arc<Mutex<i64>>,
-    inputs: Vec<Input>,
+    inputs: Vec<Given>,
     partitions: i32,
     violations: Vec<String>,
     errors: BTreeMap<String, u32>,
@@ -139,7 +153,7 @@ impl Simulation {
             }
         }
         let app = match run.shape.app().stepped(cluster.clone()) {
-            Ok(app) => app,
+            Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
         let seats = ["a", "b"].map(|name| Seat {
@@ -228,7 +242,7 @@ impl Simulation {
     fn finish(mut self) -> Outcome {
         if self.violations.is_empty() {
             let disks = self.seats.iter().map(|seat| &seat.disk);
-            self.violations = check::judge(
+            self.violations = check::violations(
                 &self.cluster,
                 self.run.shape,
                 self.partitions,
@@ -270,13 +284,15 @@ impl Simulation {
                 headers: &[],
             };
             match self.cluster.produce(INPUT, partition, &record) {
-                Ok(offset) => self.inputs.push(Input {
+                Ok(offset) => self.inputs.push(Given {
                     seq,
                     key,
                     partition,
                     offset,
                 }),
-                Err(code) => self.violations.push(format!("the input is refused: {code}")),
+                Err(code) => self
+                    .violations
+                    .push(format!("the input is refused: {code}")),
             }
         }
     }
@@ -541,4 +557,3 @@ impl Simulation {
         text
     }
 }
-

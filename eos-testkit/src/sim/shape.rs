@@ -56,14 +56,14 @@ impl Shape {
             Shape::Counting | Shape::Repartitioned => {
                 let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
                 let (first, second) = (app.output(&first), app.output(&second));
-                let count = move |ctx: &eos_core::Ctx<'_>,
-                                  record: eos_core::Record<String, String>| {
-                    let counts = ctx.store(&counts);
-                    let count = counts.update(&record.key, |before| before.unwrap_or(0) + 1)?;
-                    let value = format!("{} {count}", record.value);
-                    ctx.emit(&first, record.key.clone(), value.clone())?;
-                    ctx.emit(&second, record.key, value)
-                };
+                let count =
+                    move |ctx: &eos_core::Ctx<'_>, record: eos_core::Record<String, String>| {
+                        let counts = ctx.store(&counts);
+                        let count = counts.update(&record.key, |before| before.unwrap_or(0) + 1)?;
+                        let value = format!("{} {count}", record.value);
+                        ctx.emit(&first, record.key.clone(), value.clone())?;
+                        ctx.emit(&second, record.key, value)
+                    };
                 let source = app.source(&input);
                 if self == Shape::Repartitioned {
                     // The record brings its new key along.

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use integration_tests::judge::{self, Evidence, Expectation, Question, Verdict};
-use serde_json::json;
+use integration_tests::judge::{self, Evidence, Expectation, Finding, Question, Verdict};
+use serde_json::{Map, Value, json};
+
+/// What only copies of state and running values show, which are not read.
+const NOT_READ: [&str; 4] = ["state_ahead", "state_behind", "state_wrong", "stale"];
 
 /// Judge a run by what it left in Kafka.
 #[derive(Debug, Parser)]
@@ -73,7 +76,7 @@ fn run(options: &Options) -> Result<bool> {
     Ok(verdict.is_clean())
 }
 
-fn as_json(evidence: &Evidence, verdict: &Verdict) -> serde_json::Value {
+fn as_json(evidence: &Evidence, verdict: &Verdict) -> Value {
     let outputs = evidence.outputs.iter().map(|output| {
         json!({
             "topic": output.topic,
@@ -81,10 +84,27 @@ fn as_json(evidence: &Evidence, verdict: &Verdict) -> serde_json::Value {
             "uncommitted": output.uncommitted,
         })
     });
+    let violations = verdict.findings().into_iter();
+    let violations = violations.filter(|(kind, _)| !NOT_READ.contains(kind));
+    let violations = violations.map(|(kind, finding)| (kind.to_owned(), of_kind(finding)));
     json!({
         "clean": verdict.is_clean(),
         "input": { "topic": evidence.input.topic, "records": evidence.input.len() },
         "outputs": outputs.collect::<Vec<_>>(),
-        "violations": verdict,
+        "violations": violations.collect::<Map<String, Value>>(),
     })
+}
+
+fn of_kind(finding: &Finding) -> Value {
+    let examples = finding.examples.iter().map(|example| {
+        json!({
+            "seq": example.seq,
+            "key": example.key,
+            "topic": example.topic,
+            "partition": example.partition,
+            "offset": example.offset,
+            "note": example.note,
+        })
+    });
+    json!({ "count": finding.count, "examples": examples.collect::<Vec<_>>() })
 }

@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
+use eos_testkit::oracle::{
+    CONSUMER_OFFSETS, Evidence, Input, InputError, Keys, LogEnd, OpenProducer, Output, Row,
+    TransactionState,
+};
 use serde::Deserialize;
-use xtask::wire::{Client, Isolation, OpenProducer, Record, TransactionState};
+use xtask::wire::{Client, Isolation, Record};
 
-use super::evidence::{Evidence, Input, Keys, LogEnd, Output, Row};
 use crate::wait::wait_until;
 
 /// Where the evidence is.
@@ -30,9 +33,6 @@ pub struct Question<'a> {
 /// How long one question to the cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Where the groups' offsets are kept.
-pub(super) const OFFSETS: &str = "__consumer_offsets";
-
 /// How long to wait for the group's offsets when a transaction is known to be open.
 const HELD: Duration = Duration::from_secs(2);
 
@@ -49,7 +49,8 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
         question.input,
         rows(&mut client, question.input, &mut keys)?,
         client.end_offsets(question.input, Isolation::ReadCommitted)?,
-    )?;
+    )
+    .map_err(with_fix)?;
     let outputs = question.outputs.iter();
     let outputs = outputs.map(|topic| output(&mut client, topic, &mut keys));
     let outputs = outputs.collect::<Result<_>>()?;
@@ -59,7 +60,7 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
     let committed = committed.map(|all| all.into_iter().map(offset).collect::<Vec<_>>());
     let hanging_offsets = match committed {
         Some(_) => Vec::new(),
-        None => hanging(&mut client, OFFSETS)?,
+        None => hanging(&mut client, CONSUMER_OFFSETS)?,
     };
     let mut commits = client.transaction_log(question.transactional_prefix)?;
     commits.retain(|step| step.state == "PrepareCommit");
@@ -71,7 +72,19 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
         commits,
         hanging_offsets,
         keys,
+        // Judged beside it, by those who know where it lies and what it is to be.
+        state: Vec::new(),
     })
+}
+
+/// The oracle does not know who wrote the input.
+fn with_fix(error: InputError) -> Error {
+    let fix = match error {
+        InputError::Unnumbered { .. } => "produce it with the generator",
+        InputError::Twice { .. } => "continue a topic with --first-seq",
+        _ => return error.into(),
+    };
+    anyhow!("{error}: {fix}")
 }
 
 /// Every topic exists and has lost nothing at its beginning, or much would look lost or foreign.
@@ -140,6 +153,7 @@ fn output(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Output> {
             false => hanging(client, topic)?,
         },
         ends,
+        running: None,
     })
 }
 
@@ -176,6 +190,7 @@ fn rows(client: &mut Client, topic: &str, keys: &mut Keys) -> Result<Vec<Row>> {
                 key: keys.intern(record.key.as_deref()),
                 partition,
                 offset: record.offset,
+                value: 0,
             });
         })
         .with_context(|| format!("read {topic}"))?;

@@ -7,11 +7,11 @@ use kafka_protocol::messages::BrokerId;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use eos_testkit::records::Aborted;
-use eos_testkit::records::{Batches, Record};
 use super::client::Client;
 use super::failure::check;
 use super::routing::{Node, topic_name};
+use eos_testkit::records::Aborted;
+use eos_testkit::records::{Batches, Record};
 
 /// How much one fetch may bring: large, because a reader of a whole topic pays per round trip.
 const MAX_BYTES: i32 = 8 << 20;

@@ -10,7 +10,8 @@
 //!   ├── topics, offsets, groups, transactions: ask and answer
 //!   ├── fetch ──► records of a batch, without what read_committed hides
 //!   ├── tally: how much of which kind lies in the log
-//!   └── spans, transaction_log: how each transaction ended, as markers and the coordinators say
+//!   └── spans, transaction_log: how each transaction ended, as markers and the coordinators say; in the
+//!       types of the oracle, which judges by them
 //! Producer ──► batches, sequences, retries that cannot double a record
 //! TransactionalProducer: for tests that play a program which aborts, hangs or returns as a zombie
 //! ```
@@ -39,16 +40,14 @@ mod transactions;
 mod versions;
 
 pub use acls::{Operation, Resource};
-pub use eos_testkit::records::Record;
 pub use client::Client;
 pub use cluster::{Broker, ClusterMetadata, Partition};
+pub use eos_testkit::oracle::{LoggedTransaction, Marker, OpenProducer, Span, TransactionState};
+pub use eos_testkit::records::Record;
 pub use fetch::{Fetched, Isolation};
 pub use groups::{GroupMember, GroupState, Offsets};
 pub use kafka_protocol as protocol;
 pub use producer::Producer;
 pub use routing::Node;
-pub use spans::{Marker, Span};
 pub use tally::{EndedBy, Tally};
-pub use transaction_log::LoggedTransaction;
 pub use transactional::{End, TransactionalProducer};
-pub use transactions::{OpenProducer, TransactionState};

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
 
 use self::round::InFlight;
-use eos_testkit::records::{BatchBuilder, HEADER as EMPTY_BATCH, ProducerIdentity};
 use super::client::Client;
 use super::failure::check;
 use super::routing::Node;
+use eos_testkit::records::{BatchBuilder, HEADER as EMPTY_BATCH, ProducerIdentity};
 
 /// A batch is closed at this size, well below the broker's default limit of 1 MiB.
 const BATCH_BYTES: usize = 256 << 10;
@@ -128,9 +128,9 @@ impl Producer {
         let batch = queue
             .open
             .get_or_insert_with(|| BatchBuilder::new(BATCH_BYTES / 4));
-        let before = batch.len();
+        let before = batch.bytes();
         batch.push(timestamp_ms, key, value, headers);
-        let (after, full) = (batch.len(), batch.len() >= BATCH_BYTES);
+        let (after, full) = (batch.bytes(), batch.bytes() >= BATCH_BYTES);
         if full {
             queue.close(identity);
         }

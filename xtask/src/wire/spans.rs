@@ -6,42 +6,12 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
+use eos_testkit::oracle::{Marker, Span};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use eos_testkit::records::{Batch, Batches};
 use super::client::Client;
 use super::fetch::Isolation;
-
-/// A batch of records, and the end of the transaction that it is part of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// The first offset.
-    pub first: i64,
-    /// The last offset.
-    pub last: i64,
-    /// How many records lie between them.
-    pub records: u32,
-    /// Who wrote it, -1 for a producer that is not idempotent.
-    pub producer_id: i64,
-    /// The epoch of that producer.
-    pub producer_epoch: i16,
-    /// Whether it was written inside a transaction.
-    pub transactional: bool,
-    /// The next marker of that producer; none while its transaction is open.
-    pub end: Option<Marker>,
-}
-
-/// A marker, which ends a producer's transaction in one partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marker {
-    /// Where it lies.
-    pub offset: i64,
-    /// The epoch of the producer that it ends. A coordinator that fences one writes the epoch after
-    /// its own, and then never a commit.
-    pub producer_epoch: i16,
-    /// Whether the transaction is committed.
-    pub commits: bool,
-}
+use eos_testkit::records::{Batch, Batches};
 
 impl Client {
     /// The batches of each partition of a topic up to its end at the time of the call, in order.
@@ -122,8 +92,8 @@ impl Spans {
 mod tests {
     use bytes::{BufMut, BytesMut};
 
-    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
     use super::*;
+    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 
     fn batch(offset: i64, id: i64, epoch: i16, keys: &[Option<&[u8]>]) -> BytesMut {
         let mut builder = BatchBuilder::new(100);

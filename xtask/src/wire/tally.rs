@@ -5,10 +5,10 @@
 use anyhow::{Context, Result};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
-use eos_testkit::records::Aborted;
-use eos_testkit::records::Batches;
 use super::client::Client;
 use super::fetch::Isolation;
+use eos_testkit::records::Aborted;
+use eos_testkit::records::Batches;
 
 /// What lies between two offsets of a partition, as a read_committed reader would count it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,8 +76,8 @@ mod tests {
     use kafka_protocol::messages::ProducerId;
     use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
-    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
     use super::*;
+    use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 
     /// As many records of a producer, in a transaction.
     fn records(offset: i64, id: i64, count: usize) -> BytesMut {

@@ -8,28 +8,12 @@
 
 use anyhow::{Result, bail, ensure};
 use bytes::{Buf, Bytes};
+use eos_testkit::oracle::LoggedTransaction;
 
 use super::client::Client;
 use super::fetch::Isolation;
 
 const TOPIC: &str = "__transaction_state";
-
-/// A step of a transaction, as its coordinator wrote it down.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoggedTransaction {
-    /// The transactional id.
-    pub transactional_id: String,
-    /// The producer id.
-    pub producer_id: i64,
-    /// The producer's epoch.
-    pub producer_epoch: i16,
-    /// As in [`super::TransactionState::state`].
-    pub state: &'static str,
-    /// The partitions that take part: outputs, and those of `__consumer_offsets`.
-    pub partitions: Vec<(String, i32)>,
-    /// When it was written, in milliseconds since the epoch.
-    pub at: i64,
-}
 
 impl Client {
     /// The steps of all transactions whose ids begin so; those of one id in order.

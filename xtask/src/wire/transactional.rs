@@ -22,10 +22,10 @@ use kafka_protocol::messages::{
     TransactionalId,
 };
 
-use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 use super::client::{BROKER_TIMEOUT_MS, Client};
 use super::failure::check;
 use super::routing::{Node, text, topic_name};
+use eos_testkit::records::{BatchBuilder, ProducerIdentity};
 
 /// How long one step may take, retries included.
 const STEP: Duration = Duration::from_secs(30);

@@ -1,6 +1,7 @@
 //! Transactions from the outside: which are known, in which state.
 
 use anyhow::Result;
+use eos_testkit::oracle::{OpenProducer, TransactionState};
 use kafka_protocol::messages::ListTransactionsRequest;
 use kafka_protocol::messages::describe_producers_request::{
     DescribeProducersRequest, TopicRequest,
@@ -9,38 +10,6 @@ use kafka_protocol::messages::describe_producers_request::{
 use super::client::Client;
 use super::failure::check;
 use super::routing::{Node, topic_name};
-
-/// A transactional id and the state of its latest transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TransactionState {
-    /// The transactional id.
-    pub transactional_id: String,
-    /// The producer id it has now.
-    pub producer_id: i64,
-    /// `Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`, `CompleteAbort`,
-    /// `PrepareEpochFence` or `Dead`.
-    pub state: String,
-}
-
-impl TransactionState {
-    /// Whether a transaction is begun and its end is not written everywhere.
-    pub fn is_open(&self) -> bool {
-        self.state == "Ongoing" || self.state.starts_with("Prepare")
-    }
-}
-
-/// A transaction that a partition's leader knows to be open there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenProducer {
-    /// The partition.
-    pub partition: i32,
-    /// Who writes it.
-    pub producer_id: i64,
-    /// The epoch of that producer.
-    pub producer_epoch: i16,
-    /// Its first offset: from there on nothing is decided.
-    pub first_offset: i64,
-}
 
 impl Client {
     /// The transactions that are open in a topic, as the leaders of its partitions know them

@@ -21,8 +21,6 @@ use crate::worker::{RecordsOf, Worker, WorkerError};
 
 /// How many records of a changelog are taken at a time.
 const BATCH: usize = 4096;
-/// How large the batches are that go into the database.
-const WRITE: usize = 1 << 20;
 /// How often a long restore says how far it is.
 const TELL: Duration = Duration::from_secs(10);
 
@@ -180,7 +178,7 @@ impl<C: Client> Worker<C> {
                     self.restored_bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
                 }
             }
-            if reader.pending.bytes.len() >= WRITE {
+            if reader.pending.bytes.len() >= self.spec.state.restore_batch {
                 failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
                 let position = on_the_way(&reader.restore);
                 let written = reader.pending.write(&mut reader.store, &position);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::evidence::Evidence;
-use super::verdict::{Example, Verdict};
+use super::verdict::Verdict;
 
 /// What was read and what was found, in a few lines.
 pub fn text(evidence: &Evidence, verdict: &Verdict) -> String {
@@ -30,6 +30,11 @@ fn write(text: &mut String, evidence: &Evidence, verdict: &Verdict) -> std::fmt:
             "output  {topic}: {committed} committed records, {aborted} aborted or open"
         )?;
     }
+    for copy in &evidence.state {
+        let (name, partition, keys) = (&copy.name, copy.partition, copy.contents.len());
+        let topic = &input.topic;
+        writeln!(text, "state   {name}, of {topic}-{partition}: {keys} keys")?;
+    }
     if verdict.is_clean() {
         return writeln!(
             text,
@@ -46,7 +51,7 @@ fn write(text: &mut String, evidence: &Evidence, verdict: &Verdict) -> std::fmt:
             )?;
         }
         for example in &finding.examples {
-            writeln!(text, "  {}", line(example))?;
+            writeln!(text, "  {example}")?;
         }
         let rest = finding.count - finding.examples.len() as u64;
         if rest > 0 {
@@ -54,27 +59,6 @@ fn write(text: &mut String, evidence: &Evidence, verdict: &Verdict) -> std::fmt:
         }
     }
     Ok(())
-}
-
-fn line(example: &Example) -> String {
-    let mut parts = Vec::new();
-    if let Some(seq) = example.seq {
-        parts.push(format!("seq {seq}"));
-    }
-    if let Some(key) = &example.key {
-        parts.push(format!("key {key}"));
-    }
-    if let (Some(topic), Some(partition)) = (&example.topic, example.partition) {
-        parts.push(format!("{topic}-{partition}"));
-    }
-    if let Some(offset) = example.offset {
-        parts.push(format!("offset {offset}"));
-    }
-    let place = parts.join(", ");
-    match place.is_empty() {
-        true => example.note.clone(),
-        false => format!("{place}: {}", example.note),
-    }
 }
 
 fn meaning(name: &str) -> &'static str {
@@ -88,6 +72,10 @@ fn meaning(name: &str) -> &'static str {
         "offsets" => "input partitions whose committed offset is not where the outputs are",
         "aborted" => "data that readers see although its transaction did not commit it",
         "hanging" => "transactions that nobody will ever end",
+        "state_ahead" => "copies of state that hold more than what is committed, or say so",
+        "state_behind" => "copies of state that hold less than what is committed",
+        "state_wrong" => "copies of state that no inputs lead to, or others than they say",
+        "stale" => "outputs whose running value is not what the inputs make",
         _ => "transactions that have not ended",
     }
 }

@@ -1,12 +1,12 @@
 //! What the judge found.
 
-use serde::Serialize;
+use std::fmt;
 
 /// At most this many examples of a violation are kept.
 const EXAMPLES: usize = 5;
 
 /// The findings of each kind; clean when there are none.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Inputs without a record in some output.
     pub lost: Finding,
@@ -20,7 +20,8 @@ pub struct Verdict {
     pub rekeyed: Finding,
     /// Inputs that reached some outputs and not others: part of a transaction.
     pub torn: Finding,
-    /// Visible data that its own transaction did not commit: see `judge::aborted`.
+    /// Visible data that its own transaction did not commit: by the markers, or by the
+    /// log of the coordinators.
     pub aborted: Finding,
     /// Input partitions whose committed offset is not where the outputs are.
     pub offsets: Finding,
@@ -29,10 +30,19 @@ pub struct Verdict {
     /// Transactions that nobody will ever end: a partition holds them open, and no coordinator knows
     /// them to be.
     pub hanging: Finding,
+    /// Copies of state that hold more than what is committed, or say so.
+    pub state_ahead: Finding,
+    /// Copies of state that hold less than what is committed, and may not.
+    pub state_behind: Finding,
+    /// Copies of state that no inputs lead to, or others than they say.
+    pub state_wrong: Finding,
+    /// Outputs whose running value is not what the inputs up to theirs make: an update was lost, or made from
+    /// old state. What follows for the same key is counted when it has been right in between.
+    pub stale: Finding,
 }
 
 /// Violations of one kind.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// How many there are.
     pub count: u64,
@@ -41,7 +51,7 @@ pub struct Finding {
 }
 
 /// One violation.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Example {
     /// The number of the input.
     pub seq: Option<u64>,
@@ -66,7 +76,7 @@ impl Verdict {
     }
 
     /// Every kind with its name.
-    pub fn findings(&self) -> [(&'static str, &Finding); 10] {
+    pub fn findings(&self) -> [(&'static str, &Finding); 14] {
         [
             ("lost", &self.lost),
             ("doubled", &self.doubled),
@@ -78,6 +88,10 @@ impl Verdict {
             ("offsets", &self.offsets),
             ("open", &self.open),
             ("hanging", &self.hanging),
+            ("state_ahead", &self.state_ahead),
+            ("state_behind", &self.state_behind),
+            ("state_wrong", &self.state_wrong),
+            ("stale", &self.stale),
         ]
     }
 }
@@ -89,5 +103,27 @@ impl Finding {
         if self.examples.len() < EXAMPLES {
             self.examples.push(example());
         }
+    }
+}
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if let Some(seq) = self.seq {
+            parts.push(format!("seq {seq}"));
+        }
+        if let Some(key) = &self.key {
+            parts.push(format!("key {key}"));
+        }
+        if let (Some(topic), Some(partition)) = (&self.topic, self.partition) {
+            parts.push(format!("{topic}-{partition}"));
+        }
+        if let Some(offset) = self.offset {
+            parts.push(format!("offset {offset}"));
+        }
+        if !parts.is_empty() {
+            write!(f, "{}: ", parts.join(", "))?;
+        }
+        f.write_str(&self.note)
     }
 }

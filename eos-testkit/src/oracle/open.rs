@@ -1,10 +1,8 @@
 //! Transactions that have not ended: those whose coordinator will end them, and those that nobody
 //! will.
 
-use xtask::wire::OpenProducer;
-
 use super::evidence::{Evidence, LogEnd, Output};
-use super::read::OFFSETS;
+use super::transactions::{CONSUMER_OFFSETS, OpenProducer};
 use super::verdict::{Example, Verdict};
 
 pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
@@ -35,7 +33,7 @@ pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
         });
     }
     for hangs in &evidence.hanging_offsets {
-        verdict.hanging.add(|| hanging(OFFSETS, hangs));
+        verdict.hanging.add(|| hanging(CONSUMER_OFFSETS, hangs));
     }
     if evidence.committed.is_none() && evidence.hanging_offsets.is_empty() {
         verdict.open.add(|| Example {

@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, Output, Row};
 use super::order::LastOfKey;
 use super::verdict::{Example, Verdict};
-use super::{aborted, offsets, open};
+use super::{aborted, offsets, open, running, state};
 
 /// How far the run was to have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,15 @@ pub fn judge(evidence: &Evidence, expectation: Expectation) -> Verdict {
     aborted::find(evidence, &mut verdict.aborted);
     offsets::compare(evidence, expectation, &presences, &mut verdict.offsets);
     open::find(evidence, &mut verdict);
+    state::find(evidence, &mut verdict);
+    running::find(evidence, &mut verdict.stale);
     verdict
 }
 
 /// Walks an output in its order: what is doubled, reordered, foreign or under the wrong key.
 fn walk(evidence: &Evidence, output: &Output, verdict: &mut Verdict) -> Presence {
     let mut presence = vec![0; evidence.input.records().len()];
-    let mut last = LastOfKey::new(evidence.keys.len());
+    let mut last = LastOfKey::default();
     for row in &output.rows {
         let example = |note: String| found(evidence, output, row, note);
         let Some(nth) = row.seq.and_then(|seq| evidence.input.find(seq)) else {
@@ -136,6 +138,3 @@ fn of_input(evidence: &Evidence, nth: usize, note: String) -> Example {
         note,
     }
 }
-
-#[cfg(test)]
-mod tests;

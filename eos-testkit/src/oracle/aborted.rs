@@ -12,11 +12,9 @@
 //! An EndTxn that is later still, after the offsets, tears outputs from each other or from the offsets,
 //! which shows as lost, torn and offsets.
 
-use xtask::wire::{LoggedTransaction, Span};
-
 use super::decide::found;
 use super::evidence::{Evidence, Output, Row};
-use super::read::OFFSETS;
+use super::transactions::{CONSUMER_OFFSETS, LoggedTransaction, Span};
 use super::verdict::{Example, Finding};
 
 /// Counts records by the first kind of evidence, transactions by the second.
@@ -34,7 +32,8 @@ pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
             outputs.any(|output| output.topic == *topic)
         };
         let written: Vec<_> = commit.partitions.iter().filter(of_output).collect();
-        let offsets = commit.partitions.iter().any(|(topic, _)| topic == OFFSETS);
+        let mut partitions = commit.partitions.iter();
+        let offsets = partitions.any(|(topic, _)| topic == CONSUMER_OFFSETS);
         if let (Some((topic, partition)), false) = (written.first(), offsets) {
             finding.add(|| half(commit, topic, *partition, written.len()));
         }

@@ -1,0 +1,195 @@
+//! The input: records that their numbers tell apart.
+
+use super::evidence::Row;
+use super::keys::{Key, Keys};
+
+/// The input topic, in the order of the numbers. By default one without partitions.
+#[derive(Debug, Default, Clone)]
+pub struct Input {
+    /// The topic.
+    pub topic: String,
+    /// The end offset of each partition.
+    pub ends: Vec<i64>,
+    records: Vec<Numbered>,
+}
+
+/// An input record, whose number is certain.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbered {
+    pub(super) seq: u64,
+    pub(super) key: Key,
+    pub(super) partition: i32,
+    pub(super) offset: i64,
+    pub(super) value: i64,
+}
+
+/// An input record, as a [`Fold`](super::Fold) is given it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputRecord<'a> {
+    /// Its number.
+    pub seq: u64,
+    /// Its key.
+    pub key: Option<&'a [u8]>,
+    /// The partition it is in.
+    pub partition: i32,
+    /// Its offset there.
+    pub offset: i64,
+    /// The value of its [`Row`].
+    pub value: i64,
+}
+
+/// An input that nothing can be judged by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// A record has no number.
+    #[error("input {topic}-{partition} has a record without `seq` at offset {offset}")]
+    Unnumbered {
+        /// The input.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The offset there.
+        offset: i64,
+    },
+    /// Two records have the same number.
+    #[error(
+        "input {topic} has seq {seq} twice ({topic}-{} and {topic}-{})",
+        place(*.first),
+        place(*.second)
+    )]
+    Twice {
+        /// The input.
+        topic: String,
+        /// The number.
+        seq: u64,
+        /// Partition and offset of one of them.
+        first: (i32, i64),
+        /// Partition and offset of the other.
+        second: (i32, i64),
+    },
+    /// A record lies in a partition whose end is not given.
+    #[error("input {topic} has a record in partition {partition}, and ends of {partitions} only")]
+    NoSuchPartition {
+        /// The input.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// How many have an end.
+        partitions: usize,
+    },
+}
+
+impl Input {
+    /// The input, provided that its numbers tell its records apart.
+    ///
+    /// # Errors
+    /// When a record has no number or two have the same, or one lies in a partition without an end: then
+    /// nothing can be judged.
+    pub fn new(topic: &str, rows: Vec<Row>, ends: Vec<i64>) -> Result<Input, InputError> {
+        let mut records = Vec::with_capacity(rows.len());
+        for row in rows {
+            records.push(numbered(topic, &row, ends.len())?);
+        }
+        records.sort_unstable_by_key(|record: &Numbered| (record.seq, record.partition));
+        for pair in records.windows(2) {
+            if pair[0].seq == pair[1].seq {
+                return Err(InputError::Twice {
+                    topic: topic.to_owned(),
+                    seq: pair[0].seq,
+                    first: (pair[0].partition, pair[0].offset),
+                    second: (pair[1].partition, pair[1].offset),
+                });
+            }
+        }
+        Ok(Input {
+            topic: topic.to_owned(),
+            ends,
+            records,
+        })
+    }
+
+    /// How many records it has.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The records, in the order of their numbers.
+    pub(super) fn records(&self) -> &[Numbered] {
+        &self.records
+    }
+
+    /// Where in [`Input::records`] a number is.
+    pub(super) fn find(&self, seq: u64) -> Option<usize> {
+        // Numbers of one run are gapless, so the first look mostly hits.
+        let first = self.records.first()?.seq;
+        let guess = usize::try_from(seq.checked_sub(first)?).ok()?;
+        if self.records.get(guess).is_some_and(|r| r.seq == seq) {
+            return Some(guess);
+        }
+        self.records.binary_search_by_key(&seq, |r| r.seq).ok()
+    }
+
+    /// Where in [`Input::records`] the records are, partition by partition in offset order.
+    pub(super) fn in_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.records.len()).collect();
+        order.sort_unstable_by_key(|nth| (self.records[*nth].partition, self.records[*nth].offset));
+        order
+    }
+
+    /// The records of a partition, in offset order.
+    pub(super) fn of_partition<'k>(&self, partition: i32, keys: &'k Keys) -> Vec<InputRecord<'k>> {
+        let its = self.records.iter().filter(|r| r.partition == partition);
+        let mut records: Vec<_> = its.map(|record| record.with_key(keys)).collect();
+        records.sort_unstable_by_key(|record| record.offset);
+        records
+    }
+}
+
+impl Numbered {
+    /// The record with the bytes of its key.
+    pub(super) fn with_key(self, keys: &Keys) -> InputRecord<'_> {
+        InputRecord {
+            seq: self.seq,
+            key: keys.bytes(self.key),
+            partition: self.partition,
+            offset: self.offset,
+            value: self.value,
+        }
+    }
+}
+
+fn numbered(topic: &str, row: &Row, partitions: usize) -> Result<Numbered, InputError> {
+    let (partition, offset) = (row.partition, row.offset);
+    let topic = || topic.to_owned();
+    if usize::try_from(partition).map_or(true, |nth| nth >= partitions) {
+        return Err(InputError::NoSuchPartition {
+            topic: topic(),
+            partition,
+            partitions,
+        });
+    }
+    let Some(seq) = row.seq else {
+        return Err(InputError::Unnumbered {
+            topic: topic(),
+            partition,
+            offset,
+        });
+    };
+    Ok(Numbered {
+        seq,
+        key: row.key,
+        partition,
+        offset,
+        value: row.value,
+    })
+}
+
+fn place((partition, offset): (i32, i64)) -> String {
+    format!("{partition}, offset {offset}")
+}

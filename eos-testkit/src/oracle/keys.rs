@@ -1,0 +1,51 @@
+//! Keys, each kept once.
+
+use std::collections::HashMap;
+
+/// A key, as its position among the [`Keys`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key(u32);
+
+/// Every distinct key, kept once. No key is a key, too.
+#[derive(Debug, Default, Clone)]
+pub struct Keys {
+    names: Vec<Option<Box<[u8]>>>,
+    numbers: HashMap<Option<Box<[u8]>>, u32>,
+}
+
+impl Keys {
+    /// The key with these bytes.
+    pub fn intern(&mut self, bytes: Option<&[u8]>) -> Key {
+        let bytes = bytes.map(Box::from);
+        if let Some(number) = self.numbers.get(&bytes) {
+            return Key(*number);
+        }
+        let number = self.names.len() as u32;
+        self.names.push(bytes.clone());
+        self.numbers.insert(bytes, number);
+        Key(number)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The bytes of a key, none for no key.
+    pub fn bytes(&self, key: Key) -> Option<&[u8]> {
+        self.names.get(key.0 as usize)?.as_deref()
+    }
+
+    /// The key as text, for people.
+    pub(super) fn name(&self, key: Key) -> String {
+        match self.bytes(key) {
+            Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            None => "(none)".to_owned(),
+        }
+    }
+}

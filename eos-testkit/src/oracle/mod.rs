@@ -1,0 +1,81 @@
+//! Whether a history processed each input exactly once: inputs, outputs, committed offsets and state in;
+//! a verdict with an example of each violation out.
+//!
+//! ```text
+//! Evidence ──► judge ──► Verdict ──► text
+//!   ├── input, keys       what came in
+//!   ├── outputs           what readers of committed data see  ──► decide, order: lost, doubled, reordered,
+//!   │                                                              foreign, rekeyed, torn
+//!   │     └── running     values that add up by key           ──► running: stale
+//!   ├── committed         the group's offsets                 ──► offsets
+//!   ├── transactions      batches, markers, coordinators      ──► aborted, open: aborted, open, hanging
+//!   └── state             copies of stores                    ──► state: state_ahead, state_behind, state_wrong
+//! ```
+//!
+//! It does no I/O and knows neither the runtime nor a client, so the same checker judges what was read from a
+//! real Kafka and what a simulation left in memory, and every kind of violation is planted into evidence made by
+//! hand and must be found.
+//!
+//! It assumes of the application under test that each input record leads to one record in each output, with the
+//! same key and the input's number in `seq`; and, if it uses transactions, that each of them holds what it read
+//! as offsets beside what it wrote. Where it keeps state, a [`Fold`] says what the inputs are to make of it: the
+//! inputs of one partition, since a task has those.
+//!
+//! # Example
+//! ```
+//! use eos_testkit::oracle::{Evidence, Expectation, Input, Keys, Output, Row, judge, text};
+//!
+//! let mut keys = Keys::default();
+//! let key = keys.intern(Some(b"berlin"));
+//! let row = |seq, offset| Row { seq: Some(seq), key, partition: 0, offset, value: 0 };
+//! let evidence = Evidence {
+//!     input: Input::new("cities", vec![row(0, 0), row(1, 1)], vec![2])?,
+//!     outputs: vec![Output {
+//!         topic: "enriched".into(),
+//!         // The second input was processed twice.
+//!         rows: vec![row(0, 0), row(1, 1), row(1, 3)],
+//!         ..Output::default()
+//!     }],
+//!     committed: Some(vec![Some(2)]),
+//!     keys,
+//!     ..Evidence::default()
+//! };
+//!
+//! let verdict = judge(&evidence, Expectation::Finished);
+//! assert_eq!(verdict.doubled.count, 1);
+//! assert_eq!(
+//!     verdict.doubled.examples[0].to_string(),
+//!     "seq 1, key berlin, enriched-0, offset 3: it is also at enriched-0, offset 1"
+//! );
+//! assert!(text(&evidence, &verdict).contains("VIOLATED doubled: 1"));
+//! # Ok::<(), eos_testkit::oracle::InputError>(())
+//! ```
+
+mod aborted;
+mod decide;
+mod evidence;
+mod fold;
+mod input;
+mod keys;
+mod offsets;
+mod open;
+mod order;
+mod report;
+mod running;
+mod state;
+#[cfg(test)]
+mod tests;
+mod transactions;
+mod verdict;
+
+pub use decide::{Expectation, judge};
+pub use evidence::{Evidence, LogEnd, Output, Row};
+pub use fold::{Contents, Fold};
+pub use input::{Input, InputError, InputRecord};
+pub use keys::{Key, Keys};
+pub use report::text;
+pub use state::StateCopy;
+pub use transactions::{
+    CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
+};
+pub use verdict::{Example, Finding, Verdict};

@@ -1,0 +1,77 @@
+//! Whether each running value is what the inputs up to its own make.
+//!
+//! The last value of a key may be right although an update on the way was made from old state, and a reader
+//! has acted on it by then. So every value is compared, with its own input's: an output that is out of order
+//! or doubled is not stale for that.
+
+use std::collections::HashMap;
+use std::mem;
+
+use super::decide::found;
+use super::evidence::{Evidence, Output};
+use super::fold::{Contents, Fold};
+use super::verdict::Finding;
+
+/// What the latest row of a key carries, as far as its inputs come from one partition.
+#[derive(Clone, Copy)]
+struct Before {
+    seq: u64,
+    value: i64,
+    right: bool,
+}
+
+/// Counts, of each key, the rows from which on it is wrong.
+pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
+    for output in &evidence.outputs {
+        if let Some(fold) = &output.running {
+            walk(evidence, output, &due(evidence, fold), finding);
+        }
+    }
+}
+
+/// The value that belongs to each input, in the order of the numbers.
+fn due(evidence: &Evidence, fold: &Fold) -> Vec<i64> {
+    let records = evidence.input.records();
+    let mut due = vec![0; records.len()];
+    let (mut contents, mut partition) = (Contents::new(), None);
+    for nth in evidence.input.in_order() {
+        let record = records[nth].with_key(&evidence.keys);
+        if partition.replace(record.partition) != Some(record.partition) {
+            contents.clear();
+        }
+        due[nth] = fold.step(&mut contents, &record);
+    }
+    due
+}
+
+fn walk(evidence: &Evidence, output: &Output, due: &[i64], finding: &mut Finding) {
+    let mut seen = vec![false; due.len()];
+    let mut keys = HashMap::new();
+    for row in &output.rows {
+        let Some(nth) = row.seq.and_then(|seq| evidence.input.find(seq)) else {
+            continue;
+        };
+        if mem::replace(&mut seen[nth], true) {
+            continue;
+        }
+        let input = &evidence.input.records()[nth];
+        let right = row.value == due[nth];
+        let now = Before {
+            seq: input.seq,
+            value: row.value,
+            right,
+        };
+        let before = keys.insert((input.partition, input.key), now);
+        // What follows from a value that is wrong already is wrong with it.
+        if !right && before.is_none_or(|before| before.right) {
+            finding.add(|| found(evidence, output, row, note(row.value, due[nth], before)));
+        }
+    }
+}
+
+fn note(value: i64, due: i64, before: Option<Before>) -> String {
+    let before = before.map_or_else(String::new, |before| {
+        format!("; seq {} of its key carries {}", before.seq, before.value)
+    });
+    format!("it carries {value}, and the inputs up to its own make {due}{before}")
+}

@@ -1,0 +1,228 @@
+//! Whether copies of state hold what the committed inputs make: no more, no less, nothing else.
+//!
+//! ```text
+//! records of the input partition    r0    r1    r2    r3    r4    r5
+//! what the fold makes of them    f0    f1    f2    f3    f4    f5    f6
+//!                                └─ behind ─┘    │     └── ahead ──┘    wrong: any other
+//!                                        committed: what lies below
+//! ```
+//!
+//! A position is compared by the records below it, not as a number: markers may lie between two offsets that
+//! mean the same.
+
+use std::collections::BTreeMap;
+
+use super::evidence::Evidence;
+use super::fold::{Contents, Fold};
+use super::input::InputRecord;
+use super::offsets;
+use super::verdict::{Example, Verdict};
+
+/// A copy of the state that a task keeps: a changelog, compacted, or a database.
+#[derive(Debug, Clone)]
+pub struct StateCopy {
+    /// What it is, for people: "changelog of counts", "database of task 0_1".
+    pub name: String,
+    /// What the inputs are to make of it.
+    pub fold: Fold,
+    /// The input partition whose records it is made of.
+    pub partition: i32,
+    /// What it holds.
+    pub contents: Contents,
+    /// The input offset that it says it is at: what lies below is in it. None if it does not say.
+    pub position: Option<i64>,
+    /// Whether it may be behind the committed offset, as the database of a process that was killed is. Even
+    /// then it has to be what the inputs below its position make, or inputs would go into it twice.
+    pub may_lag: bool,
+}
+
+impl StateCopy {
+    /// A copy that says no position and may not lag.
+    pub fn new(
+        name: impl Into<String>,
+        fold: &Fold,
+        partition: i32,
+        contents: Contents,
+    ) -> StateCopy {
+        StateCopy {
+            name: name.into(),
+            fold: fold.clone(),
+            partition,
+            contents,
+            position: None,
+            may_lag: false,
+        }
+    }
+}
+
+/// Compares every copy; a violation is counted once per copy.
+pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
+    // An open transaction that holds the offsets is a violation of its own.
+    if evidence.committed.is_none() {
+        return;
+    }
+    let mut partitions = BTreeMap::new();
+    for copy in &evidence.state {
+        let records = partitions
+            .entry(copy.partition)
+            .or_insert_with(|| evidence.input.of_partition(copy.partition, &evidence.keys));
+        let end = usize::try_from(copy.partition).ok();
+        let end = end.and_then(|nth| evidence.input.ends.get(nth));
+        let compared = Compared {
+            copy,
+            records,
+            committed: offsets::committed(evidence, copy.partition),
+            end: end.copied().unwrap_or(0),
+        };
+        if let Some((kind, key, note)) = compared.complaint() {
+            let finding = match kind {
+                Kind::Ahead => &mut verdict.state_ahead,
+                Kind::Behind => &mut verdict.state_behind,
+                Kind::Wrong => &mut verdict.state_wrong,
+            };
+            finding.add(|| Example {
+                key,
+                topic: Some(evidence.input.topic.clone()),
+                partition: Some(copy.partition),
+                offset: Some(compared.committed),
+                note: format!("{} {note}", copy.name),
+                ..Example::default()
+            });
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ahead,
+    Behind,
+    Wrong,
+}
+
+/// The kind, the first key that differs, and how.
+type Complaint = (Kind, Option<String>, String);
+
+/// A copy beside the records that it is made of.
+struct Compared<'a> {
+    copy: &'a StateCopy,
+    records: &'a [InputRecord<'a>],
+    committed: i64,
+    /// The end of the input partition.
+    end: i64,
+}
+
+impl Compared<'_> {
+    fn complaint(&self) -> Option<Complaint> {
+        let due = self.below(self.committed);
+        let says = self.copy.position.map(|position| self.below(position));
+        let (expected, beyond) = (self.expected(due), self.is_beyond(due));
+        let right = self.copy.contents == expected;
+        if right && !beyond && says.is_none_or(|says| says == due) {
+            return None;
+        }
+        let holds = self.holds();
+        let at = match says {
+            Some(says) if holds.contains(&says) => Some(says),
+            _ => nearest(&holds, due),
+        };
+        let kind = match at {
+            _ if beyond => Kind::Ahead,
+            Some(at) if at > due => Kind::Ahead,
+            Some(at) if at < due && !right && !self.copy.may_lag => Kind::Behind,
+            Some(at) if says.is_none_or(|says| says == at) => return None,
+            _ => Kind::Wrong,
+        };
+        // What lags is nothing that the committed offset could be held against.
+        let (key, values) = match (kind, says) {
+            (Kind::Wrong, Some(says)) => self.difference(&self.expected(says)),
+            _ => self.difference(&expected),
+        };
+        let says = self
+            .copy
+            .position
+            .map_or_else(String::new, |position| format!("says offset {position}, "));
+        let holds = match at {
+            Some(at) => format!("holds what lies below offset {}", self.offset_of(at)),
+            None => "holds what no inputs lead to".to_owned(),
+        };
+        let note = format!("{says}{holds}, committed is {}{values}", self.committed);
+        Some((kind, key, note))
+    }
+
+    /// What so many records make.
+    fn expected(&self, records: usize) -> Contents {
+        self.copy.fold.contents(&self.records[..records])
+    }
+
+    /// Whether it says a position that is further than what is committed.
+    fn is_beyond(&self, due: usize) -> bool {
+        self.copy.position.is_some_and(|position| {
+            let further = self.below(position) > due;
+            // Beyond the end it would skip what comes there.
+            further || position > self.committed.max(self.end)
+        })
+    }
+
+    /// After how many records the fold has these contents.
+    fn holds(&self) -> Vec<usize> {
+        let mut contents = Contents::new();
+        let mut holds = Vec::from_iter((contents == self.copy.contents).then_some(0));
+        for (record, after) in self.records.iter().zip(1..) {
+            self.copy.fold.step(&mut contents, record);
+            if contents == self.copy.contents {
+                holds.push(after);
+            }
+        }
+        holds
+    }
+
+    /// How many records lie below an offset.
+    fn below(&self, offset: i64) -> usize {
+        self.records
+            .partition_point(|record| record.offset < offset)
+    }
+
+    /// The offset that so many records lie below: of those that mean the same, one that was named.
+    fn offset_of(&self, records: usize) -> i64 {
+        let named = [Some(self.committed), self.copy.position];
+        let mut named = named.into_iter().flatten();
+        let after_last = || match records.checked_sub(1) {
+            Some(last) => self.records[last].offset + 1,
+            None => 0,
+        };
+        let same = named.find(|offset| self.below(*offset) == records);
+        same.unwrap_or_else(after_last)
+    }
+
+    /// The first key that is not as expected, and what it holds, as the end of a note.
+    fn difference(&self, expected: &Contents) -> (Option<String>, String) {
+        let found = &self.copy.contents;
+        let of_either = found.keys().chain(expected.keys());
+        let differ = of_either.filter(|key| found.get(*key) != expected.get(*key));
+        let Some(key) = differ.min() else {
+            return (None, String::new());
+        };
+        let value = |contents: &Contents| match contents.get(key) {
+            Some(value) => shown(value),
+            None => "nothing".to_owned(),
+        };
+        let values = format!(": found {}, expected {}", value(found), value(expected));
+        (Some(shown(key)), values)
+    }
+}
+
+/// Of the same contents before and after an offset, those that took fewer inputs to reach or miss.
+fn nearest(holds: &[usize], due: usize) -> Option<usize> {
+    holds.iter().copied().min_by_key(|at| at.abs_diff(due))
+}
+
+/// Bytes as text if they are that, and otherwise as digits.
+fn shown(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok("") => "(empty)".to_owned(),
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => bytes
+            .iter()
+            .fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}")),
+    }
+}

@@ -1,0 +1,47 @@
+//! Committed offsets beside the outputs.
+
+use super::*;
+
+#[test]
+fn offsets_behind() {
+    let mut evidence = clean();
+    evidence.committed = Some(vec![Some(PER_PARTITION), Some(PER_PARTITION - 3)]);
+    for expectation in [Expectation::Finished, Expectation::Behind] {
+        let verdict = judge(&evidence, expectation);
+        assert_eq!(kinds(&verdict), [("offsets", 1)]);
+        let note = &verdict.offsets.examples[0].note;
+        assert!(
+            note.starts_with("committed 47 is behind: 3 records"),
+            "{note}"
+        );
+    }
+}
+
+#[test]
+fn offsets_never_committed() {
+    let mut evidence = clean();
+    evidence.committed = Some(vec![Some(PER_PARTITION), None]);
+    let verdict = judge(&evidence, Expectation::Behind);
+    assert_eq!(kinds(&verdict), [("offsets", 1)]);
+}
+
+#[test]
+fn offsets_ahead() {
+    let mut evidence = stopped();
+    evidence.committed = Some(vec![Some(30), Some(31)]);
+    let verdict = judge(&evidence, Expectation::Behind);
+    assert_eq!(kinds(&verdict), [("lost", 2), ("offsets", 1)]);
+    let note = &verdict.offsets.examples[0].note;
+    assert!(
+        note.starts_with("committed 31 is ahead: 1 records"),
+        "{note}"
+    );
+}
+
+#[test]
+fn offsets_beyond_the_end() {
+    let mut evidence = clean();
+    evidence.committed = Some(vec![Some(PER_PARTITION + 1), Some(PER_PARTITION)]);
+    let verdict = judge(&evidence, Expectation::Finished);
+    assert_eq!(kinds(&verdict), [("offsets", 1)]);
+}

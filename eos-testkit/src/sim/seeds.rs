@@ -1,0 +1,111 @@
+//! Many runs.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::coverage::Coverage;
+use super::run::{Outcome, Run};
+
+/// Seeds to run.
+#[derive(Debug, Clone)]
+pub struct Seeds {
+    /// The first one.
+    pub from: u64,
+    /// How many.
+    pub count: u64,
+    /// How many are run at the same time, each on a thread of its own.
+    pub threads: usize,
+    /// See [`Run::without`]. The first seed that finds it is the last one.
+    pub without: Option<&'static str>,
+}
+
+/// What came of them.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// How many were run.
+    pub seeds: u64,
+    /// What went wrong on purpose, in all.
+    pub faults: u64,
+    /// With how few a run got away.
+    pub least_faults: usize,
+    /// How many records came.
+    pub records: u64,
+    /// Virtual time.
+    pub simulated: Duration,
+    /// Real time.
+    pub took: Duration,
+    /// What was hit how often.
+    pub coverage: Coverage,
+    /// The runs that went wrong, by seed.
+    pub violated: Vec<Outcome>,
+}
+
+impl Seeds {
+    /// Runs them.
+    #[must_use]
+    pub fn run(&self) -> Summary {
+        let start = Instant::now();
+        let (next, stop) = (AtomicU64::new(self.from), AtomicBool::new(false));
+        let mut all = Summary {
+            least_faults: usize::MAX,
+            ..Summary::default()
+        };
+        std::thread::scope(|scope| {
+            let threads = (0..self.threads.max(1)).map(|_| scope.spawn(|| self.some(&next, &stop)));
+            let threads: Vec<_> = threads.collect();
+            for thread in threads {
+                match thread.join() {
+                    Ok(some) => all.take_in(some),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+        all.violated.sort_by_key(|outcome| outcome.run.seed);
+        all.took = start.elapsed();
+        all
+    }
+
+    /// What one thread gets to run.
+    fn some(&self, next: &AtomicU64, stop: &AtomicBool) -> Summary {
+        let mut some = Summary {
+            least_faults: usize::MAX,
+            ..Summary::default()
+        };
+        while !stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= self.from + self.count {
+                break;
+            }
+            let run = Run {
+                without: self.without,
+                ..Run::of_seed(seed)
+            };
+            let outcome = run.run();
+            some.seeds += 1;
+            some.faults += outcome.fired.len() as u64;
+            some.least_faults = some.least_faults.min(outcome.fired.len());
+            some.records += outcome.records as u64;
+            some.simulated += Duration::from_millis(outcome.took_ms.unsigned_abs());
+            some.coverage.add(&outcome.fired);
+            if !outcome.violations.is_empty() {
+                some.violated.push(outcome);
+                if self.without.is_some() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        some
+    }
+}
+
+impl Summary {
+    fn take_in(&mut self, other: Summary) {
+        self.seeds += other.seeds;
+        self.faults += other.faults;
+        self.least_faults = self.least_faults.min(other.least_faults);
+        self.records += other.records;
+        self.simulated += other.simulated;
+        self.coverage.merge(other.coverage);
+        self.violated.extend(other.violated);
+    }
+}
