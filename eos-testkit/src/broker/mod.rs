@@ -45,6 +45,7 @@ use topics::Topic;
 
 pub use faulty::Hold;
 pub use options::BrokerOptions;
+#[cfg(feature = "driver")]
 pub(crate) use request::key_of;
 pub use request::{Output, Request, Ticket, Unanswered};
 pub use versions::{Api, SERVED};

@@ -78,7 +78,7 @@ struct Seat {
 ///
 /// assert_eq!(driver.crashes(), 1);
 /// assert_eq!(driver.read_pairs(&totals), [("ada".to_owned(), 1), ("ada".to_owned(), 2)]);
-/// assert_eq!(driver.store(&counts).get(&"ada".to_owned()), Some(&2));
+/// assert_eq!(driver.store(&counts).get("ada"), Some(&2));
 /// ```
 ///
 /// # What is piped and when it is committed

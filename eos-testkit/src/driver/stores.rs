@@ -1,5 +1,6 @@
 //! What the app's stores hold.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use eos_core::stepped::{StoreRows, TaskHome};
@@ -14,11 +15,11 @@ pub struct Rows<K, V>(Vec<(K, V)>);
 impl<K, V> Rows<K, V> {
     /// The value of a key, if it has one.
     #[must_use]
-    pub fn get(&self, key: &K) -> Option<&V>
+    pub fn get<Q: PartialEq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
-        K: PartialEq,
+        K: Borrow<Q>,
     {
-        let found = self.0.iter().find(|(it, _)| it == key);
+        let found = self.0.iter().find(|(it, _)| it.borrow() == key);
         found.map(|(_, value)| value)
     }
 

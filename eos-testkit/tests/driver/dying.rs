@@ -35,7 +35,7 @@ fn read(driver: &mut TestDriver) -> Vec<u64> {
 }
 
 fn count_of(driver: &TestDriver, key: &str) -> Option<u64> {
-    driver.store(&counts()).get(&key.to_owned()).copied()
+    driver.store(&counts()).get(key).copied()
 }
 
 #[test]
