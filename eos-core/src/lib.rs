@@ -127,8 +127,11 @@ pub use worker::{StopMode, WorkerError};
 /// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.
 pub mod stepped {
     pub use crate::runtime::{Process, Stepped};
+    pub use crate::store::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
+    pub use crate::topic::codecs;
     pub use crate::worker::{
-        Env, Home, HomeError, InMemory, Step, StopMode, TaskHome, Worker, WorkerError,
+        Env, Home, HomeError, InMemory, InputStanding, Step, StopMode, TaskHome, Worker,
+        WorkerError,
     };
 }
 

@@ -75,6 +75,12 @@ impl<K, V> Topic<K, V> {
     }
 }
 
+/// How a topic's keys and values become bytes and back.
+#[must_use]
+pub fn codecs<K, V>(topic: &Topic<K, V>) -> (&dyn Codec<K>, &dyn Codec<V>) {
+    (&*topic.key, &*topic.value)
+}
+
 impl<K, V> Clone for Topic<K, V> {
     fn clone(&self) -> Self {
         Self {

@@ -12,6 +12,9 @@
 //!   ├── groups         the coordinator of classic groups and committed offsets
 //!   └── faults         what is done to requests on purpose, and counted
 //! wire      the model behind TCP on loopback
+//! client    the clients of `eos-core` on the model, under virtual time
+//!   ├── driver   an app under test: `TestDriver`
+//!   └── sim      seeded runs with faults at every action
 //! oracle    inputs, outputs, offsets and state in, a verdict out; knows neither the broker nor a client
 //! ```
 //!
@@ -22,6 +25,8 @@
 pub mod broker;
 #[cfg(feature = "driver")]
 pub mod client;
+#[cfg(feature = "driver")]
+pub mod driver;
 pub mod faults;
 mod groups;
 mod log;
@@ -32,4 +37,11 @@ pub mod sim;
 mod transactions;
 pub mod wire;
 
+#[cfg(feature = "driver")]
+pub use driver::{Input, OutputRecord, TestDriver, crash_everywhere};
 pub use wire::EmbeddedKafka;
+
+/// The code of the page on tests, as a test.
+#[cfg(all(doctest, feature = "driver"))]
+#[doc = include_str!("../../docs/testing.md")]
+struct TestingPage;

@@ -62,11 +62,49 @@ impl<C: Client> Stepped<C> {
         self.of_others(self.topology.output_names().into_iter())
     }
 
-    fn of_others(&self, topics: impl Iterator<Item = TopicName>) -> Vec<TopicName> {
+    /// The topics that it reads, those of its own included.
+    #[must_use]
+    pub fn reads(&self) -> Vec<TopicName> {
+        let stages = self.topology.stages().iter();
+        let mut topics: Vec<_> = stages
+            .flat_map(|stage| stage.topics.iter().cloned())
+            .collect();
+        topics.sort();
+        topics.dedup();
+        topics
+    }
+
+    /// The topics of its own, which it creates when it starts: those of repartitions and changelogs.
+    #[must_use]
+    pub fn own(&self) -> Vec<TopicName> {
         let names = self.topology.output_names();
         let internals = self.topology.internals().iter();
-        let own: Vec<_> = internals.filter_map(|i| names.get(i.output)).collect();
-        let mut others: Vec<_> = topics.filter(|topic| !own.contains(&topic)).collect();
+        let own = internals.filter_map(|it| names.get(it.output).cloned());
+        own.collect()
+    }
+
+    /// How many workers a process has by its settings.
+    #[must_use]
+    pub fn workers(&self) -> u16 {
+        self.settings.workers
+    }
+
+    /// The names of its stores.
+    #[must_use]
+    pub fn stores(&self) -> Vec<String> {
+        let stores = self.topology.stores().iter();
+        stores.map(|store| store.name.to_string()).collect()
+    }
+
+    /// The name of the app, which is its consumer group too.
+    #[must_use]
+    pub fn app(&self) -> &str {
+        self.settings.app.as_str()
+    }
+
+    fn of_others(&self, topics: impl Iterator<Item = TopicName>) -> Vec<TopicName> {
+        let own = self.own();
+        let mut others: Vec<_> = topics.filter(|topic| !own.contains(topic)).collect();
         others.sort();
         others.dedup();
         others

@@ -2,6 +2,7 @@
 
 mod entries;
 mod ordered;
+mod rows;
 mod stamped;
 mod view;
 mod window;
@@ -20,6 +21,7 @@ use crate::codec::{Codec, Json, Plain, PlainCodec};
 
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
+pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
 pub(crate) use stamped::{Stamped, StampedCodec};
 pub use view::StoreView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};

@@ -332,14 +332,17 @@ fn read_key<K: 'static, V: 'static>(
     found: &Found<'_, WindowStore<K, V>>,
     key: &[u8],
 ) -> Result<(Timestamp, K), StateError> {
-    let (start, key) = split(key).ok_or_else(|| {
-        found.unreadable(CodecError::invalid(
-            "a window and a key",
-            "it has fewer than 8 bytes",
-        ))
-    })?;
-    let key = found.definition.key.decode(Some(key));
-    Ok((start, key.map_err(|source| found.unreadable(source))?))
+    decode_key(found.definition, key).map_err(|source| found.unreadable(source))
+}
+
+/// What a key in the database stands for.
+pub(super) fn decode_key<K: 'static, V>(
+    store: &WindowStore<K, V>,
+    key: &[u8],
+) -> Result<(Timestamp, K), CodecError> {
+    let (start, key) = split(key)
+        .ok_or_else(|| CodecError::invalid("a window and a key", "it has fewer than 8 bytes"))?;
+    Ok((start, store.key.decode(Some(key))?))
 }
 
 /// Big-endian, the sign flipped: they sort as the times do.

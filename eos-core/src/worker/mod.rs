@@ -30,6 +30,7 @@
 //! | `quiet.rs` | how often failed and late records are told of |
 //! | `send.rs` | hands its effects to the producer |
 //! | `gauge.rs` | describes the tasks for the metrics |
+//! | `standing.rs` | what whoever steps it may ask of it |
 
 mod ahead;
 mod calls;
@@ -55,6 +56,7 @@ mod rewinding;
 mod sealing;
 mod send;
 mod spec;
+mod standing;
 mod starting;
 mod state;
 mod stopping;
@@ -83,6 +85,7 @@ pub use error::{RecordFault, TwoOwners, WorkerError};
 pub use home::{Home, HomeError, InMemory, TaskHome};
 pub use purging::DoneWith;
 pub use spec::{Env, StateSpec, WorkerSpec};
+pub use standing::InputStanding;
 
 use calls::Calls;
 use coverage::Coverage;

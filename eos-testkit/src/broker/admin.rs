@@ -103,6 +103,20 @@ impl Broker {
         Ok(())
     }
 
+    /// Sets a topic's configuration, as IncrementalAlterConfigs would.
+    ///
+    /// # Errors
+    /// What Kafka says of it: no such topic, no such configuration, a wrong value.
+    pub fn configure_topic(&mut self, topic: &str, name: &str, value: &str) -> Result<(), String> {
+        let Some(topic) = self.topics.get_mut(topic) else {
+            return Err(format!("Topic '{topic}' does not exist."));
+        };
+        let mut configs = topic.configs().clone();
+        configs.set(name, Some(value))?;
+        topic.configure(configs);
+        Ok(())
+    }
+
     fn plan_topic(&self, topic: &CreatableTopic) -> Result<(usize, TopicConfigs), Refused> {
         let name = topic.name.as_str();
         check_name(name).map_err(|why| (Error::InvalidTopicException, why))?;

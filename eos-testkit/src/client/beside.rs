@@ -61,11 +61,11 @@ pub(super) fn produce(
     }
 }
 
-pub(super) fn read(world: &mut World, topic: &str, partition: i32) -> Vec<Record> {
+pub(super) fn read(world: &mut World, topic: &str, partition: i32, from: i64) -> Vec<Record> {
     let (start, _) = bounds(world, topic, partition, -2, 0);
     let (end, _) = bounds(world, topic, partition, -1, 1);
     let mut records = Vec::new();
-    let mut next = start;
+    let mut next = start.max(from);
     while next < end {
         let asked = FetchPartition::default()
             .with_partition(partition)

@@ -140,7 +140,13 @@ impl Cluster {
     /// What a reader of committed records finds in a partition, from the beginning.
     #[must_use]
     pub fn read(&self, topic: &str, partition: i32) -> Vec<Record> {
-        self.with(|world| beside::read(world, topic, partition))
+        self.read_from(topic, partition, 0)
+    }
+
+    /// What a reader of committed records finds in a partition, from this offset on.
+    #[must_use]
+    pub fn read_from(&self, topic: &str, partition: i32, offset: i64) -> Vec<Record> {
+        self.with(|world| beside::read(world, topic, partition, offset))
     }
 
     /// How many partitions a topic has; 0 if there is none of that name.

@@ -22,6 +22,7 @@ mod shrink;
 
 pub use coverage::Coverage;
 pub use fault::{Api, Fault, Kind, Place};
+pub(crate) use rng::Rng;
 pub use run::{Outcome, Run};
 pub use seeds::{Seeds, Summary};
 pub use shape::Shape;

@@ -1,0 +1,188 @@
+//! What a store holds in a database, read from outside: for test kits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use eos_protocol::Timestamp;
+use eos_protocol::state::{Family, Standing, StoreId};
+use eos_protocol::windows::{Expiry, Terms};
+use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
+
+use super::window::{TERMS, decode_key, window_of};
+use super::{KeyValueStore, OrderedStore, StampedCodec, WindowStore};
+use crate::codec::{Codec, CodecError, OrderedKey};
+
+/// A store whose rows can be read from the database of a task: what is committed, and nothing else.
+///
+/// It makes no difference whether closures or an operator keep it.
+pub trait StoreRows {
+    /// What a row is found by; of windows, the start and the key.
+    type Key;
+    /// What it holds.
+    type Value;
+
+    /// The store's name.
+    fn store_name(&self) -> &str;
+
+    /// Its rows, in the order of their keys' bytes. Windows that are over are left out.
+    ///
+    /// # Errors
+    /// [`RowsError`] if the database can't be read, or holds what is no value of these types.
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError>;
+}
+
+/// Keys and values as bytes.
+pub type RawRows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The rows of a store.
+pub type RowsOf<S> = Vec<(<S as StoreRows>::Key, <S as StoreRows>::Value)>;
+
+/// Why the rows of a store can't be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowsError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A row is no key and value of these types.
+    #[error(
+        "the store {store} holds a row of other types: {source}. Read it with the definition that the app has \
+         it by"
+    )]
+    Row {
+        /// The store's name.
+        store: String,
+        /// What is wrong.
+        source: CodecError,
+    },
+}
+
+/// Both ids that a store of this name may have, and whether its values have a time in front of them.
+fn ids(family: Family, name: &str) -> [(StoreId, bool); 2] {
+    let plain = match family {
+        Family::Plain => StoreId::plain(name),
+        Family::Windowed => StoreId::windowed(name),
+    };
+    [(plain, false), (StoreId::stamped(family, name), true)]
+}
+
+/// The rows of both, decoded.
+fn read<R>(
+    database: &dyn StoreBackend,
+    (family, name): (Family, &str),
+    decode: impl Fn(bool, &[u8], &[u8]) -> Result<R, CodecError>,
+) -> Result<Vec<R>, RowsError> {
+    let mut rows = Vec::new();
+    for (id, stamped) in ids(family, name) {
+        for (key, value) in live_rows(database, id)? {
+            let row = decode(stamped, &key, &value).map_err(|source| RowsError::Row {
+                store: name.to_owned(),
+                source,
+            })?;
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// The rows of a store as bytes, in the order of their keys. Windows that are over are left out, whether the
+/// database has deleted them or not.
+///
+/// # Errors
+/// If the database can't be read.
+pub fn live_rows(database: &dyn StoreBackend, store: StoreId) -> Result<RawRows, StoreError> {
+    let over_before = over_before(database, store)?;
+    let is_live = |key: &[u8]| match store.is_windowed() {
+        true => window_of(key).is_some_and(|start| start >= over_before),
+        false => true,
+    };
+    let mut rows = Vec::new();
+    let mut cursor = database.scan(store, &KeyRange::all(), Direction::Forward)?;
+    while let Some((key, value)) = cursor.entry() {
+        if is_live(key) {
+            rows.push((key.to_vec(), value.to_vec()));
+        }
+        cursor.advance()?;
+    }
+    Ok(rows)
+}
+
+fn value<V: 'static>(
+    codec: &Arc<dyn Codec<V>>,
+    stamped: bool,
+    bytes: &[u8],
+) -> Result<V, CodecError> {
+    if stamped {
+        let stamped = StampedCodec(Arc::clone(codec)).decode(Some(bytes))?;
+        Ok(stamped.value)
+    } else {
+        codec.decode(Some(bytes))
+    }
+}
+
+impl<K: 'static, V: 'static> StoreRows for KeyValueStore<K, V> {
+    type Key = K;
+    type Value = V;
+
+    fn store_name(&self) -> &str {
+        self.name()
+    }
+
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        let store = (Family::Plain, self.name());
+        read(database, store, |stamped, key, bytes| {
+            let key = self.key.decode(Some(key))?;
+            Ok((key, value(&self.value, stamped, bytes)?))
+        })
+    }
+}
+
+impl<K: OrderedKey, V: 'static> StoreRows for OrderedStore<K, V> {
+    type Key = K;
+    type Value = V;
+
+    fn store_name(&self) -> &str {
+        self.name()
+    }
+
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        self.inner.rows(database)
+    }
+}
+
+impl<K: 'static, V: 'static> StoreRows for WindowStore<K, V> {
+    type Key = (Timestamp, K);
+    type Value = V;
+
+    fn store_name(&self) -> &str {
+        self.name()
+    }
+
+    fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
+        let store = (Family::Windowed, self.name());
+        read(database, store, |stamped, key, bytes| {
+            let key = decode_key(self, key)?;
+            Ok((key, value(&self.value, stamped, bytes)?))
+        })
+    }
+}
+
+/// Windows that start before this are over, by the terms that are written beside them.
+fn over_before(database: &dyn StoreBackend, store: StoreId) -> Result<Timestamp, StoreError> {
+    const NEVER: Timestamp = Timestamp(i64::MIN);
+    let stream_time = match database.position().map(|position| &position.standing) {
+        Some(Standing::At { stream_time, .. }) => *stream_time,
+        _ => None,
+    };
+    let mut bytes = Vec::new();
+    if !store.is_windowed() || !database.get(store, TERMS, &mut bytes)? {
+        return Ok(NEVER);
+    }
+    // A task refuses terms that it can't read before its first record.
+    let Ok(terms) = Terms::decode(&bytes) else {
+        return Ok(NEVER);
+    };
+    let mut expiry = Expiry::new(Duration::MAX, terms.size());
+    let taken = expiry.take_over(&terms, stream_time);
+    Ok(taken.map_or(NEVER, |_| expiry.over_before(stream_time)))
+}

@@ -1,0 +1,138 @@
+//! Processes that die and come back.
+
+use super::TestDriver;
+use super::faults::CrashPoint;
+use super::running::Ended;
+use crate::client::Edge;
+
+impl TestDriver {
+    /// Every process dies as by SIGKILL, with whatever it has open, and is started again at once: what was not
+    /// committed is aborted and processed again.
+    ///
+    /// A transaction is open only after [`hold`](Self::hold); to crash in the middle of a record, there is
+    /// [`crash_during_next_record`](Self::crash_during_next_record).
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn crash(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// As [`crash`](Self::crash), and the local state is gone with the process: it is restored from the
+    /// changelog.
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn crash_and_lose_state(&mut self) {
+        self.kill();
+        for seat in &self.seats {
+            seat.databases.lose();
+        }
+        self.restart();
+    }
+
+    /// Every process dies as by SIGKILL, and stays down until [`restart`](Self::restart): what is piped
+    /// meanwhile waits in its topic.
+    pub fn kill(&mut self) {
+        for at in 0..self.seats.len() {
+            if self.seats[at].process.is_some() {
+                self.crashes += 1;
+            }
+            self.drop_process(at);
+        }
+    }
+
+    /// Starts the processes that are down, after [`kill`](Self::kill) or an error, and goes on.
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.error = None;
+        for at in 0..self.seats.len() {
+            if self.seats[at].process.is_none()
+                && let Err(error) = self.start(at)
+            {
+                self.end(error);
+            }
+        }
+        self.go_or_panic();
+    }
+
+    /// The next record makes the process die while only the first of its outputs has left; one without outputs
+    /// right before it is committed. The process is started again at once.
+    pub fn crash_during_next_record(&mut self) {
+        self.faults.arm_mid_record();
+    }
+
+    /// The process dies the next time it comes by this place, and is started again at once.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # use eos_testkit::TestDriver;
+    /// use eos_protocol::CallSite;
+    /// use eos_testkit::client::Edge;
+    /// # let lines = Topic::<String, String>::plain("lines");
+    /// # let mut app = App::new("a");
+    /// # app.source(&lines).to(&Topic::plain("copies"));
+    /// # let mut driver = TestDriver::new(app);
+    ///
+    /// // The transaction is committed, and its process never hears of it.
+    /// driver.crash_at(CallSite::Commit, Edge::After);
+    /// driver.pipe(&lines, "a", "b");
+    /// assert_eq!(driver.crashes(), 1);
+    /// ```
+    pub fn crash_at(&mut self, point: impl Into<CrashPoint>, edge: Edge) {
+        self.faults.arm_at(point.into(), edge);
+    }
+
+    /// The process dies at the `n`-th effect from now on, from 1, and is started again at once. An effect is a
+    /// side of a call to the Kafka client that does something, or of a write to a database;
+    /// [`effects`](Self::effects) counts them. For all of them in turn there is
+    /// [`crash_everywhere`](crate::crash_everywhere).
+    pub fn crash_at_effect(&mut self, n: u64) {
+        self.faults.arm_effect(n);
+    }
+
+    /// How many effects the app had so far.
+    #[must_use]
+    pub fn effects(&self) -> u64 {
+        self.faults.effects()
+    }
+
+    /// Where the app crashed last, of what was ordered.
+    pub(super) fn last_crash(&self) -> String {
+        self.faults
+            .last()
+            .map_or_else(String::new, |place| place.to_string())
+    }
+
+    /// The process of a seat died where it was told to.
+    pub(super) fn crashed(&mut self, at: usize) -> Result<(), Ended> {
+        self.crashes += 1;
+        self.drop_process(at);
+        if self.loses_state {
+            self.seats[at].databases.lose();
+        }
+        self.start(at).map_err(|error| self.end(error))
+    }
+
+    #[track_caller]
+    pub(super) fn go_or_panic(&mut self) {
+        let went = self.go();
+        panic_if_ended(went);
+    }
+}
+
+/// Whoever does not ask for an error does not expect one.
+#[track_caller]
+pub(super) fn panic_if_ended(went: Result<(), Ended>) {
+    if let Err(error) = went {
+        panic!(
+            "the app ended with an error: {error}\n(`try_pipe` answers it, if a test is about it)"
+        );
+    }
+}

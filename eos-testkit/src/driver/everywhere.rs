@@ -1,0 +1,67 @@
+//! A scenario with a crash at each of its effects.
+
+use std::fmt::Debug;
+
+use super::TestDriver;
+
+/// Runs a scenario once, and then again and again with a crash at each effect in turn: on both sides of each
+/// call to the Kafka client and of each write to a database, once with the local state kept and once with it
+/// lost. Whatever the scenario answers has to be the same each time. Answers in how many places it crashed.
+///
+/// ```
+/// use eos_core::{App, KeyValueStore, Topic};
+/// use eos_testkit::{TestDriver, crash_everywhere};
+///
+/// let clicks = Topic::<String, String>::plain("clicks");
+/// let totals = Topic::<String, u64>::plain("totals");
+/// let start = || {
+///     let mut app = App::new("clicks-v1");
+///     app.source(&clicks).group_by_key().count(&KeyValueStore::plain("counts")).to(&totals);
+///     TestDriver::new(app)
+/// };
+/// let places = crash_everywhere(start, |driver| {
+///     driver.pipe(&clicks, "ada", "/home");
+///     driver.pipe(&clicks, "ada", "/books");
+///     driver.committed()
+/// });
+/// assert!(places > 20);
+/// ```
+///
+/// An answer of [`TestDriver::committed`] compares all outputs and stores. Where several partitions lead to
+/// one, or results go on once per commit, answer what has to be the same whatever the order is: a
+/// [`read_map`](TestDriver::read_map), say.
+///
+/// # Panics
+/// If an answer is another one: the text names the place. If a scenario is not the same each time, so that a
+/// place is never reached.
+#[track_caller]
+pub fn crash_everywhere<T: PartialEq + Debug>(
+    start: impl Fn() -> TestDriver,
+    scenario: impl Fn(&mut TestDriver) -> T,
+) -> u64 {
+    let mut driver = start();
+    let begun = driver.effects();
+    let expected = scenario(&mut driver);
+    let effects = driver.effects() - begun;
+    let crashes = driver.crashes();
+    for effect in 1..=effects {
+        for loses in [false, true] {
+            let mut driver = start();
+            driver.crash_at_effect(effect);
+            driver.loses_state = loses;
+            let answer = scenario(&mut driver);
+            assert!(
+                driver.crashes() > crashes,
+                "effect {effect} of {effects} was not reached: the scenario is not the same each time"
+            );
+            let state = if loses { ", its state lost," } else { "" };
+            assert!(
+                answer == expected,
+                "a crash{state} at effect {effect} of {effects}, {}, changes the result\n without: \
+                 {expected:?}\n    with: {answer:?}",
+                driver.last_crash(),
+            );
+        }
+    }
+    effects
+}

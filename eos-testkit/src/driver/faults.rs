@@ -1,0 +1,135 @@
+//! Where a process dies on purpose.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eos_protocol::CallSite;
+
+use crate::client::{Edge, Effect, Reaction, Watcher};
+
+/// Where an app can be made to crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CrashPoint {
+    /// At a call of the Kafka client, such as [`CallSite::Commit`].
+    Call(CallSite),
+    /// Where what is committed is written to the database of a task.
+    StoreWrite,
+}
+
+impl From<CallSite> for CrashPoint {
+    fn from(call: CallSite) -> CrashPoint {
+        CrashPoint::Call(call)
+    }
+}
+
+/// One effect of the app.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    point: CrashPoint,
+    edge: Edge,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let edge = match self.edge {
+            Edge::Before => "before",
+            Edge::After => "after",
+        };
+        match self.point {
+            CrashPoint::Call(call) => write!(f, "{edge} {call:?}"),
+            CrashPoint::StoreWrite => write!(f, "{edge} a write to the database"),
+        }
+    }
+}
+
+/// What is thrown where a process dies.
+#[derive(Debug)]
+pub(super) struct Died;
+
+#[derive(Debug, Clone, Copy)]
+enum Armed {
+    At(Place),
+    /// At this one of all effects.
+    Effect(u64),
+    MidRecord,
+}
+
+impl Armed {
+    fn meets(self, place: Place, number: u64) -> bool {
+        match self {
+            Armed::At(at) => at == place,
+            Armed::Effect(at) => at == number,
+            // A record's first effect is at the producer, and the rest of it is not there yet. One without
+            // effects is committed at least.
+            Armed::MidRecord => matches!(
+                (place.point, place.edge),
+                (CrashPoint::Call(CallSite::Send), Edge::After)
+                    | (CrashPoint::Call(CallSite::Commit), Edge::Before)
+            ),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    effects: u64,
+    armed: Option<Armed>,
+    last: Option<Place>,
+}
+
+/// Counts effects, and says where the process dies. A copy is the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faults(Arc<Mutex<State>>);
+
+impl Faults {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn effects(&self) -> u64 {
+        self.state().effects
+    }
+
+    /// Where the last crash was.
+    pub(super) fn last(&self) -> Option<Place> {
+        self.state().last
+    }
+
+    pub(super) fn arm_at(&self, point: CrashPoint, edge: Edge) {
+        self.state().armed = Some(Armed::At(Place { point, edge }));
+    }
+
+    pub(super) fn arm_effect(&self, from_now: u64) {
+        let mut state = self.state();
+        state.armed = Some(Armed::Effect(state.effects + from_now));
+    }
+
+    pub(super) fn arm_mid_record(&self) {
+        self.state().armed = Some(Armed::MidRecord);
+    }
+
+    /// Whether the process dies here.
+    pub(super) fn dies(&self, point: CrashPoint, edge: Edge) -> bool {
+        let place = Place { point, edge };
+        let mut state = self.state();
+        state.effects += 1;
+        let number = state.effects;
+        let dies = state.armed.is_some_and(|armed| armed.meets(place, number));
+        if dies {
+            state.armed = None;
+            state.last = Some(place);
+        }
+        dies
+    }
+}
+
+impl Watcher for Faults {
+    fn effect(&mut self, effect: &Effect<'_>) -> Reaction {
+        if self.dies(CrashPoint::Call(effect.call), effect.edge) {
+            Reaction::Dies(Box::new(Died))
+        } else {
+            Reaction::Nothing
+        }
+    }
+}

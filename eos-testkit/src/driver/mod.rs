@@ -1,0 +1,192 @@
+//! An app under test: no broker, no I/O, no threads, no waiting; crashes and aborted transactions included.
+//!
+//! ```text
+//! pipe ─► input topics ─► Worker::step()  ─► output topics ─► read
+//!                            │                (read_committed)
+//!                         databases in memory ─► store
+//!                            ▲
+//!          crash, abort, rebalance, lost state, errors
+//! ```
+//!
+//! The runtime is the real one, its brokers are the [model](crate::broker), and time is virtual: every run
+//! is the same, and takes about a millisecond.
+
+mod builder;
+mod compare;
+mod databases;
+mod dying;
+mod everywhere;
+mod faults;
+mod input;
+mod moving;
+mod output;
+mod piping;
+mod running;
+mod starting;
+mod stores;
+mod transactions;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use eos_core::stepped::{Process, Stepped};
+use eos_core::{App, Error, Metrics, Timestamp};
+
+use crate::client::Cluster;
+use databases::Databases;
+use faults::Faults;
+
+pub use builder::Builder;
+pub use compare::{Committed, RawRecord};
+pub use everywhere::crash_everywhere;
+pub use faults::CrashPoint;
+pub use input::Input;
+pub use output::OutputRecord;
+pub use stores::Rows;
+
+/// A process of the app, and what outlives it.
+struct Seat {
+    instance: String,
+    databases: Databases,
+    process: Option<Process<Cluster>>,
+    /// By worker: it has stopped as asked.
+    stopped: Vec<bool>,
+}
+
+/// Runs an app against a broker in memory: records go in, what is committed comes out.
+///
+/// It plays the part of Kafka Streams' `TopologyTestDriver`, and goes further: the runtime is the real one
+/// with its transactions, so that a test can [crash](Self::crash) the app in the middle of a record, [abort](Self::abort)
+/// its transaction, [lose](Self::crash_and_lose_state) its state or [move](Self::rebalance) its tasks, and
+/// see that nothing changes. Nothing waits for a clock: a test takes about a millisecond.
+///
+/// ```
+/// use eos_core::{App, KeyValueStore, Topic};
+/// use eos_testkit::TestDriver;
+///
+/// let clicks = Topic::<String, String>::plain("clicks");
+/// let counts = KeyValueStore::<String, u64>::plain("counts");
+/// let totals = Topic::<String, u64>::plain("totals");
+/// let mut app = App::new("clicks-v1");
+/// app.source(&clicks).group_by_key().count(&counts).to(&totals);
+///
+/// let mut driver = TestDriver::new(app);
+/// driver.pipe(&clicks, "ada", "/home");
+/// driver.crash_during_next_record();
+/// driver.pipe(&clicks, "ada", "/books");
+///
+/// assert_eq!(driver.crashes(), 1);
+/// assert_eq!(driver.read_pairs(&totals), [("ada".to_owned(), 1), ("ada".to_owned(), 2)]);
+/// assert_eq!(driver.store(&counts).get("ada"), Some(&2));
+/// ```
+///
+/// # What is piped and when it is committed
+/// By default each call that pipes goes on until everything is processed and committed, through all
+/// repartition topics. After [`hold`](Self::hold) a transaction stays open until [`commit`](Self::commit).
+/// When to commit is the driver's to say, so `commit.interval.ms`, `commit.pace`, `transaction.timeout.ms` and
+/// `max.poll.interval.ms` of the app do not count. Its other settings do.
+///
+/// # Time
+/// [`now`](Self::now) stands still until [`advance_wall_clock`](Self::advance_wall_clock). What waits for a
+/// time-out, such as a record that is tried again, does not wait for that call: the broker's time goes on until
+/// everything is processed.
+///
+/// # Errors
+/// If the app ends with an error, the call in which it does panics with the runtime's text.
+/// [`try_pipe`](Self::try_pipe) answers it instead; [`error`](Self::error) has it until
+/// [`restart`](Self::restart).
+pub struct TestDriver {
+    app: Stepped<Cluster>,
+    cluster: Cluster,
+    faults: Faults,
+    seats: Vec<Seat>,
+    /// How many seats there ever were.
+    seated: usize,
+    begin: i64,
+    /// By how much the clock was advanced, in milliseconds.
+    advanced: i64,
+    holds: bool,
+    error: Option<Arc<Error>>,
+    /// By topic and partition: what is read next.
+    next: BTreeMap<(String, i32), i64>,
+    crashes: u32,
+    /// A process that dies where it was told to loses its databases.
+    loses_state: bool,
+}
+
+impl TestDriver {
+    /// Starts an app with one process, and with one partition for each topic.
+    ///
+    /// # Panics
+    /// With the runtime's text if the app makes no sense.
+    #[track_caller]
+    #[must_use]
+    pub fn new(app: App) -> TestDriver {
+        TestDriver::builder().start(app)
+    }
+
+    /// Starts an app as [`new`](Self::new) does.
+    ///
+    /// # Errors
+    /// [`Error`] if the graph, a setting, or the cluster makes no sense.
+    #[track_caller]
+    pub fn build(app: App) -> Result<TestDriver, Error> {
+        TestDriver::builder().build(app)
+    }
+
+    /// Says more about the beginning: partitions, the clock, instances.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// What the clock shows: the time at the beginning, and by how much it was advanced.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.begin + self.advanced)
+    }
+
+    /// Why the app ended, if it did; until [`restart`](Self::restart).
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_deref()
+    }
+
+    /// How often a process of the app has crashed. A crash that was ordered for later counts once it has
+    /// happened: worth an assertion.
+    #[must_use]
+    pub fn crashes(&self) -> u32 {
+        self.crashes
+    }
+
+    /// What the first process did since it was started last: records skipped, late, retried, … `None` while it
+    /// is down.
+    #[must_use]
+    pub fn metrics(&self) -> Option<Metrics> {
+        let first = self.seats.first()?;
+        first.process.as_ref().map(Process::metrics)
+    }
+
+    /// The stream time of the task that reads a partition: the highest time of the records that it has taken.
+    /// `None` if none had a time, or nobody reads the partition.
+    #[must_use]
+    pub fn stream_time(&self, topic: &str, partition: i32) -> Option<Timestamp> {
+        let standings = self.standings();
+        let mut of = standings.iter().filter(|it| {
+            it.partition.topic.as_str() == topic && it.partition.partition.get() == partition
+        });
+        of.next()?.stream_time
+    }
+}
+
+impl fmt::Debug for TestDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestDriver")
+            .field("app", &self.app.app())
+            .field("now", &self.now())
+            .field("holds", &self.holds)
+            .field("crashes", &self.crashes)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,118 @@
+//! Time passes, and tasks move between processes.
+
+use std::time::Duration;
+
+use eos_core::stepped::StopMode;
+
+use super::TestDriver;
+use super::dying::panic_if_ended;
+
+/// After how long a process purges what nobody needs any more, as it does by default.
+const PURGE: i64 = 30_000;
+/// In steps of this many milliseconds, so often, a group is given time to share its partitions anew.
+const SHARE: i64 = 500;
+const SHARES: u32 = 60;
+
+impl TestDriver {
+    /// Lets the clock go on. What is due is done.
+    ///
+    /// Windows do not close by it: they go by stream time, which follows the times of the records.
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn advance_wall_clock(&mut self, by: Duration) {
+        let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.advanced = self.advanced.saturating_add(by);
+        let went = self.elapse(by);
+        panic_if_ended(went);
+        if by >= PURGE {
+            for process in self.seats.iter().filter_map(|it| it.process.as_ref()) {
+                process.purge();
+            }
+        }
+        self.go_or_panic();
+    }
+
+    /// Another process joins and takes its share of the tasks, with their state; then it leaves, and they come
+    /// back. With one partition for each topic there may be nothing that moves:
+    /// [`Builder::partitions`](super::Builder::partitions).
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn rebalance(&mut self) {
+        self.add_instance();
+        self.remove_instance();
+    }
+
+    /// Another process joins, and takes its share of the tasks.
+    ///
+    /// # Panics
+    /// If the app ends with an error.
+    #[track_caller]
+    pub fn add_instance(&mut self) {
+        let seat = self.seat();
+        if let Err(error) = self.start(seat) {
+            self.end(error);
+        }
+        self.go_or_panic();
+        self.spread();
+    }
+
+    /// The process that came last leaves: it commits what it has open, and its tasks move to the others.
+    ///
+    /// # Panics
+    /// If it is the only one, or the app ends with an error.
+    #[track_caller]
+    pub fn remove_instance(&mut self) {
+        let last = self.seats.len() - 1;
+        assert!(
+            last > 0,
+            "remove_instance(): it is the only one. Call `add_instance()` before, or `kill()` instead"
+        );
+        let mut asked = None;
+        let went = self.until(|driver| {
+            // One that died on its way out has come back, and was not told.
+            if asked != Some(driver.crashes) {
+                asked = Some(driver.crashes);
+                driver.stop(last);
+            }
+            driver.seats[last].process.is_none()
+        });
+        panic_if_ended(went);
+        self.seats.truncate(last);
+        self.go_or_panic();
+    }
+
+    fn stop(&mut self, at: usize) {
+        for worker in self.seats[at]
+            .process
+            .iter_mut()
+            .flat_map(|it| &mut it.workers)
+        {
+            worker.stop(StopMode::Leave);
+        }
+    }
+
+    /// Goes on until every worker has its share: the group learns of a new member by and by.
+    #[track_caller]
+    pub(super) fn spread(&mut self) {
+        for _ in 0..SHARES {
+            if self.is_spread() || self.is_down() {
+                return;
+            }
+            let went = self.elapse(SHARE);
+            panic_if_ended(went);
+            self.go_or_panic();
+        }
+    }
+
+    fn is_spread(&self) -> bool {
+        let shares = self.workers().map(|worker| worker.standings().len());
+        let shares: Vec<usize> = shares.collect();
+        let idle = shares.iter().filter(|share| **share == 0).count();
+        let several = shares.iter().any(|share| *share > 1);
+        idle == 0 || !several
+    }
+}

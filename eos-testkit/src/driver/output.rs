@@ -1,0 +1,177 @@
+//! Records on their way out.
+
+use std::collections::BTreeMap;
+
+use eos_core::stepped::codecs;
+use eos_core::{Headers, Timestamp, Topic};
+
+use super::TestDriver;
+use crate::records::Record;
+
+/// A record that is committed.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct OutputRecord<K, V> {
+    /// The key.
+    pub key: K,
+    /// The value.
+    pub value: V,
+    /// Its time.
+    pub timestamp: Timestamp,
+    /// Where it is.
+    pub partition: i32,
+    /// Its headers.
+    pub headers: Headers,
+}
+
+impl TestDriver {
+    /// The records of a topic that were committed since it was read last, partition by partition: what a
+    /// consumer sees with `isolation.level=read_committed`.
+    ///
+    /// # Panics
+    /// If there is no such topic, or a record can't be decoded.
+    #[track_caller]
+    pub fn read<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Vec<OutputRecord<K, V>> {
+        self.take(topic, usize::MAX)
+    }
+
+    /// As [`read`](Self::read), keys and values only.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn read_pairs<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Vec<(K, V)> {
+        let records = self.read(topic).into_iter();
+        records.map(|record| (record.key, record.value)).collect()
+    }
+
+    /// As [`read`](Self::read), the last value of each key.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn read_map<K: Ord + 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, V>,
+    ) -> BTreeMap<K, V> {
+        self.read_pairs(topic).into_iter().collect()
+    }
+
+    /// The next record of a topic; of its first partition that has one.
+    ///
+    /// # Panics
+    /// If there is none, and as [`read`](Self::read).
+    #[track_caller]
+    pub fn read_one<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> OutputRecord<K, V> {
+        match self.take(topic, 1).pop() {
+            Some(record) => record,
+            None => panic!(
+                "{} has no record that is committed and was not read yet{}",
+                topic.name(),
+                if self.holds {
+                    ". The driver holds: call `commit()` before"
+                } else {
+                    ""
+                }
+            ),
+        }
+    }
+
+    /// Whether everything of a topic that is committed was read.
+    ///
+    /// # Panics
+    /// If there is no such topic.
+    #[track_caller]
+    #[must_use]
+    pub fn is_empty<K, V>(&self, topic: &Topic<K, V>) -> bool {
+        self.count(topic) == 0
+    }
+
+    /// How many records of a topic are committed and were not read yet.
+    ///
+    /// # Panics
+    /// If there is no such topic.
+    #[track_caller]
+    #[must_use]
+    pub fn count<K, V>(&self, topic: &Topic<K, V>) -> usize {
+        let name = topic.name();
+        let partitions = 0..self.width(name);
+        partitions.map(|it| self.unread_of(name, it).len()).sum()
+    }
+
+    #[track_caller]
+    fn take<K: 'static, V: 'static>(
+        &mut self,
+        topic: &Topic<K, V>,
+        most: usize,
+    ) -> Vec<OutputRecord<K, V>> {
+        let name = topic.name();
+        let mut taken = Vec::new();
+        for partition in 0..self.width(name) {
+            let rest = most - taken.len();
+            for record in self.unread_of(name, partition).into_iter().take(rest) {
+                self.next
+                    .insert((name.to_owned(), partition), record.offset + 1);
+                taken.push(decode(topic, partition, &record));
+            }
+        }
+        taken
+    }
+
+    fn unread_of(&self, topic: &str, partition: i32) -> Vec<Record> {
+        let next = self.next.get(&(topic.to_owned(), partition));
+        let next = next.copied().unwrap_or(0);
+        self.cluster.read_from(topic, partition, next)
+    }
+
+    #[track_caller]
+    fn width(&self, topic: &str) -> i32 {
+        let partitions = self.cluster.partitions(topic);
+        if partitions == 0 {
+            let (outputs, own) = (self.app.outputs(), self.app.own());
+            let names = outputs.iter().chain(&own).map(|it| it.as_str());
+            let names: Vec<&str> = names.collect();
+            let names = names.join(", ");
+            panic!(
+                "the app does not write to {topic}, so there is nothing to read. It writes to {names}"
+            );
+        }
+        partitions
+    }
+}
+
+#[track_caller]
+fn decode<K: 'static, V: 'static>(
+    topic: &Topic<K, V>,
+    partition: i32,
+    record: &Record,
+) -> OutputRecord<K, V> {
+    let (name, offset) = (topic.name(), record.offset);
+    let (keys, values) = codecs(topic);
+    let key = keys.decode(record.key.as_deref());
+    let value = values.decode(record.value.as_deref());
+    let (key, value) = match (key, value) {
+        (Ok(key), Ok(value)) => (key, value),
+        (Err(error), _) => {
+            panic!(
+                "the key of record {offset} of {name}-{partition} is no key of this topic: {error}"
+            )
+        }
+        (_, Err(error)) => {
+            panic!(
+                "the value of record {offset} of {name}-{partition} is no value of this topic: {error}"
+            )
+        }
+    };
+    let mut headers = Headers::new();
+    for (name, value) in &record.headers {
+        headers.push(name.as_str(), value.as_deref());
+    }
+    OutputRecord {
+        key,
+        value,
+        timestamp: Timestamp(record.timestamp),
+        partition,
+        headers,
+    }
+}

@@ -1,0 +1,234 @@
+//! Steps the workers until there is nothing left to do.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use eos_core::stepped::{InputStanding, Step, Worker};
+use eos_core::{Error, State};
+
+use super::TestDriver;
+use super::faults::Died;
+use crate::client::Cluster;
+
+/// How long it may take until everything is processed, in milliseconds of the broker's time.
+const PATIENCE: i64 = 900_000;
+/// For how long a worker with nothing to do is left alone at most.
+const NAP: i64 = 50;
+/// After how many busy rounds time goes on all the same: something may wait for it.
+const ROUNDS: u32 = 64;
+/// While much time passes at once, workers are stepped so often, and at least this often.
+const STEPS: i64 = 256;
+const SELDOM: i64 = 30_000;
+
+/// The app ended with an error.
+pub(super) type Ended = Arc<Error>;
+
+impl TestDriver {
+    /// Goes on until everything is processed, and, unless the driver holds, committed.
+    #[track_caller]
+    pub(super) fn go(&mut self) -> Result<(), Ended> {
+        self.go_on(!self.holds)
+    }
+
+    #[track_caller]
+    pub(super) fn go_on(&mut self, commits: bool) -> Result<(), Ended> {
+        self.until(|driver| {
+            if !driver.has_read_all() {
+                return false;
+            }
+            if commits && driver.commit_open() {
+                return false;
+            }
+            driver.is_ready(commits)
+        })
+    }
+
+    /// Goes on until that is so.
+    #[track_caller]
+    pub(super) fn until(
+        &mut self,
+        mut done: impl FnMut(&mut TestDriver) -> bool,
+    ) -> Result<(), Ended> {
+        let began = self.cluster.now();
+        let (mut busy, mut idle) = (0_u32, 0_u32);
+        loop {
+            if let Some(error) = &self.error {
+                return Err(Arc::clone(error));
+            }
+            if self.is_down() {
+                return Ok(());
+            }
+            let nap = self.step_all()?;
+            let now = self.cluster.now();
+            let next = match nap {
+                None => {
+                    (busy, idle) = (busy + 1, 0);
+                    now + i64::from(busy.is_multiple_of(ROUNDS))
+                }
+                Some(_) if done(self) => return Ok(()),
+                Some(nap) => {
+                    (busy, idle) = (0, idle + 1);
+                    let event = self.cluster.next_event().unwrap_or(i64::MAX);
+                    // What was just asked for is answered at once: no time has to pass for it.
+                    match idle {
+                        1 => now,
+                        _ => (now + nap).min(event).max(now + 1),
+                    }
+                }
+            };
+            self.cluster.pass(next);
+            if now - began > PATIENCE {
+                panic!("{}", self.stands_still());
+            }
+        }
+    }
+
+    /// Lets so many milliseconds pass, whatever is done meanwhile.
+    pub(super) fn elapse(&mut self, time: i64) -> Result<(), Ended> {
+        let until = self.cluster.now() + time;
+        while self.cluster.now() < until && !self.is_down() {
+            let now = self.cluster.now();
+            let nap = self.step_all()?.unwrap_or(1);
+            let leap = ((until - now) / STEPS).min(SELDOM);
+            self.cluster.pass((now + nap.max(leap)).min(until));
+        }
+        self.cluster.pass(until.max(self.cluster.now()));
+        Ok(())
+    }
+
+    /// Steps every worker once. How long nobody has anything to do, in milliseconds; nothing if somebody has.
+    fn step_all(&mut self) -> Result<Option<i64>, Ended> {
+        let mut nap = Some(NAP);
+        for at in 0..self.seats.len() {
+            let idle = self.step(at)?;
+            nap = nap.zip(idle).map(|(one, other)| one.min(other));
+        }
+        Ok(nap)
+    }
+
+    fn step(&mut self, at: usize) -> Result<Option<i64>, Ended> {
+        let mut nap = Some(NAP);
+        let count = self.seats[at].stopped.len();
+        for number in 0..count {
+            let seat = &mut self.seats[at];
+            let Some(process) = &mut seat.process else {
+                return Ok(nap);
+            };
+            if seat.stopped[number] {
+                continue;
+            }
+            let worker = &mut process.workers[number];
+            match catch_unwind(AssertUnwindSafe(|| worker.step())) {
+                Ok(Ok(Step::Busy)) => nap = None,
+                Ok(Ok(Step::Idle(time))) => {
+                    let time = i64::try_from(time.as_millis()).unwrap_or(NAP);
+                    nap = nap.map(|nap| nap.min(time.max(1)));
+                }
+                Ok(Ok(Step::Stopped)) => {
+                    nap = None;
+                    seat.stopped[number] = true;
+                    if seat.stopped.iter().all(|it| *it) {
+                        self.drop_process(at);
+                    }
+                }
+                Ok(Err(error)) => return Err(self.end(error.into())),
+                Err(died) if died.is::<Died>() => {
+                    self.crashed(at)?;
+                    return Ok(None);
+                }
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        Ok(nap)
+    }
+
+    pub(super) fn drop_process(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        seat.process = None;
+        seat.databases.released();
+    }
+
+    /// The app ends with this error, in all its processes.
+    pub(super) fn end(&mut self, error: Error) -> Ended {
+        for at in 0..self.seats.len() {
+            self.drop_process(at);
+        }
+        Arc::clone(self.error.insert(Arc::new(error)))
+    }
+
+    pub(super) fn workers(&self) -> impl Iterator<Item = &Worker<Cluster>> {
+        let processes = self.seats.iter().filter_map(|seat| seat.process.as_ref());
+        processes.flat_map(|process| &process.workers)
+    }
+
+    /// Whether no process runs.
+    pub(super) fn is_down(&self) -> bool {
+        self.seats.iter().all(|seat| seat.process.is_none())
+    }
+
+    pub(super) fn standings(&self) -> Vec<InputStanding> {
+        self.workers().flat_map(Worker::standings).collect()
+    }
+
+    /// Whether each partition that the app reads has one owner, who has taken all of it.
+    fn has_read_all(&self) -> bool {
+        let standings = self.standings();
+        let all = self.app.reads();
+        let widths = all.iter().map(|it| self.cluster.partitions(it.as_str()));
+        let partitions: i32 = widths.sum();
+        usize::try_from(partitions) == Ok(standings.len())
+            && standings.iter().all(|it| self.unread(it) == 0)
+    }
+
+    /// How many records of a partition are still to be processed.
+    fn unread(&self, it: &InputStanding) -> usize {
+        let (topic, partition) = (it.partition.topic.as_str(), it.partition.partition.get());
+        let (stable, _) = self.cluster.ends(topic, partition);
+        if stable <= it.next.get() {
+            return 0;
+        }
+        let rest = self.cluster.read_from(topic, partition, it.next.get());
+        rest.len()
+    }
+
+    /// Asks for the commit of what is open. Whether anything is.
+    pub(super) fn commit_open(&mut self) -> bool {
+        let processes = self.seats.iter_mut().filter_map(|it| it.process.as_mut());
+        let workers = processes.flat_map(|process| &mut process.workers);
+        let mut any = false;
+        for worker in workers {
+            any |= worker.commit_now();
+        }
+        any
+    }
+
+    /// Whether every worker is ready for the next record, and nothing is under way.
+    fn is_ready(&self, committed: bool) -> bool {
+        let rests = |state| match state {
+            State::Cold | State::Idle => true,
+            State::Open => !committed,
+            _ => false,
+        };
+        self.workers().all(|it| it.is_ready() && rests(it.state()))
+            && (!committed || self.standings().iter().all(|it| it.next == it.committed))
+    }
+
+    fn stands_still(&self) -> String {
+        let mut text = format!(
+            "the app is not done after {} minutes of the broker's time. Is a record tried again for ever \
+             (`ErrorPolicy::retry`), or does a task wait for an input (`max.task.idle.ms`)?",
+            PATIENCE / 60_000
+        );
+        for it in self.standings() {
+            let unread = self.unread(&it);
+            text += &format!(
+                "\n  {}: {unread} records to read from offset {} on, committed up to {}",
+                it.partition, it.next, it.committed
+            );
+        }
+        for worker in self.workers() {
+            text += &format!("\n  {worker:?}");
+        }
+        text
+    }
+}

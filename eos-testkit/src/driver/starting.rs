@@ -1,0 +1,175 @@
+//! Makes the topics and starts the app.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use eos_core::stepped::Env;
+use eos_core::{App, Error, Timestamp};
+use eos_protocol::Now;
+
+use super::builder::Builder;
+use super::databases::Databases;
+use super::faults::{Died, Faults};
+use super::{Seat, TestDriver};
+use crate::broker::{Broker, BrokerOptions};
+use crate::client::Cluster;
+use crate::sim::Rng;
+
+/// A transaction is committed when the driver says so, and lives as long as a broker lets it.
+const SETTINGS: [(&str, &str); 4] = [
+    ("commit.pace", "fixed"),
+    ("commit.interval.ms", "600000"),
+    ("transaction.timeout.ms", "900000"),
+    ("max.poll.interval.ms", "86400000"),
+];
+
+/// Records may be of any time: old ones stay, and a clock that is behind refuses none.
+const KEEPS: (&str, &str) = ("retention.ms", "-1");
+const TAKES: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
+
+impl TestDriver {
+    #[track_caller]
+    pub(super) fn started(builder: Builder, app: App) -> Result<TestDriver, Error> {
+        check(&builder);
+        let faults = Faults::default();
+        let broker = Broker::new(BrokerOptions::default());
+        let cluster = Cluster::watched(broker, builder.begin.0, faults.clone());
+        let settings = SETTINGS.into_iter();
+        let app = settings.fold(app, |app, (name, value)| app.set(name, value));
+        let app = app.stepped(cluster.clone())?;
+        let mut driver = TestDriver {
+            app,
+            cluster,
+            faults,
+            seats: Vec::new(),
+            seated: 0,
+            begin: builder.begin.0,
+            advanced: 0,
+            holds: false,
+            error: None,
+            next: BTreeMap::new(),
+            crashes: 0,
+            loses_state: false,
+        };
+        driver.make_topics(&builder);
+        for _ in 0..builder.instances {
+            let seat = driver.seat();
+            driver.start(seat)?;
+        }
+        driver.lift_limits();
+        if driver.go().is_err()
+            && let Some(error) = driver.error.take().and_then(Arc::into_inner)
+        {
+            return Err(error);
+        }
+        driver.spread();
+        driver.holds = builder.holds;
+        Ok(driver)
+    }
+
+    #[track_caller]
+    fn make_topics(&self, builder: &Builder) {
+        let mut topics = self.app.inputs();
+        topics.extend(self.app.outputs());
+        topics.sort();
+        topics.dedup();
+        for told in builder.partitions.keys() {
+            let names: Vec<&str> = topics.iter().map(|it| it.as_str()).collect();
+            assert!(
+                names.contains(&told.as_str()),
+                "partitions({told:?}, ..): the app neither reads nor writes such a topic. It has {}",
+                names.join(", ")
+            );
+        }
+        for topic in topics {
+            let name = topic.as_str();
+            let partitions = builder.partitions.get(name).copied().unwrap_or(1);
+            let made = self
+                .cluster
+                .broker(|broker| broker.add_topic(name, partitions, &[KEEPS, TAKES]));
+            if let Err(why) = made {
+                panic!("the topic {name} can't be made: {why}");
+            }
+        }
+    }
+
+    /// The app's own topics are made by its start, as Kafka makes them.
+    fn lift_limits(&self) {
+        for topic in self.app.own() {
+            let (name, value) = TAKES;
+            let set = self
+                .cluster
+                .broker(|broker| broker.configure_topic(topic.as_str(), name, value));
+            assert_eq!(set, Ok(()), "{topic} is there once the app has started");
+        }
+    }
+
+    /// A place for one more process.
+    pub(super) fn seat(&mut self) -> usize {
+        self.seated += 1;
+        self.seats.push(Seat {
+            instance: self.seated.to_string(),
+            databases: Databases::new(&self.faults),
+            process: None,
+            stopped: Vec::new(),
+        });
+        self.seats.len() - 1
+    }
+
+    /// Starts the process of a seat; again if it dies meanwhile.
+    pub(super) fn start(&mut self, at: usize) -> Result<(), Error> {
+        let env = self.env();
+        loop {
+            let seat = &mut self.seats[at];
+            let home = Arc::new(seat.databases.clone());
+            let (app, workers) = (&self.app, self.app.workers());
+            let start = || app.start(&seat.instance, workers, &env, home);
+            match catch_unwind(AssertUnwindSafe(start)) {
+                Ok(process) => {
+                    let process = process?;
+                    seat.stopped = vec![false; process.workers.len()];
+                    seat.process = Some(process);
+                    return Ok(());
+                }
+                Err(died) if died.is::<Died>() => {
+                    self.crashes += 1;
+                    self.drop_process(at);
+                }
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+    }
+
+    fn env(&self) -> Env {
+        let (clock, wall, begin) = (self.cluster.clone(), self.cluster.clone(), self.begin);
+        let chance = Mutex::new(Rng::new(self.crashes.into()));
+        let since = move |now: i64| Now(Duration::from_millis((now - begin).unsigned_abs()));
+        let next = move || {
+            let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
+            chance.next()
+        };
+        Env::new(move || since(clock.now()), next).with_wall_clock(move || Timestamp(wall.now()))
+    }
+}
+
+#[track_caller]
+fn check(builder: &Builder) {
+    let begin = builder.begin.0;
+    assert!(
+        begin >= 0,
+        "start_at({begin}): brokers take no time before 1970. Use 0 or more"
+    );
+    assert!(
+        builder.instances > 0,
+        "instances(0): nobody would work. Use 1 or more"
+    );
+    for (topic, partitions) in &builder.partitions {
+        let partitions = *partitions;
+        assert!(
+            partitions > 0,
+            "partitions({topic:?}, {partitions}): a topic has one at least. Use 1 or more"
+        );
+    }
+}

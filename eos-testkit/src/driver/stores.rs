@@ -1,0 +1,100 @@
+//! What the app's stores hold.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use eos_core::stepped::{StoreRows, TaskHome};
+use eos_state::MemoryBackend;
+
+use super::TestDriver;
+
+/// The rows of a store that are committed, of all tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows<K, V>(Vec<(K, V)>);
+
+impl<K, V> Rows<K, V> {
+    /// The value of a key, if it has one.
+    #[must_use]
+    pub fn get<Q: PartialEq + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        let found = self.0.iter().find(|(it, _)| it.borrow() == key);
+        found.map(|(_, value)| value)
+    }
+
+    /// All of them: task by task, in the order of the keys' bytes.
+    #[must_use]
+    pub fn entries(&self) -> &[(K, V)] {
+        &self.0
+    }
+
+    /// All of them, by key.
+    #[must_use]
+    pub fn into_map(self) -> BTreeMap<K, V>
+    where
+        K: Ord,
+    {
+        self.0.into_iter().collect()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl TestDriver {
+    /// What a store holds that is committed: a `KeyValueStore`, an `OrderedStore`, or a `WindowStore`, whose
+    /// rows are found by the start of the window and the key. It makes no difference whether closures or an
+    /// operator keep it.
+    ///
+    /// # Panics
+    /// If the app has no store of this name, or it holds other types.
+    #[track_caller]
+    #[must_use]
+    pub fn store<S: StoreRows>(&self, store: &S) -> Rows<S::Key, S::Value> {
+        let (name, all) = (store.store_name(), self.app.stores());
+        assert!(
+            all.iter().any(|it| it == name),
+            "the app has no store {name}. It has {}",
+            if all.is_empty() {
+                "none".to_owned()
+            } else {
+                all.join(", ")
+            }
+        );
+        let mut rows = Vec::new();
+        for database in self.databases().values() {
+            match store.rows(database) {
+                Ok(found) => rows.extend(found),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        Rows(rows)
+    }
+
+    /// The database of each task: the one that is open; of those of processes that are down, the first.
+    pub(super) fn databases(&self) -> BTreeMap<TaskHome, MemoryBackend> {
+        let mut found: BTreeMap<TaskHome, (bool, MemoryBackend)> = BTreeMap::new();
+        for seat in &self.seats {
+            seat.databases.each(|home, database, open| {
+                let known = found.get(home).map(|(open, _)| *open);
+                if known.is_none() || (open && known == Some(false)) {
+                    found.insert(home.clone(), (open, database.clone()));
+                }
+            });
+        }
+        let found = found.into_iter();
+        found
+            .map(|(home, (_, database))| (home, database))
+            .collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! Records that fail, each with a crash at every effect.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use eos_core::{App, ErrorPolicy, Timestamp, Topic};
+use eos_testkit::{Input, TestDriver, crash_everywhere};
+
+fn numbers() -> Topic<String, String> {
+    Topic::plain("numbers")
+}
+
+fn doubles() -> Topic<String, u64> {
+    Topic::plain("doubles")
+}
+
+fn letters() -> Topic<Option<Vec<u8>>, Option<Vec<u8>>> {
+    Topic::plain("letters")
+}
+
+fn doubling(policy: ErrorPolicy) -> App {
+    let mut app = App::new("a");
+    app.source(&numbers())
+        .on_error(policy)
+        .try_map(|text| Ok(text.parse::<u64>()? * 2))
+        .to(&doubles());
+    app
+}
+
+const RECORDS: [&str; 4] = ["1", "two", "3", "four"];
+
+fn scenario(driver: &mut TestDriver) -> Vec<u64> {
+    for text in RECORDS {
+        driver.pipe_at(&numbers(), "k", text, Timestamp(7));
+    }
+    let pairs = driver.read_pairs(&doubles()).into_iter();
+    pairs.map(|(_, number)| number).collect()
+}
+
+#[test]
+fn skip() {
+    let start = || TestDriver::new(doubling(ErrorPolicy::skip()));
+    let mut driver = start();
+    assert_eq!(scenario(&mut driver), [2, 6]);
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 2);
+    driver.pipe_input(&numbers(), Input::raw(None, None));
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 3);
+    crash_everywhere(start, |driver| (scenario(driver), driver.committed()));
+}
+
+#[test]
+fn dead_letter() {
+    let start = || TestDriver::new(doubling(ErrorPolicy::dead_letter("letters")));
+    let mut driver = start();
+    assert_eq!(scenario(&mut driver), [2, 6]);
+    let letters_found = driver.read(&letters());
+    let values: Vec<_> = letters_found.iter().map(|it| it.value.as_deref()).collect();
+    assert_eq!(values, [Some(&b"two"[..]), Some(b"four")]);
+    let first = &letters_found[0];
+    assert_eq!(first.timestamp, Timestamp(7));
+    assert_eq!(
+        first.headers.get("__streams.errors.topic"),
+        Some(&b"numbers"[..])
+    );
+    assert_eq!(driver.metrics().unwrap().totals.dead_letters, 2);
+    // Bytes that are no text at all.
+    driver.pipe_input(&numbers(), Input::raw(Some(b"k"), Some(&[0xff])));
+    assert_eq!(driver.read_one(&letters()).value, Some(vec![0xff]));
+    crash_everywhere(start, |driver| {
+        scenario(driver);
+        driver.committed()
+    });
+}
+
+#[test]
+fn fail_is_the_default_and_what_came_before_is_committed() {
+    let start = || TestDriver::new(doubling(ErrorPolicy::fail()));
+    crash_everywhere(start, |driver| {
+        driver.pipe(&numbers(), "k", "1");
+        let error = driver.try_pipe(&numbers(), ("k".to_owned(), "two".to_owned()));
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.contains("record 1 of numbers-0 could not be processed: "),
+            "{text}"
+        );
+        assert!(text.contains("invalid digit found in string"), "{text}");
+        (driver.read_pairs(&doubles()), text)
+    });
+}
+
+/// Fails until it was tried so often.
+fn failing(times: u32, policy: impl Into<ErrorPolicy>) -> (TestDriver, Arc<AtomicU32>) {
+    let tries = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&tries);
+    let mut app = App::new("a");
+    app.source(&numbers())
+        .on_error(policy)
+        .try_map(move |text| {
+            let tried = count.fetch_add(1, Ordering::Relaxed);
+            if tried < times {
+                Err(format!("try {tried}").into())
+            } else {
+                Ok(text.len() as u64)
+            }
+        })
+        .to(&doubles());
+    (TestDriver::new(app), tries)
+}
+
+#[test]
+fn retry() {
+    let minute = Duration::from_secs(60);
+    let (mut driver, tries) = failing(3, ErrorPolicy::retry(minute, 5));
+    driver.pipe(&numbers(), "k", "abc");
+    assert_eq!(driver.read_one(&doubles()).value, 3);
+    assert_eq!(tries.load(Ordering::Relaxed), 4);
+    assert_eq!(driver.metrics().unwrap().totals.retried, 3);
+
+    let policy = || ErrorPolicy::retry(minute, 2).then(ErrorPolicy::dead_letter("letters"));
+    let (mut driver, tries) = failing(u32::MAX, policy());
+    driver.pipe(&numbers(), "k", "abc");
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    assert_eq!(
+        driver.read_one(&letters()).value.as_deref(),
+        Some(&b"abc"[..])
+    );
+    let start = || failing(u32::MAX, policy()).0;
+    crash_everywhere(start, |driver| {
+        driver.pipe(&numbers(), "k", "abc");
+        driver.pipe(&numbers(), "k", "def");
+        let letters = driver.read(&letters()).into_iter();
+        letters.map(|it| it.value).collect::<Vec<_>>()
+    });
+}
+
+#[test]
+fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
+    let (mut driver, _) = failing(
+        u32::MAX,
+        ErrorPolicy::retry(Duration::from_secs(1), u32::MAX),
+    );
+    let piped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        driver.pipe(&numbers(), "k", "abc");
+    }));
+    let panic = piped.unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains("Is a record tried again for ever"), "{text}");
+    assert!(
+        text.contains("numbers-0: 1 records to read from offset 0 on"),
+        "{text}"
+    );
+}

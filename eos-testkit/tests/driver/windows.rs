@@ -1,0 +1,156 @@
+//! Windows of time, each with a crash at every effect.
+
+use std::time::Duration;
+
+use eos_core::codec::PlainCodec;
+use eos_core::{App, Timestamp, Topic, Tumbling, WindowStore, Windowed, WindowedCodec};
+use eos_testkit::{TestDriver, crash_everywhere};
+
+const SIZE: Duration = Duration::from_millis(100);
+const GRACE: Duration = Duration::from_millis(20);
+
+fn views() -> Topic<String, String> {
+    Topic::plain("views")
+}
+
+fn late() -> Topic<String, String> {
+    Topic::plain("late")
+}
+
+fn counts() -> Topic<Windowed<String>, u64> {
+    Topic::with(
+        "counts",
+        WindowedCodec::<String>::plain(SIZE),
+        PlainCodec::new(),
+    )
+}
+
+fn store() -> WindowStore<String, u64> {
+    WindowStore::plain("windows")
+}
+
+fn counting() -> TestDriver {
+    let mut app = App::new("a");
+    app.source(&views())
+        .group_by_key()
+        .windowed_by(Tumbling::of(SIZE).grace(GRACE))
+        .late_to(&late())
+        .count(&store())
+        .to(&counts());
+    TestDriver::new(app)
+}
+
+fn scenario(driver: &mut TestDriver) -> (Vec<(i64, u64)>, Vec<String>) {
+    // The window of 0 to 100 closes when stream time is 120.
+    for (time, page) in [
+        (10, "a"),
+        (90, "b"),
+        (119, "c"),
+        (50, "d"),
+        (120, "e"),
+        (60, "f"),
+        (210, "g"),
+    ] {
+        driver.pipe_at(&views(), "k", page, Timestamp(time));
+    }
+    let counts = driver.read_pairs(&counts()).into_iter();
+    let late = driver.read_pairs(&late()).into_iter();
+    (
+        counts
+            .map(|(key, count)| (key.window.start.0, count))
+            .collect(),
+        late.map(|(_, page)| page).collect(),
+    )
+}
+
+#[test]
+fn tumbling_windows_close_by_stream_time_and_late_records_go_elsewhere() {
+    let mut driver = counting();
+    let (counts, late) = scenario(&mut driver);
+    assert_eq!(
+        counts,
+        [(0, 1), (0, 2), (100, 1), (0, 3), (100, 2), (200, 1)]
+    );
+    assert_eq!(late, ["f"]);
+    assert_eq!(driver.metrics().unwrap().totals.late_records, 1);
+    assert_eq!(driver.stream_time("views", 0), Some(Timestamp(210)));
+    // What is over is not there any more, whether the database has deleted it or not.
+    let rows = driver.store(&store());
+    let key = |start| (Timestamp(start), "k".to_owned());
+    assert_eq!(rows.entries(), [(key(100), 2), (key(200), 1)]);
+    assert_eq!(rows.get(&key(0)), None);
+}
+
+#[test]
+fn a_crash_anywhere_changes_no_window() {
+    let places = crash_everywhere(counting, |driver| {
+        let answer = scenario(driver);
+        (answer, driver.store(&store()), driver.committed())
+    });
+    assert!(places > 50, "{places}");
+}
+
+#[test]
+fn a_window_that_is_closed_stays_closed_when_its_state_is_lost() {
+    let mut driver = counting();
+    driver.pipe_at(&views(), "k", "a", Timestamp(10));
+    driver.pipe_at(&views(), "k", "b", Timestamp(130));
+    driver.crash_and_lose_state();
+    driver.pipe_at(&views(), "k", "c", Timestamp(10));
+    assert_eq!(driver.read_one(&late()).value, "c");
+    assert_eq!(driver.count(&counts()), 2);
+}
+
+#[test]
+fn the_wall_clock_closes_no_window() {
+    let mut driver = counting();
+    driver.pipe_at(&views(), "k", "a", Timestamp(10));
+    driver.advance_wall_clock(Duration::from_secs(24 * 3600));
+    driver.pipe_at(&views(), "k", "b", Timestamp(20));
+    assert!(driver.is_empty(&late()));
+    assert_eq!(driver.read_pairs(&counts()).len(), 2);
+}
+
+#[test]
+fn a_closure_with_a_store_of_windows() {
+    let seen = store().retention(Duration::from_millis(300));
+    let out = Topic::<String, u64>::plain("out");
+    let start = || {
+        let mut app = App::new("a");
+        let (store, out) = (app.window_store(&seen), app.output(&out));
+        let windows = Tumbling::of(SIZE);
+        app.source(&views())
+            .with_store(&store)
+            .process(move |ctx, view| {
+                let Some(window) = view.timestamp.and_then(|time| windows.window(time)) else {
+                    return Ok(());
+                };
+                let store = ctx.window_store(&store);
+                let count = store.get(&view.key, window.start)?.unwrap_or(0) + 1;
+                if store.put(&view.key, window.start, &count)? {
+                    ctx.emit(&out, view.key, count)?;
+                }
+                Ok(())
+            });
+        TestDriver::new(app)
+    };
+    let scenario = |driver: &mut TestDriver| {
+        for time in [10, 20, 150, 399, 30, 110] {
+            driver.pipe_at(&views(), "k", "x", Timestamp(time));
+        }
+        let counts = driver.read_pairs(&out).into_iter();
+        let rows = driver.store(&seen);
+        let rows = rows
+            .entries()
+            .iter()
+            .map(|((start, _), count)| (start.0, *count));
+        (
+            counts.map(|(_, count)| count).collect::<Vec<_>>(),
+            rows.collect::<Vec<_>>(),
+        )
+    };
+    let (counts, rows) = scenario(&mut start());
+    assert_eq!(counts, [1, 2, 1, 1, 2]);
+    assert_eq!(rows, [(100, 2), (300, 1)]);
+    crash_everywhere(start, scenario);
+}
