@@ -56,7 +56,7 @@ struct Schedule {
 pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
     // The JVM is warmed by the records of the first seconds, as the others are.
     let streams = if sides.contains(&Side::Streams) {
-        Some(Streams::build(0, options.heap_mb)?)
+        Some(Streams::build(0, options.heap_mb(None))?)
     } else {
         None
     };

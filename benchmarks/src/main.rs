@@ -114,6 +114,7 @@ fn measure(options: &Options) -> Result<()> {
         let usual = [Side::Eos, Side::Streams];
         let sides = options.sides(&usual, &usual)?;
         let works = [Work::Count, Work::CountPerCommit].into_iter();
+        let works = works.filter(|work| options.work.is_none_or(|only| only == *work));
         let results = works.map(|work| throughput::run(What::Count, work, &sides, options));
         let results = results.collect::<Result<Vec<_>>>()?;
         page::show(What::Count, &tables::counts(&results, options), options)?;

@@ -71,7 +71,7 @@ impl Outcome {
 /// Kills each side at each size.
 pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
     let streams = match sides.contains(&Side::Streams) {
-        true => Some(Streams::build(0, options.heap_mb)?),
+        true => Some(Streams::build(0, options.heap_mb(None))?),
         false => None,
     };
     let mut outcomes = Vec::new();

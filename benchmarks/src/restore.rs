@@ -36,7 +36,7 @@ pub(crate) const RESTORED: &str = "restored ";
 /// Fills a store on each side, deletes it, and lets it be read again.
 pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {
     let keys = options.records.unwrap_or(3_000_000);
-    let streams = Streams::build(0, options.heap_mb)?;
+    let streams = Streams::build(0, options.heap_mb(None))?;
     let mut bench = Bench::open(PARTITIONS)?;
     let input = keyed::filled(&mut bench, "restore-in", keys)?;
     let interval = options.interval();

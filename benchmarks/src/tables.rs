@@ -69,7 +69,7 @@ pub(crate) fn counts(all: &[Results], options: &Options) -> String {
         let _ = writeln!(
             text,
             "**{title}** (Kafka Streams: {cache}, a heap of {} MB). {}",
-            options.heap_mb,
+            options.heap_mb(Some(results.work)),
             throughput(results, options)
         );
         let outputs = |side| {

@@ -58,7 +58,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     let streams = if sides.contains(&Side::Streams) {
         Some(Streams::build(
             options.warm_up.min(records),
-            options.heap_mb,
+            options.heap_mb(Some(work)),
         )?)
     } else {
         None

@@ -19,26 +19,35 @@ async fn main() -> anyhow::Result<()> {
     let alice = Input::values("lines", include_str!("alice.txt"));
     let kafka = Kafka::provide(&[alice], &["word-counts"])?;
 
-    let lines = Topic::<Option<String>, String>::plain("lines");
-    let words = Topic::<String, String>::plain("words");
-    let word_counts = Topic::<String, u64>::plain("word-counts");
-    let counts = KeyValueStore::<String, u64>::plain("counts");
-
     let workers = std::env::var("WORKERS")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(1);
-    let mut app = App::new("word-count-v1").workers(workers);
-    app.source(&lines)
+    app().workers(workers).run(kafka.bootstrap()).await?;
+    Ok(())
+}
+
+fn lines() -> Topic<Option<String>, String> {
+    Topic::plain("lines")
+}
+
+fn word_counts() -> Topic<String, u64> {
+    Topic::plain("word-counts")
+}
+
+fn app() -> App {
+    let words = Topic::<String, String>::plain("words");
+    let counts = KeyValueStore::<String, u64>::plain("counts");
+
+    let mut app = App::new("word-count-v1");
+    app.source(&lines())
         .flat_map(|line| words_of(&line))
         .key_by(|word| word.clone())
         .repartition(&words)
         .group_by_key()
         .count(&counts)
-        .to(&word_counts);
-
-    app.run(kafka.bootstrap()).await?;
-    Ok(())
+        .to(&word_counts());
+    app
 }
 
 /// In lower case, without what is around them; apostrophes count only within.
@@ -51,7 +60,24 @@ fn words_of(line: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use eos_testkit::TestDriver;
+
     use super::*;
+
+    #[test]
+    fn a_word_counts_once_whatever_dies() {
+        let mut driver = TestDriver::new(app());
+        driver.pipe(&lines(), None, "Curiouser and curiouser!");
+        assert_eq!(driver.read_map(&word_counts())["curiouser"], 2);
+
+        // In the middle of a record, and with the database gone.
+        driver.crash_during_next_record();
+        driver.pipe(&lines(), None, "And curiouser.");
+        driver.crash_and_lose_state();
+        driver.pipe(&lines(), None, "curiouser");
+        assert_eq!(driver.crashes(), 2);
+        assert_eq!(driver.read_map(&word_counts())["curiouser"], 4);
+    }
 
     #[test]
     fn words_are_found_whatever_stands_around_them() {

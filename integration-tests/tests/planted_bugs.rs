@@ -35,5 +35,8 @@ fn each_is_found_by_a_seed() {
             None => missed.push(name),
         }
     }
-    assert!(missed.is_empty(), "no seed finds that these are missing: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "no seed finds that these are missing: {missed:?}"
+    );
 }

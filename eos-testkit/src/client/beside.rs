@@ -36,7 +36,9 @@ pub(super) fn produce(
 ) -> Result<i64, i16> {
     const NOBODY: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
     let mut batch = BatchBuilder::new(256);
-    batch.push(record.timestamp, record.key, record.value, record.headers);
+    let headers = record.headers.iter();
+    let headers = headers.map(|(name, value)| (*name, Some(*value)));
+    batch.push(record.timestamp, record.key, record.value, headers);
     let data = PartitionProduceData::default()
         .with_index(partition)
         .with_records(Some(batch.close(NOBODY, -1, false)));

@@ -1,6 +1,6 @@
 //! The clients of `eos-core` directly on the [broker model](crate::broker), under virtual time.
 //!
-//! No thread, no socket, no clock: requests and answers travel as the [`Network`] says, and time passes when
+//! No thread, no socket, no clock: requests and answers travel as the network says, and time passes when
 //! somebody lets it. What the real client does on threads of its own (heartbeats, fetches, sends) is done
 //! here whenever time passes. The traits' calls never wait: they answer `Poll::Pending` until an answer has
 //! come.

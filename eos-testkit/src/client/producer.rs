@@ -107,8 +107,8 @@ impl Producer for ModelProducer {
         }
         let now = self.cluster.now();
         let headers = record.headers.iter().map(|header| {
-            let value = header.value.as_deref().unwrap_or_default();
-            (header.name.to_string(), value.to_vec())
+            let value = header.value.as_deref().map(<[u8]>::to_vec);
+            (header.name.to_string(), value)
         });
         let queued = Queued {
             timestamp: record.timestamp.map_or(now, |time| time.0),

@@ -34,7 +34,7 @@ pub(super) struct Queued {
     pub(super) timestamp: i64,
     pub(super) key: Option<Vec<u8>>,
     pub(super) value: Option<Vec<u8>>,
-    pub(super) headers: Vec<(String, Vec<u8>)>,
+    pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
 type Place = (usize, i32);
@@ -345,16 +345,13 @@ impl Writer {
         };
         let mut batch = BatchBuilder::new(256);
         for record in queue.drain(..) {
-            let headers: Vec<(&str, &[u8])> = record
-                .headers
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_slice()))
-                .collect();
+            let headers = record.headers.iter();
+            let headers = headers.map(|(name, value)| (name.as_str(), value.as_deref()));
             batch.push(
                 record.timestamp,
                 record.key.as_deref(),
                 record.value.as_deref(),
-                &headers,
+                headers,
             );
         }
         let (topic, partition) = place;

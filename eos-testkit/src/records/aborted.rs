@@ -74,7 +74,7 @@ mod tests {
 
     fn encode(offset: i64, producer: i64, key: Option<&[u8]>, transactional: bool) -> Bytes {
         let mut builder = BatchBuilder::new(100);
-        builder.push(0, key, None, &[]);
+        builder.push(0, key, None, std::iter::empty());
         let identity = ProducerIdentity {
             id: producer,
             epoch: 0,

@@ -47,13 +47,13 @@ impl BatchBuilder {
         self.bytes.len()
     }
 
-    /// Appends a record.
-    pub fn push(
+    /// Appends a record. A header without a value is Kafka's null.
+    pub fn push<'h>(
         &mut self,
         timestamp: i64,
         key: Option<&[u8]>,
         value: Option<&[u8]>,
-        headers: &[(&str, &[u8])],
+        headers: impl ExactSizeIterator<Item = (&'h str, Option<&'h [u8]>)>,
     ) {
         if self.count == 0 {
             self.base_timestamp = timestamp;
@@ -69,7 +69,7 @@ impl BatchBuilder {
         put_varint(&mut self.body, headers.len() as i64);
         for (name, value) in headers {
             put_slice(&mut self.body, Some(name.as_bytes()));
-            put_slice(&mut self.body, Some(value));
+            put_slice(&mut self.body, value);
         }
         put_varint(&mut self.bytes, self.body.len() as i64);
         self.bytes.put_slice(&self.body);
@@ -127,6 +127,8 @@ fn put_varint(to: &mut impl BufMut, value: i64) {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::empty;
+
     use kafka_protocol::records::RecordBatchDecoder;
 
     use super::super::{Batches, Record};
@@ -140,10 +142,10 @@ mod tests {
             1_000,
             Some(b"k"),
             Some(&[7; 300]),
-            &[("a", b"1"), ("a", b"2")],
+            [("a", Some(&b"1"[..])), ("a", Some(b"2")), ("n", None)].into_iter(),
         );
-        batch.push(900, None, None, &[]);
-        batch.push(1_002, Some(b""), Some(b""), &[]);
+        batch.push(900, None, None, empty());
+        batch.push(1_002, Some(b""), Some(b""), empty());
         batch.close(WRITER, 41, true)
     }
 
@@ -172,7 +174,7 @@ mod tests {
             };
         let header = |value: &'static [u8]| ("a".to_owned(), Some(Bytes::from_static(value)));
         let mut first = record(0, 1_000, Some(b"k"), Some(vec![7; 300]));
-        first.headers = vec![header(b"1"), header(b"2")];
+        first.headers = vec![header(b"1"), header(b"2"), ("n".to_owned(), None)];
         let rest = [
             record(1, 900, None, None),
             record(2, 1_002, Some(b""), Some(vec![])),

@@ -101,7 +101,9 @@ impl Kind {
         match place {
             Place::Request(_) => network || self == Kind::Cut,
             // A write to a disk is not a moment at which time can pass for others.
-            Place::Opened(_) | Place::Disk(_) => !network && !matches!(self, Kind::Stall | Kind::Cut),
+            Place::Opened(_) | Place::Disk(_) => {
+                !network && !matches!(self, Kind::Stall | Kind::Cut)
+            }
             Place::Call(..) => !network,
         }
     }

@@ -129,6 +129,7 @@ impl Producer {
             .open
             .get_or_insert_with(|| BatchBuilder::new(BATCH_BYTES / 4));
         let before = batch.bytes();
+        let headers = headers.iter().map(|(name, value)| (*name, Some(*value)));
         batch.push(timestamp_ms, key, value, headers);
         let (after, full) = (batch.bytes(), batch.bytes() >= BATCH_BYTES);
         if full {

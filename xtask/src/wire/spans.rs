@@ -98,7 +98,7 @@ mod tests {
     fn batch(offset: i64, id: i64, epoch: i16, keys: &[Option<&[u8]>]) -> BytesMut {
         let mut builder = BatchBuilder::new(100);
         for key in keys {
-            builder.push(0, *key, None, &[]);
+            builder.push(0, *key, None, std::iter::empty());
         }
         let bytes = builder.close(ProducerIdentity { id, epoch }, 0, true);
         let mut bytes = BytesMut::from(&bytes[..]);

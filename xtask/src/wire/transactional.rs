@@ -204,7 +204,8 @@ impl TransactionalProducer {
     ) -> ProduceRequest {
         let mut batch = BatchBuilder::new(1 << 10);
         for (key, value) in records {
-            batch.push(now_ms(), Some(key.as_bytes()), Some(value.as_bytes()), &[]);
+            let none = std::iter::empty();
+            batch.push(now_ms(), Some(key.as_bytes()), Some(value.as_bytes()), none);
         }
         let data = PartitionProduceData::default()
             .with_index(partition)
