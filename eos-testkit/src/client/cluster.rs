@@ -111,6 +111,11 @@ impl Cluster {
         self.with(|world| act(&mut world.broker))
     }
 
+    /// How many bytes of a partition one fetch brings (`max.partition.fetch.bytes`); one batch at least.
+    pub fn fetch_at_most(&self, bytes: i32) {
+        self.with(|world| world.fetch_bytes = bytes);
+    }
+
     /// Clients whose `client.id` begins so stand still: SIGSTOP, as far as their own threads go.
     pub fn freeze(&self, prefix: &str) {
         self.with(|world| world.freeze(prefix));

@@ -424,10 +424,12 @@ impl Member {
 
     fn beat(&mut self, wire: &mut Wire<'_>) {
         let now = wire.now();
-        if now >= self.heard + self.session_ms {
+        // Only while nothing is to be answered (`rd_kafka_cgrp_serve`, in the join state "steady").
+        if self.question.is_none() && now >= self.heard + self.session_ms {
             self.heard = now;
             self.stop_beating(wire);
             self.phase = Phase::Out;
+            self.id.clear();
             self.lost();
             return;
         }

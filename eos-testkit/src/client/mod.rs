@@ -12,9 +12,11 @@
 //!                            Network ─► Broker
 //! ```
 //!
-//! Where librdkafka's behaviour is known and matters for the guarantee, it is the same here: a request whose
-//! connection breaks is sent again inside the call, nothing of KIP-890's second protocol is spoken, and
-//! [`Producer::unanswered`](eos_core::client::Producer::unanswered) tells that a request was never answered.
+//! As librdkafka does, it sends a request again inside the call when a connection breaks, speaks nothing of KIP-890's
+//! second protocol, says nothing of a loss while a rebalance is to be answered, and tells by
+//! [`Producer::unanswered`](eos_core::client::Producer::unanswered) that a request was never answered. Kinder than
+//! librdkafka it is in this: calls have no time-outs of their own, queues are never full, seeks are done at once,
+//! and a call that makes no sense in its state may succeed.
 
 mod assignor;
 mod beside;

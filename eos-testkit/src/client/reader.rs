@@ -14,11 +14,11 @@ use super::network::Line;
 use super::world::Wire;
 use crate::records::{Aborted, Batches, Record};
 
+/// `fetch.max.bytes`.
+const MOST_BYTES: i32 = 50 << 20;
 /// `fetch.wait.max.ms`.
 const WAIT_MS: i32 = 50;
 const READ_COMMITTED: i8 = 1;
-/// As many bytes as a fetch may bring of one partition.
-const MOST_BYTES: i32 = 1 << 20;
 
 /// An assigned partition.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl Reader {
         if self.fetch.is_none() {
             let asked = self.wants();
             if !asked.is_empty() {
-                let mut call = Call::new(Line::Data, request(&asked));
+                let mut call = Call::new(Line::Data, request(&asked, wire.fetch_bytes()));
                 let _later = call.poll(wire);
                 self.fetch = Some((call, asked));
             }
@@ -207,13 +207,13 @@ fn visible(data: PartitionData, place: &mut Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn request(asked: &BTreeMap<TopicPartition, i64>) -> FetchRequest {
+fn request(asked: &BTreeMap<TopicPartition, i64>, bytes: i32) -> FetchRequest {
     let mut topics: Vec<FetchTopic> = Vec::new();
     for (partition, next) in asked {
         let it = FetchPartition::default()
             .with_partition(partition.partition.get())
             .with_fetch_offset(*next)
-            .with_partition_max_bytes(MOST_BYTES);
+            .with_partition_max_bytes(bytes);
         match topics.last_mut() {
             Some(topic) if topic.topic.as_str() == partition.topic.as_str() => {
                 topic.partitions.push(it);

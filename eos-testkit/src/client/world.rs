@@ -10,6 +10,9 @@ use super::member::Member;
 use super::network::{ClientId, Heard, Line, Network, Sent, version};
 use crate::broker::{Broker, Output, Request, Ticket, key_of};
 
+/// `max.partition.fetch.bytes`, as it is by default.
+const FETCH_BYTES: i32 = 1 << 20;
+
 /// Everything behind a [`Cluster`](super::Cluster).
 pub(super) struct World {
     pub(super) broker: Broker,
@@ -17,6 +20,8 @@ pub(super) struct World {
     pub(super) watcher: Box<dyn Watcher>,
     /// Milliseconds since the epoch.
     pub(super) now: i64,
+    /// `max.partition.fetch.bytes` of all clients.
+    pub(super) fetch_bytes: i32,
     clients: u64,
     /// How often the broker was asked past the network.
     asked: u64,
@@ -42,6 +47,7 @@ pub(super) struct Wire<'a> {
     network: &'a mut Network,
     watcher: &'a mut dyn Watcher,
     broker: &'a Broker,
+    fetch_bytes: i32,
 }
 
 impl Wire<'_> {
@@ -70,6 +76,11 @@ impl Wire<'_> {
         self.network.forget(ticket);
     }
 
+    /// `max.partition.fetch.bytes`.
+    pub(super) fn fetch_bytes(&self) -> i32 {
+        self.fetch_bytes
+    }
+
     /// How many partitions a topic has: what a client knows from its last look at the metadata.
     pub(super) fn partitions(&self, topic: &str) -> i32 {
         self.broker.partitions_of(topic)
@@ -83,6 +94,7 @@ impl World {
             network: Network::default(),
             watcher,
             now,
+            fetch_bytes: FETCH_BYTES,
             clients: 0,
             asked: 0,
             members: BTreeMap::new(),
@@ -141,6 +153,7 @@ impl World {
             network: &mut self.network,
             watcher: &mut *self.watcher,
             broker: &self.broker,
+            fetch_bytes: self.fetch_bytes,
         }
     }
 

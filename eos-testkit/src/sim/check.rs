@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use eos_core::WorkerError;
 use eos_protocol::partition_for;
+use eos_protocol::state::Standing;
 use eos_state::{Direction, KeyRange, MemoryBackend, StoreBackend};
 
-use super::disk::Disk;
+use super::disk::{Copied, Disk};
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use crate::client::Cluster;
 use crate::oracle::{
@@ -131,7 +132,7 @@ pub(crate) fn violations<'a>(
     let outputs = OUTPUTS.map(|topic| output(cluster, shape, partitions, topic, &mut keys));
     let committed = (0..partitions).map(|it| cluster.committed(APP, INPUT, it).ok());
     let mut wrong = Vec::new();
-    let databases: Vec<_> = disks.flat_map(Disk::open).collect();
+    let databases: Vec<Copied> = disks.flat_map(Disk::copies).collect();
     let state = match shape {
         Shape::Stateless => Vec::new(),
         Shape::Counting => copies(cluster, shape, &databases),
@@ -194,10 +195,8 @@ fn output(
     }
 }
 
-type Open = (eos_core::stepped::TaskHome, MemoryBackend);
-
 /// The changelog and the databases, each as what the input partition of its task is to make of it.
-fn copies(cluster: &Cluster, shape: Shape, databases: &[Open]) -> Vec<StateCopy> {
+fn copies(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<StateCopy> {
     let fold = counts();
     let mut copies = Vec::new();
     if let Some(topic) = changelog(shape) {
@@ -207,12 +206,34 @@ fn copies(cluster: &Cluster, shape: Shape, databases: &[Open]) -> Vec<StateCopy>
             copies.push(StateCopy::new(name, &fold, partition, contents));
         }
     }
-    for (home, database) in databases {
-        let name = format!("database of task {}", home.task);
-        let partition = home.task.partition.get();
-        copies.push(StateCopy::new(name, &fold, partition, held(database)));
+    for it in databases {
+        // A restore that was interrupted says of itself that it is nothing yet.
+        let Some(position) = position(&it.database) else {
+            continue;
+        };
+        let name = format!("database of task {}", it.home.task);
+        let partition = it.home.task.partition.get();
+        let copy = StateCopy::new(name, &fold, partition, held(&it.database));
+        copies.push(StateCopy {
+            position: Some(position),
+            // That of a process which has not got the task any more is what it was then.
+            may_lag: !it.open,
+            ..copy
+        });
     }
     copies
+}
+
+/// The input offset that a database says it is at; nothing before it was whole.
+fn position(database: &MemoryBackend) -> Option<i64> {
+    match &database.position()?.standing {
+        Standing::At { inputs, .. } => {
+            let mut inputs = inputs.iter();
+            let input = inputs.find(|(partition, _)| partition.topic.as_str() == INPUT);
+            input.map(|(_, offset)| offset.get())
+        }
+        _ => None,
+    }
 }
 
 /// What a changelog's partition adds up to.
@@ -255,7 +276,7 @@ fn counted_across(
     cluster: &Cluster,
     shape: Shape,
     given: &[Given],
-    databases: &[Open],
+    databases: &[Copied],
     wrong: &mut Vec<String>,
 ) {
     let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
@@ -300,13 +321,14 @@ fn counted_across(
                 wrong.push(format!("{topic}-{partition} holds {found:?}, not {due:?}"));
             }
             // Only tasks that keep counts hold anything.
-            let own = databases.iter().filter(|(home, database)| {
-                home.task.partition.get() == partition && database.position().is_some()
+            let own = databases.iter().filter(|it| {
+                let of_it = it.home.task.partition.get() == partition;
+                of_it && it.open && it.database.position().is_some()
             });
-            for (home, database) in own {
-                let found = held(database);
+            for it in own {
+                let found = held(&it.database);
                 if found != due {
-                    let task = home.task;
+                    let task = it.home.task;
                     wrong.push(format!("database of {task} holds {found:?}, not {due:?}"));
                 }
             }

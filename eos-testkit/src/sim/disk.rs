@@ -25,11 +25,22 @@ struct Database {
     open: bool,
 }
 
+/// A copy of a database.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    pub(crate) home: TaskHome,
+    pub(crate) database: MemoryBackend,
+    /// Whether somebody has it open.
+    pub(crate) open: bool,
+}
+
 /// A process's disk. A copy is the same.
 #[derive(Clone)]
 pub(crate) struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
     nemesis: Nemesis,
+    /// What the names of its process's clients begin with.
+    process: String,
 }
 
 impl fmt::Debug for Disk {
@@ -39,10 +50,11 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(nemesis: &Nemesis) -> Disk {
+    pub(crate) fn new(nemesis: &Nemesis, process: String) -> Disk {
         Disk {
             databases: Arc::default(),
             nemesis: nemesis.clone(),
+            process,
         }
     }
 
@@ -75,12 +87,15 @@ impl Disk {
         }
     }
 
-    /// The databases that are open, as they are.
-    pub(crate) fn open(&self) -> Vec<(TaskHome, MemoryBackend)> {
+    /// Its databases as they are, those that nobody has open included.
+    pub(crate) fn copies(&self) -> Vec<Copied> {
         let databases = self.lock();
-        let open = databases.iter().filter(|(_, database)| database.open);
-        open.map(|(home, database)| (home.clone(), database.now.clone()))
-            .collect()
+        let copies = databases.iter().map(|(home, database)| Copied {
+            home: home.clone(),
+            database: database.now.clone(),
+            open: database.open,
+        });
+        copies.collect()
     }
 }
 
@@ -135,7 +150,7 @@ impl OnDisk {
         } else {
             Place::Disk(edge)
         };
-        if let Some(died) = self.disk.nemesis.disk(place) {
+        if let Some(died) = self.disk.nemesis.disk(place, &self.disk.process) {
             std::panic::resume_unwind(Box::new(died));
         }
     }

@@ -51,9 +51,10 @@ pub enum Kind {
     CrashAndLoseDisk,
     /// The process dies, and its disk goes back to an earlier batch, as after a power loss.
     CrashAndOlderDisk,
-    /// The call takes long: longer than the transaction's time-out.
+    /// The call takes up to nine seconds, while its heartbeats go on: the transaction times out after six.
     Stall,
-    /// The process stands still, its heartbeats too, until its session is over; then it goes on.
+    /// The process stands still from its next step on, its heartbeats too, for up to eight seconds; its session
+    /// is over after three.
     Freeze,
     /// Another process joins the group.
     Join,

@@ -134,10 +134,10 @@ impl Nemesis {
     }
 
     /// A write to a disk: whether the process dies there.
-    pub(crate) fn disk(&self, place: Place) -> Option<Died> {
+    pub(crate) fn disk(&self, place: Place, process: &str) -> Option<Died> {
         let mut state = self.state();
         let kind = state.pass(place)?;
-        state.order_or_die(kind, "")
+        state.order_or_die(kind, process)
     }
 }
 

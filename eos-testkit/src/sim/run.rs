@@ -28,6 +28,8 @@ const PATIENCE: i64 = 240_000;
 /// How long everything has to be settled before it is judged: what the brokers have committed, workers have to
 /// hear of, and an answer may take seconds.
 const QUIET: i64 = 10_000;
+/// How often records come again after all is settled.
+const ENCORES: u32 = 2;
 /// So few bytes that a restore takes several batches.
 const RESTORE_BATCH: usize = 60;
 /// How often a process may end with an error in a row.
@@ -146,6 +148,10 @@ impl Simulation {
             ..BrokerOptions::default()
         };
         let cluster = Cluster::watched(Broker::new(options), BEGIN, nemesis.clone());
+        // In half of the runs a fetch brings a batch or two, so that a restore takes several.
+        if rng.one_in(2) {
+            cluster.fetch_at_most(i32::try_from(rng.between(100, 400)).unwrap_or(200));
+        }
         let partitions = i32::try_from(rng.between(1, 4)).unwrap_or(1);
         for topic in [INPUT].into_iter().chain(OUTPUTS) {
             if let Err(why) = cluster.add_topic(topic, partitions) {
@@ -159,7 +165,7 @@ impl Simulation {
         let seats = ["a", "b"].map(|name| Seat {
             instance: name.to_owned(),
             workers: u16::try_from(rng.between(1, 2)).unwrap_or(1),
-            disk: Disk::new(&nemesis),
+            disk: Disk::new(&nemesis, format!("{APP}-{name}-")),
             process: None,
             stopped: Vec::new(),
             frozen_until: None,
@@ -184,6 +190,7 @@ impl Simulation {
     fn run(mut self) -> Outcome {
         let mut rests_since = None;
         let mut settled_since = None;
+        let mut encores = 0;
         let mut round = 0_u64;
         loop {
             round += 1;
@@ -214,7 +221,14 @@ impl Simulation {
                     None
                 };
                 if settled_since.is_some_and(|at| now - at >= QUIET) {
-                    break;
+                    if encores == ENCORES {
+                        break;
+                    }
+                    self.encore(encores);
+                    encores += 1;
+                    settled_since = None;
+                    rests_since = Some(now);
+                    continue;
                 }
                 if now - since > PATIENCE {
                     let why = self.stands_still();
@@ -237,6 +251,21 @@ impl Simulation {
             self.cluster.pass(next);
         }
         self.finish()
+    }
+
+    /// Once more records come, after all is settled: to those that run, and then to those that were killed and
+    /// come back to what their disks hold. What was sought wrongly or restored wrongly shows only then.
+    fn encore(&mut self, nth: u32) {
+        if nth > 0 {
+            self.nemesis.note(|| "every process is killed".into());
+            for seat in 0..self.seats.len() {
+                let pause = self.rng.between(0, 500);
+                self.over(seat, pause, "dies");
+            }
+        }
+        for _ in 0..12 {
+            self.feed_one();
+        }
     }
 
     fn finish(mut self) -> Outcome {
@@ -270,30 +299,34 @@ impl Simulation {
             return;
         }
         for _ in 0..self.rng.between(1, 3) {
-            let seq = self.inputs.len() as u64;
-            let letter = char::from(b'a' + self.rng.below(3) as u8);
-            let digit = self.rng.below(4);
-            let key = format!("{letter}{digit}");
-            let value = format!("{seq} {digit}");
-            let count = u32::try_from(self.partitions).unwrap_or(1);
-            let partition = partition_for(key.as_bytes(), count).get();
-            let record = Written {
-                timestamp: self.cluster.now(),
-                key: Some(key.as_bytes()),
-                value: Some(value.as_bytes()),
-                headers: &[],
-            };
-            match self.cluster.produce(INPUT, partition, &record) {
-                Ok(offset) => self.inputs.push(Given {
-                    seq,
-                    key,
-                    partition,
-                    offset,
-                }),
-                Err(code) => self
-                    .violations
-                    .push(format!("the input is refused: {code}")),
-            }
+            self.feed_one();
+        }
+    }
+
+    fn feed_one(&mut self) {
+        let seq = self.inputs.len() as u64;
+        let letter = char::from(b'a' + self.rng.below(3) as u8);
+        let digit = self.rng.below(4);
+        let key = format!("{letter}{digit}");
+        let value = format!("{seq} {digit}");
+        let count = u32::try_from(self.partitions).unwrap_or(1);
+        let partition = partition_for(key.as_bytes(), count).get();
+        let record = Written {
+            timestamp: self.cluster.now(),
+            key: Some(key.as_bytes()),
+            value: Some(value.as_bytes()),
+            headers: &[],
+        };
+        match self.cluster.produce(INPUT, partition, &record) {
+            Ok(offset) => self.inputs.push(Given {
+                seq,
+                key,
+                partition,
+                offset,
+            }),
+            Err(code) => self
+                .violations
+                .push(format!("the input is refused: {code}")),
         }
     }
 
@@ -316,7 +349,7 @@ impl Simulation {
                         self.seats.push(Seat {
                             instance: "c".into(),
                             workers: 1,
-                            disk: Disk::new(&self.nemesis),
+                            disk: Disk::new(&self.nemesis, format!("{APP}-c-")),
                             process: None,
                             stopped: Vec::new(),
                             frozen_until: None,
@@ -361,10 +394,11 @@ impl Simulation {
         self.seats.iter_mut().find(of)
     }
 
-    fn env(&self) -> Env {
+    fn env(&mut self) -> Env {
         let (clock, wall) = (self.cluster.clone(), self.cluster.clone());
         let off = Arc::clone(&self.wall);
-        let chance = Mutex::new(Rng::new(self.run.seed ^ 0x656e_7472_6f70_7900));
+        // Another one for each start: a name that was used before a crash must not come again.
+        let chance = Mutex::new(Rng::new(self.rng.next()));
         let since = |now: i64| Now(Duration::from_millis((now - BEGIN).unsigned_abs()));
         Env::new(
             move || since(clock.now()),
@@ -532,8 +566,9 @@ impl Simulation {
 
     /// A zombie that has just come back may still have a database open that is somebody else's by now.
     fn each_has_one_owner(&self) -> bool {
-        let open = self.seats.iter().flat_map(|seat| seat.disk.open());
-        let mut tasks: Vec<_> = open.map(|(home, _)| home).collect();
+        let copies = self.seats.iter().flat_map(|seat| seat.disk.copies());
+        let open = copies.filter(|it| it.open);
+        let mut tasks: Vec<_> = open.map(|it| it.home).collect();
         let all = tasks.len();
         tasks.sort();
         tasks.dedup();
