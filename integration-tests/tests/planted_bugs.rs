@@ -4,14 +4,16 @@
 use eos_testkit::sim::Seeds;
 
 /// The defence, and within how many seeds it is found: several times as many as it took.
-const PLANTED: [(&str, u64); 7] = [
+const PLANTED: [(&str, u64); 9] = [
     ("every_touched_task", 200),
     ("rewind", 200),
-    ("in_doubt", 500),
-    ("restart_table", 500),
+    ("in_doubt", 300),
+    ("restart_table", 300),
     ("purge_after_commit", 500),
-    ("apply_after_commit", 2_000),
-    ("quarantine", 5_000),
+    ("restoring", 500),
+    ("membership", 1_500),
+    ("apply_after_commit", 1_500),
+    ("quarantine", 3_000),
 ];
 
 #[test]
