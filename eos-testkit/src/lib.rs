@@ -26,6 +26,8 @@ pub mod broker;
 #[cfg(feature = "driver")]
 pub mod client;
 #[cfg(feature = "driver")]
+mod disk;
+#[cfg(feature = "driver")]
 pub mod driver;
 pub mod faults;
 mod groups;

@@ -29,7 +29,7 @@ impl TestDriver {
     pub fn crash_and_lose_state(&mut self) {
         self.kill();
         for seat in &self.seats {
-            seat.databases.lose();
+            seat.disk.lose();
         }
         self.restart();
     }
@@ -115,7 +115,7 @@ impl TestDriver {
         self.crashes += 1;
         self.drop_process(at);
         if self.loses_state {
-            self.seats[at].databases.lose();
+            self.seats[at].disk.lose();
         }
         self.start(at).map_err(|error| self.end(error))
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use eos_protocol::CallSite;
 
 use crate::client::{Edge, Effect, Reaction, Watcher};
+use crate::disk::Disk;
 
 /// Where an app can be made to crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,8 +110,18 @@ impl Faults {
         self.state().armed = Some(Armed::MidRecord);
     }
 
+    /// A disk whose process dies at writes when these say so.
+    pub(super) fn disk(&self) -> Disk {
+        let faults = self.clone();
+        Disk::new(move |edge, _| {
+            if faults.dies(CrashPoint::StoreWrite, edge) {
+                std::panic::resume_unwind(Box::new(Died));
+            }
+        })
+    }
+
     /// Whether the process dies here.
-    pub(super) fn dies(&self, point: CrashPoint, edge: Edge) -> bool {
+    fn dies(&self, point: CrashPoint, edge: Edge) -> bool {
         let place = Place { point, edge };
         let mut state = self.state();
         state.effects += 1;

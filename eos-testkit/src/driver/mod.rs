@@ -13,7 +13,6 @@
 
 mod builder;
 mod compare;
-mod databases;
 mod dying;
 mod everywhere;
 mod faults;
@@ -34,7 +33,7 @@ use eos_core::stepped::{Process, Stepped};
 use eos_core::{App, Error, Metrics, Timestamp};
 
 use crate::client::Cluster;
-use databases::Databases;
+use crate::disk::Disk;
 use faults::Faults;
 
 pub use builder::Builder;
@@ -48,7 +47,7 @@ pub use stores::Rows;
 /// A process of the app, and what outlives it.
 struct Seat {
     instance: String,
-    databases: Databases,
+    disk: Disk,
     process: Option<Process<Cluster>>,
     /// By worker: it has stopped as asked.
     stopped: Vec<bool>,

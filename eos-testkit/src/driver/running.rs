@@ -145,7 +145,7 @@ impl TestDriver {
     pub(super) fn drop_process(&mut self, at: usize) {
         let seat = &mut self.seats[at];
         seat.process = None;
-        seat.databases.released();
+        seat.disk.released();
     }
 
     /// The app ends with this error, in all its processes.

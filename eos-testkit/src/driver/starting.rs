@@ -10,7 +10,6 @@ use eos_core::{App, Error, Timestamp};
 use eos_protocol::Now;
 
 use super::builder::Builder;
-use super::databases::Databases;
 use super::faults::{Died, Faults};
 use super::{Seat, TestDriver};
 use crate::broker::{Broker, BrokerOptions};
@@ -111,7 +110,7 @@ impl TestDriver {
         self.seated += 1;
         self.seats.push(Seat {
             instance: self.seated.to_string(),
-            databases: Databases::new(&self.faults),
+            disk: self.faults.disk(),
             process: None,
             stopped: Vec::new(),
         });
@@ -123,7 +122,7 @@ impl TestDriver {
         let env = self.env();
         loop {
             let seat = &mut self.seats[at];
-            let home = Arc::new(seat.databases.clone());
+            let home = Arc::new(seat.disk.clone());
             let (app, workers) = (&self.app, self.app.workers());
             let start = || app.start(&seat.instance, workers, &env, home);
             match catch_unwind(AssertUnwindSafe(start)) {

@@ -4,9 +4,12 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use eos_core::stepped::{StoreRows, TaskHome};
-use eos_state::MemoryBackend;
+use eos_protocol::Seq;
+use eos_protocol::state::Standing;
+use eos_state::{MemoryBackend, StoreBackend};
 
 use super::TestDriver;
+use crate::disk::Copied;
 
 /// The rows of a store that are committed, of all tasks.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,20 +84,26 @@ impl TestDriver {
         Rows(rows)
     }
 
-    /// The database of each task: the one that is open; of those of processes that are down, the first.
+    /// The database of each task: the one that is open; if nobody has it open, the one that knows of most.
     pub(super) fn databases(&self) -> BTreeMap<TaskHome, MemoryBackend> {
-        let mut found: BTreeMap<TaskHome, (bool, MemoryBackend)> = BTreeMap::new();
-        for seat in &self.seats {
-            seat.databases.each(|home, database, open| {
-                let known = found.get(home).map(|(open, _)| *open);
-                if known.is_none() || (open && known == Some(false)) {
-                    found.insert(home.clone(), (open, database.clone()));
-                }
-            });
+        let mut found: BTreeMap<TaskHome, Copied> = BTreeMap::new();
+        for copy in self.seats.iter().flat_map(|seat| seat.disk.copies()) {
+            let known = found.get(&copy.home).map(knows);
+            if known.is_none_or(|known| known < knows(&copy)) {
+                found.insert(copy.home.clone(), copy);
+            }
         }
         let found = found.into_iter();
-        found
-            .map(|(home, (_, database))| (home, database))
-            .collect()
+        found.map(|(home, copy)| (home, copy.database)).collect()
     }
+}
+
+/// How new a copy is: an open one is the newest, then the one with most transactions.
+fn knows(copy: &Copied) -> (bool, Option<Seq>) {
+    let standing = copy.database.position().map(|it| &it.standing);
+    let seq = match standing {
+        Some(Standing::At { seq, .. }) => Some(*seq),
+        Some(Standing::Restoring { .. }) | None => None,
+    };
+    (copy.open, seq)
 }

@@ -7,9 +7,9 @@ use eos_protocol::partition_for;
 use eos_protocol::state::Standing;
 use eos_state::{Direction, KeyRange, MemoryBackend, StoreBackend};
 
-use super::disk::{Copied, Disk};
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use crate::client::Cluster;
+use crate::disk::{Copied, Disk};
 use crate::oracle::{
     Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
 };

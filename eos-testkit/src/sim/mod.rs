@@ -11,7 +11,6 @@
 
 mod check;
 mod coverage;
-mod disk;
 mod fault;
 mod nemesis;
 mod rng;

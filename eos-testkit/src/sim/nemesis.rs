@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::fault::{Api, Fault, Kind, Place};
 use super::rng::Rng;
+use super::shape::APP;
 use crate::client::{Effect, Fate, Reaction, Sent, Watcher};
+use crate::disk::Disk;
 
 /// What a process dies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,10 @@ pub(crate) struct Died(pub(crate) Kind);
 
 /// How many times a place is passed at most between a fault being drawn and its happening.
 const SOON: i64 = 4;
+/// How many earlier states of a database a power loss may go back to.
+const EARLIER: usize = 6;
+/// How many writes count as those right after the opening.
+const FIRST: u64 = 4;
 /// How many wait for their moment at a time.
 const AT_ONCE: usize = 3;
 /// How long a fault that meets nothing is kept, in milliseconds.
@@ -133,8 +139,24 @@ impl Nemesis {
         state.armed.clear();
     }
 
+    /// A disk whose process this nemesis lets die at writes.
+    pub(crate) fn disk(&self, instance: &str) -> Disk {
+        let (nemesis, process) = (self.clone(), format!("{APP}-{instance}-"));
+        let disk = Disk::new(move |edge, nth| {
+            let place = if nth <= FIRST {
+                Place::Opened(edge)
+            } else {
+                Place::Disk(edge)
+            };
+            if let Some(died) = nemesis.at_write(place, &process) {
+                std::panic::resume_unwind(Box::new(died));
+            }
+        });
+        disk.keeping(EARLIER)
+    }
+
     /// A write to a disk: whether the process dies there.
-    pub(crate) fn disk(&self, place: Place, process: &str) -> Option<Died> {
+    fn at_write(&self, place: Place, process: &str) -> Option<Died> {
         let mut state = self.state();
         let kind = state.pass(place)?;
         state.order_or_die(kind, process)

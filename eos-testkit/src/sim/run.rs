@@ -9,13 +9,13 @@ use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{Now, Timestamp, partition_for};
 
 use super::check::{self, Given};
-use super::disk::Disk;
 use super::fault::{Fault, Kind, Place};
 use super::nemesis::{Died, Nemesis, Order};
 use super::rng::Rng;
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
+use crate::disk::Disk;
 
 /// When a run begins, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
@@ -165,7 +165,7 @@ impl Simulation {
         let seats = ["a", "b"].map(|name| Seat {
             instance: name.to_owned(),
             workers: u16::try_from(rng.between(1, 2)).unwrap_or(1),
-            disk: Disk::new(&nemesis, format!("{APP}-{name}-")),
+            disk: nemesis.disk(name),
             process: None,
             stopped: Vec::new(),
             frozen_until: None,
@@ -349,7 +349,7 @@ impl Simulation {
                         self.seats.push(Seat {
                             instance: "c".into(),
                             workers: 1,
-                            disk: Disk::new(&self.nemesis, format!("{APP}-c-")),
+                            disk: self.nemesis.disk("c"),
                             process: None,
                             stopped: Vec::new(),
                             frozen_until: None,

@@ -8,15 +8,11 @@ use eos_core::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::{Position, StoreId};
 use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
 
-use super::fault::Place;
-use super::nemesis::Nemesis;
 use crate::client::Edge;
 
-/// How many earlier states of a database a power loss may go back to.
-const EARLIER: usize = 6;
-
-/// How many writes count as those right after the opening.
-const FIRST: u64 = 4;
+/// Called before and after each write, with the number of writes since its database was opened, this one
+/// included. It throws if the process dies there.
+type AtWrite = dyn Fn(Edge, u64) + Send + Sync;
 
 #[derive(Debug, Default)]
 struct Database {
@@ -38,9 +34,9 @@ pub(crate) struct Copied {
 #[derive(Clone)]
 pub(crate) struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
-    nemesis: Nemesis,
-    /// What the names of its process's clients begin with.
-    process: String,
+    at_write: Arc<AtWrite>,
+    /// How many earlier states of each database are kept, for a power loss to go back to.
+    earlier: usize,
 }
 
 impl fmt::Debug for Disk {
@@ -50,12 +46,17 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(nemesis: &Nemesis, process: String) -> Disk {
+    pub(crate) fn new(at_write: impl Fn(Edge, u64) + Send + Sync + 'static) -> Disk {
         Disk {
             databases: Arc::default(),
-            nemesis: nemesis.clone(),
-            process,
+            at_write: Arc::new(at_write),
+            earlier: 0,
         }
+    }
+
+    /// Keeps so many earlier states of each database.
+    pub(crate) fn keeping(self, earlier: usize) -> Disk {
+        Disk { earlier, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskHome, Database>> {
@@ -131,7 +132,7 @@ struct OnDisk {
     disk: Disk,
     home: TaskHome,
     now: MemoryBackend,
-    /// How many writes there were.
+    /// How many writes there were since it was opened.
     writes: u64,
 }
 
@@ -144,15 +145,19 @@ impl Drop for OnDisk {
 }
 
 impl OnDisk {
-    fn dies_at(&self, edge: Edge) {
-        let place = if self.writes <= FIRST {
-            Place::Opened(edge)
-        } else {
-            Place::Disk(edge)
+    fn write(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.now.apply(batch, position)?;
+        let mut databases = self.disk.lock();
+        let Some(database) = databases.get_mut(&self.home) else {
+            return Ok(());
         };
-        if let Some(died) = self.disk.nemesis.disk(place, &self.disk.process) {
-            std::panic::resume_unwind(Box::new(died));
+        if self.disk.earlier > 0 {
+            database.earlier.push_back(database.now.clone());
+            if database.earlier.len() > self.disk.earlier {
+                database.earlier.pop_front();
+            }
         }
+        database.now.apply(batch, position)
     }
 }
 
@@ -185,16 +190,9 @@ impl StoreBackend for OnDisk {
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.writes += 1;
-        self.dies_at(Edge::Before);
-        self.now.apply(batch, position)?;
-        if let Some(database) = self.disk.lock().get_mut(&self.home) {
-            let before = std::mem::replace(&mut database.now, self.now.clone());
-            database.earlier.push_back(before);
-            if database.earlier.len() > EARLIER {
-                database.earlier.pop_front();
-            }
-        }
-        self.dies_at(Edge::After);
+        (self.disk.at_write)(Edge::Before, self.writes);
+        self.write(batch, position)?;
+        (self.disk.at_write)(Edge::After, self.writes);
         Ok(())
     }
 
