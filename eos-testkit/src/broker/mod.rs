@@ -92,6 +92,8 @@ pub struct Broker {
     wake: Option<i64>,
     bytes: usize,
     made: u64,
+    /// How many transactions of several participants were decided.
+    decisions: usize,
 }
 
 /// Markers on their way.
@@ -149,6 +151,7 @@ impl Broker {
             wake: None,
             bytes: 0,
             made: 0,
+            decisions: 0,
         }
     }
 
@@ -241,6 +244,11 @@ impl Broker {
             other => refuse::refuse(&other, context.version, Error::UnsupportedVersion)
                 .map_or(Reply::Nothing, Reply::Now),
         }
+    }
+
+    /// The answer to a request that says nothing but this error; `None` where there is no place for one.
+    pub(crate) fn refusal(request: &RequestKind, version: i16, error: Error) -> Option<ResponseKind> {
+        refuse::refuse(request, version, error)
     }
 
     /// Everything that is due, in an order that depends on nothing but the state.

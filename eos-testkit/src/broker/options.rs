@@ -46,6 +46,9 @@ pub struct BrokerOptions {
     pub transaction_partition_verification: bool,
     /// How long markers take after EndTxn was answered, in milliseconds.
     pub marker_delay_ms: i64,
+    /// How long after one marker of a transaction the next one is written, in milliseconds. At 0 all of them are
+    /// written at one moment.
+    pub marker_spread_ms: i64,
     /// How many bytes of records the broker holds before it refuses more (`log.memory.max.bytes`).
     pub log_memory_max_bytes: usize,
     /// How many bytes of records a partition holds before it refuses more
@@ -72,6 +75,7 @@ impl Default for BrokerOptions {
             transaction_max_timeout_ms: 900_000,
             transaction_partition_verification: true,
             marker_delay_ms: 0,
+            marker_spread_ms: 0,
             log_memory_max_bytes: 2 << 30,
             partition_memory_max_bytes: 1 << 30,
             partitions_max: 10_000,

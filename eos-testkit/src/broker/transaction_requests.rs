@@ -167,11 +167,32 @@ impl Broker {
         EndTxnResponse::default().with_error_code(code(&result))
     }
 
-    /// A transaction is decided; its markers follow.
-    pub(super) fn decided(&mut self, markers: Markers, now: i64) {
-        let due = now + self.options.marker_delay_ms;
-        self.marking.push(Marking { markers, due });
-        self.wake_at(due);
+    /// A transaction is decided; its markers follow, in another order each time.
+    pub(super) fn decided(&mut self, mut markers: Markers, now: i64) {
+        let first = now + self.options.marker_delay_ms;
+        let spread = self.options.marker_spread_ms;
+        self.wake_at(first);
+        if spread > 0 && markers.participants.len() > 1 {
+            self.decisions += 1;
+            let by = self.decisions % markers.participants.len();
+            markers.participants.rotate_left(by);
+            for (participant, nth) in markers.participants.into_iter().zip(0..) {
+                let participants = vec![participant];
+                self.marking.push(Marking {
+                    markers: Markers {
+                        participants,
+                        transactional_id: markers.transactional_id.clone(),
+                        ..markers
+                    },
+                    due: first + nth * spread,
+                });
+            }
+            return;
+        }
+        self.marking.push(Marking {
+            markers,
+            due: first,
+        });
     }
 
     pub(super) fn write_due_markers(&mut self, now: i64) {

@@ -46,7 +46,8 @@ pub enum Reaction {
     Nothing,
     /// The process dies here: this is thrown as a panic.
     Dies(Box<dyn Any + Send>),
-    /// It takes so many milliseconds, in which everybody else's threads go on.
+    /// It takes so many milliseconds. A call that can be made again answers `Poll::Pending` until then, so that
+    /// everybody goes on; in any other one only the clients' own threads do.
     Stalls(i64),
 }
 
@@ -174,6 +175,13 @@ impl Cluster {
         self.with(|world| beside::committed(world, group, topic, partition))
     }
 
+    /// Calls that were made in an order in which they make no sense, such as an abort over a commit without an
+    /// answer. They were refused.
+    #[must_use]
+    pub fn misuses(&self) -> Vec<String> {
+        self.with(|world| world.misuses.clone())
+    }
+
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -187,14 +195,21 @@ impl Cluster {
     }
 
     fn at(&self, call: CallSite, client_id: &str, edge: Edge) {
+        if let Some(time) = self.stalls(call, client_id, edge) {
+            self.with(|world| world.pass(world.now + time));
+        }
+    }
+
+    /// Announces one side of a call: for how many milliseconds it stands still there.
+    pub(super) fn stalls(&self, call: CallSite, client_id: &str, edge: Edge) -> Option<i64> {
         let effect = Effect {
             call,
             client_id,
             edge,
         };
         match self.with(|world| world.watcher.effect(&effect)) {
-            Reaction::Nothing => {}
-            Reaction::Stalls(time) => self.with(|world| world.pass(world.now + time)),
+            Reaction::Nothing => None,
+            Reaction::Stalls(time) => Some(time),
             // No panic hook: it is no mistake of anybody.
             Reaction::Dies(with) => std::panic::resume_unwind(with),
         }

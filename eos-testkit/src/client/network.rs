@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
 use crate::broker::{Api, Broker, Output, Request, Ticket, key_of};
@@ -61,6 +62,15 @@ pub enum Fate {
         /// Until then.
         after: i64,
     },
+    /// It arrives after `there`, is not applied, and its answer, which says so with this error, takes `back`.
+    Refused {
+        /// On its way to the broker.
+        there: i64,
+        /// On its way to the client.
+        back: i64,
+        /// The error.
+        error: ResponseError,
+    },
     /// The client notices that the connection broke `after` so long, and sends it once more if it is still of
     /// use; the first one arrives all the same, `there` after it was sent.
     Late {
@@ -86,6 +96,8 @@ struct OnItsWay {
     client_id: String,
     version: i16,
     body: RequestKind,
+    /// It is not applied.
+    refused: Option<ResponseError>,
 }
 
 /// The network.
@@ -121,7 +133,7 @@ impl Network {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let broken_after = match fate {
-            Fate::Arrives { back, .. } => {
+            Fate::Arrives { back, .. } | Fate::Refused { back, .. } => {
                 self.back.insert(ticket, back);
                 None
             }
@@ -135,7 +147,9 @@ impl Network {
             self.answers.insert(at, (ticket, Heard::Broken));
         }
         let there = match fate {
-            Fate::Arrives { there, .. } | Fate::AnswerLost { there, .. } => {
+            Fate::Arrives { there, .. }
+            | Fate::Refused { there, .. }
+            | Fate::AnswerLost { there, .. } => {
                 // Nothing overtakes what was sent before it on the same connection.
                 let before = self.lines.entry((client, line)).or_default();
                 *before = (now + there).max(*before);
@@ -150,6 +164,10 @@ impl Network {
                 client_id: client_id.to_owned(),
                 version: version(&body),
                 body,
+                refused: match fate {
+                    Fate::Refused { error, .. } => Some(error),
+                    _ => None,
+                },
             };
             let at = (at, self.next());
             self.requests.insert(at, request);
@@ -196,6 +214,14 @@ impl Network {
     pub(crate) fn deliver(&mut self, broker: &mut Broker, now: i64) {
         while let Some(entry) = self.requests.first_entry().filter(|it| it.key().0 <= now) {
             let it = entry.remove();
+            if let Some(error) = it.refused {
+                let output = match Broker::refusal(&it.body, it.version, error) {
+                    Some(answer) => Output::Answer(it.ticket, answer),
+                    None => Output::Disconnect(it.ticket),
+                };
+                self.take_in(vec![output], now);
+                continue;
+            }
             let mut request = Request::new(it.ticket, it.version, it.body);
             request.client_id = it.client_id;
             let outputs = broker.step(request, now);

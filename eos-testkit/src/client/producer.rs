@@ -1,12 +1,13 @@
 //! [`Producer`] on the model.
 
+use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
 use eos_core::client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
 use eos_protocol::{CallSite, code};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Edge};
 use super::network::ClientId;
 use super::source::ModelMember;
 use super::world::Wire;
@@ -19,8 +20,16 @@ pub struct ModelProducer {
     id: ClientId,
     client_id: String,
     writer: Writer,
-    /// A call that does not end at once has begun: its effect is announced once.
-    announced: Option<CallSite>,
+    /// Calls that have begun and not ended: their effects are announced once.
+    under_way: BTreeMap<CallSite, Held>,
+}
+
+/// A call that stands still.
+#[derive(Debug, Default)]
+struct Held {
+    until: i64,
+    /// It is done.
+    answer: Option<Result<()>>,
 }
 
 impl ModelProducer {
@@ -30,7 +39,7 @@ impl ModelProducer {
             cluster,
             client_id: spec.client_id.clone(),
             writer: Writer::new(spec),
-            announced: None,
+            under_way: BTreeMap::new(),
         }
     }
 
@@ -53,16 +62,53 @@ impl ModelProducer {
         call: CallSite,
         act: impl FnOnce(&mut Writer, &mut Wire<'_>) -> Option<Result<()>>,
     ) -> Poll<Result<()>> {
-        if self.announced != Some(call) {
-            self.cluster.before(call, &self.client_id);
-            self.announced = Some(call);
+        if !self.under_way.contains_key(&call) {
+            let stalls = self.cluster.stalls(call, &self.client_id, Edge::Before);
+            self.hold(call, stalls, None);
+        }
+        let now = self.cluster.now();
+        if let Some(held) = self.under_way.get(&call)
+            && held.until > now
+        {
+            // Its threads go on.
+            self.act(|_, _| ());
+            return Poll::Pending;
+        }
+        if let Some(answer) = self.under_way.get_mut(&call).and_then(|it| it.answer.take()) {
+            self.under_way.remove(&call);
+            return Poll::Ready(answer);
         }
         let Some(answer) = self.act(act) else {
             return Poll::Pending;
         };
-        self.announced = None;
-        self.cluster.after(call, &self.client_id);
+        let stalls = self.cluster.stalls(call, &self.client_id, Edge::After);
+        if stalls.is_some() {
+            self.hold(call, stalls, Some(answer));
+            return Poll::Pending;
+        }
+        self.under_way.remove(&call);
         Poll::Ready(answer)
+    }
+
+    fn hold(&mut self, call: CallSite, stalls: Option<i64>, answer: Option<Result<()>>) {
+        let until = stalls.map_or(i64::MIN, |time| self.cluster.now() + time);
+        self.under_way.insert(call, Held { until, answer });
+    }
+
+    /// Whether the transaction can be ended by this call; or why not. One that is done and not answered yet can be
+    /// made again.
+    fn ends(&self, call: CallSite) -> std::result::Result<(), &'static str> {
+        match self.under_way.get(&call) {
+            Some(held) if held.answer.is_some() => Ok(()),
+            _ => self.writer.ends(call == CallSite::Commit),
+        }
+    }
+
+    /// Refuses a call that makes no sense, and remembers it.
+    fn misused(&self, call: CallSite, why: &str) -> ClientError {
+        let text = format!("{}: {call:?} {why}", self.client_id);
+        self.cluster.with(|world| world.misuses.push(text));
+        ClientError::new(call, code::LOCAL_STATE, why)
     }
 }
 
@@ -90,7 +136,10 @@ impl Producer for ModelProducer {
         {
             return Err(failure);
         }
-        self.writer.begin();
+        if let Err(why) = self.writer.begin() {
+            return Err(self.misused(CallSite::Begin, why));
+        }
+        self.under_way.clear();
         self.cluster.after(CallSite::Begin, &self.client_id);
         Ok(())
     }
@@ -104,6 +153,9 @@ impl Producer for ModelProducer {
         }
         if let Some(failure) = self.writer.failure(call) {
             return Poll::Ready(Err(failure));
+        }
+        if let Err(why) = self.writer.takes() {
+            return Poll::Ready(Err(self.misused(call, why)));
         }
         let now = self.cluster.now();
         let headers = record.headers.iter().map(|header| {
@@ -131,6 +183,9 @@ impl Producer for ModelProducer {
         if !self.writer.is_transactional() {
             return Poll::Ready(Ok(()));
         }
+        if let Err(why) = self.writer.takes() {
+            return Poll::Ready(Err(self.misused(CallSite::SendOffsets, why)));
+        }
         self.call(CallSite::SendOffsets, |writer, wire| {
             writer.send_offsets(offsets, member, wire)
         })
@@ -149,12 +204,18 @@ impl Producer for ModelProducer {
         if !self.writer.is_transactional() {
             return Poll::Ready(Ok(()));
         }
+        if let Err(why) = self.ends(CallSite::Commit) {
+            return Poll::Ready(Err(self.misused(CallSite::Commit, why)));
+        }
         self.call(CallSite::Commit, |writer, wire| writer.end(true, wire))
     }
 
     fn abort(&mut self, _: Duration) -> Poll<Result<()>> {
         if !self.writer.is_transactional() {
             return Poll::Ready(Ok(()));
+        }
+        if let Err(why) = self.ends(CallSite::Abort) {
+            return Poll::Ready(Err(self.misused(CallSite::Abort, why)));
         }
         self.call(CallSite::Abort, |writer, wire| writer.end(false, wire))
     }

@@ -22,6 +22,8 @@ pub(super) struct World {
     pub(super) now: i64,
     /// `max.partition.fetch.bytes` of all clients.
     pub(super) fetch_bytes: i32,
+    /// Calls that make no sense.
+    pub(super) misuses: Vec<String>,
     clients: u64,
     /// How often the broker was asked past the network.
     asked: u64,
@@ -95,6 +97,7 @@ impl World {
             watcher,
             now,
             fetch_bytes: FETCH_BYTES,
+            misuses: Vec::new(),
             clients: 0,
             asked: 0,
             members: BTreeMap::new(),

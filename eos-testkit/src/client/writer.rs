@@ -47,12 +47,28 @@ enum Offsets {
     Committing(Call),
 }
 
+/// How far the transaction is (`rd_kafka_txn_state_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Not initialised.
+    New,
+    /// None is open.
+    Ready,
+    /// One is open.
+    Open,
+    /// A commit was asked for and not answered.
+    Committing,
+    /// An abort was.
+    Aborting,
+}
+
 /// A producer's end of the protocol.
 #[derive(Debug)]
 pub(super) struct Writer {
     transactional_id: Option<String>,
     timeout_ms: i32,
     topics: Vec<String>,
+    phase: Phase,
     identity: Option<ProducerIdentity>,
     init: Option<Call>,
     queues: BTreeMap<Place, VecDeque<Queued>>,
@@ -86,6 +102,7 @@ impl Writer {
                 .iter()
                 .map(|it| it.as_str().to_owned())
                 .collect(),
+            phase: Phase::New,
             identity: None,
             init: None,
             queues: BTreeMap::new(),
@@ -124,11 +141,43 @@ impl Writer {
         topic < self.topics.len()
     }
 
-    pub(super) fn begin(&mut self) {
+    /// Begins a transaction; or says why it can't.
+    pub(super) fn begin(&mut self) -> Result<(), &'static str> {
+        if self.is_transactional() {
+            match self.phase {
+                Phase::Ready => self.phase = Phase::Open,
+                Phase::New => return Err("before the producer is initialised"),
+                Phase::Open => return Err("while a transaction is open"),
+                Phase::Committing => return Err("while a commit is without an answer"),
+                Phase::Aborting => return Err("while an abort is without an answer"),
+            }
+        }
         self.added.clear();
         self.with_offsets = false;
         if !self.fatal {
             self.failed = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a transaction takes records and offsets; or why not.
+    pub(super) fn takes(&self) -> Result<(), &'static str> {
+        match self.phase {
+            _ if !self.is_transactional() || self.fatal => Ok(()),
+            Phase::Open => Ok(()),
+            Phase::New | Phase::Ready => Err("without a transaction"),
+            Phase::Committing | Phase::Aborting => Err("while the transaction ends"),
+        }
+    }
+
+    /// Whether the transaction can be ended so; or why not.
+    pub(super) fn ends(&self, commits: bool) -> Result<(), &'static str> {
+        match (self.phase, commits) {
+            _ if self.fatal => Ok(()),
+            (Phase::Open, _) | (Phase::Committing, true) | (Phase::Aborting, false) => Ok(()),
+            (Phase::New | Phase::Ready, _) => Err("without a transaction"),
+            (Phase::Committing, false) => Err("while a commit is without an answer"),
+            (Phase::Aborting, true) => Err("while an abort is without an answer"),
         }
     }
 
@@ -178,6 +227,7 @@ impl Writer {
         match sense(answer.error_code) {
             Sense::Well => {
                 self.over(&call);
+                self.phase = Phase::Ready;
                 self.identity = Some(ProducerIdentity {
                     id: answer.producer_id.0,
                     epoch: answer.producer_epoch,
@@ -314,7 +364,10 @@ impl Writer {
             let error = error.unwrap_or(0);
             match sense(error) {
                 // The copy that was counted is there already.
-                _ if i32::from(error) == code::DUPLICATE_SEQUENCE => self.over(&call),
+                _ if i32::from(error) == code::DUPLICATE_SEQUENCE => {
+                    self.over(&call);
+                    *self.sequences.entry(place).or_default() += count;
+                }
                 Sense::Well => {
                     self.over(&call);
                     *self.sequences.entry(place).or_default() += count;
@@ -381,13 +434,20 @@ impl Writer {
         member: &ModelMember,
         wire: &mut Wire<'_>,
     ) -> Option<Result<(), ClientError>> {
-        let call = CallSite::SendOffsets;
-        let under_way = self.offsets.take();
-        if let Some(failure) = self.failure(call) {
+        if let Some(failure) = self.failure(CallSite::SendOffsets) {
             return Some(Err(failure));
         }
         let identity = self.identity?;
-        match under_way.unwrap_or_else(|| self.first_offsets(offsets, member, identity)) {
+        if self.offsets.is_none() {
+            self.offsets = Some(self.first_offsets(offsets, member, identity));
+        }
+        self.go_on_with_offsets(wire)
+    }
+
+    /// Nothing if there are none under way, or they are not answered.
+    fn go_on_with_offsets(&mut self, wire: &mut Wire<'_>) -> Option<Result<(), ClientError>> {
+        let call = CallSite::SendOffsets;
+        match self.offsets.take()? {
             Offsets::Adding(mut add, then) => {
                 let Some(ResponseKind::AddOffsetsToTxn(answer)) = add.poll(wire) else {
                     self.offsets = Some(Offsets::Adding(add, then));
@@ -399,7 +459,7 @@ impl Writer {
                         self.with_offsets = true;
                         let next = Call::new(Line::Coordinator, *then);
                         self.offsets = Some(Offsets::Committing(next));
-                        self.send_offsets(offsets, member, wire)
+                        self.go_on_with_offsets(wire)
                     }
                     Sense::Again => {
                         add.again(wire);
@@ -494,8 +554,9 @@ impl Writer {
         if self.end.as_ref().is_none_or(|(_, is)| *is != commits) {
             if !commits {
                 self.queues.clear();
-                self.offsets = None;
-                if !self.is_flushed() {
+                // What is under way comes to its end first.
+                let _abandoned = self.go_on_with_offsets(wire);
+                if self.offsets.is_some() || !self.is_flushed() {
                     return None;
                 }
             }
@@ -503,8 +564,14 @@ impl Writer {
                 return Some(Ok(()));
             };
             if self.added.is_empty() && !self.with_offsets && self.failed.is_none() {
+                self.phase = Phase::Ready;
                 return Some(Ok(()));
             }
+            self.phase = if commits {
+                Phase::Committing
+            } else {
+                Phase::Aborting
+            };
             let request = EndTxnRequest::default()
                 .with_transactional_id(self.id().into())
                 .with_producer_id(identity.id.into())
@@ -521,6 +588,7 @@ impl Writer {
             Sense::Well => {
                 self.over(&end);
                 self.failed = None;
+                self.phase = Phase::Ready;
                 Some(Ok(()))
             }
             Sense::Again => {
@@ -530,6 +598,7 @@ impl Writer {
             }
             _ => {
                 self.over(&end);
+                self.phase = Phase::Open;
                 self.fail(call, answer.error_code);
                 self.failure(call).map(Err)
             }

@@ -83,12 +83,12 @@ pub(crate) fn is_committed(cluster: &Cluster, shape: Shape) -> bool {
     ended
         && inputs(shape).iter().all(|topic| {
             (0..cluster.partitions(topic)).all(|partition| {
-                let last = cluster
-                    .read(topic, partition)
-                    .last()
-                    .map(|it| it.offset + 1);
                 let committed = cluster.committed(APP, topic, partition);
-                committed.is_ok_and(|it| last.is_none_or(|last| it.unwrap_or(0) >= last))
+                // Behind it there may be markers.
+                committed.is_ok_and(|it| {
+                    let rest = cluster.read_from(topic, partition, it.unwrap_or(0));
+                    rest.is_empty()
+                })
             })
         })
 }

@@ -145,6 +145,7 @@ impl Simulation {
         }
         let options = BrokerOptions {
             marker_delay_ms: rng.between(0, 30),
+            marker_spread_ms: rng.between(0, 20),
             ..BrokerOptions::default()
         };
         let cluster = Cluster::watched(Broker::new(options), BEGIN, nemesis.clone());
@@ -269,6 +270,7 @@ impl Simulation {
     }
 
     fn finish(mut self) -> Outcome {
+        self.violations.extend(self.cluster.misuses());
         if self.violations.is_empty() {
             let disks = self.seats.iter().map(|seat| &seat.disk);
             self.violations = check::violations(
