@@ -8,12 +8,6 @@ use eos_core::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::{Position, StoreId};
 use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
 
-use crate::client::Edge;
-
-/// Called before and after each write, with the number of writes since its database was opened, this one
-/// included. It throws if the process dies there.
-type AtWrite = dyn Fn(Edge, u64) + Send + Sync;
-
 #[derive(Debug, Default)]
 struct Database {
     now: MemoryBackend,
@@ -30,11 +24,10 @@ pub(crate) struct Copied {
     pub(crate) open: bool,
 }
 
-/// A process's disk. A copy is the same.
-#[derive(Clone)]
+/// A process's disk, in memory. A copy is the same.
+#[derive(Clone, Default)]
 pub(crate) struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
-    at_write: Arc<AtWrite>,
     /// How many earlier states of each database are kept, for a power loss to go back to.
     earlier: usize,
 }
@@ -46,14 +39,6 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(at_write: impl Fn(Edge, u64) + Send + Sync + 'static) -> Disk {
-        Disk {
-            databases: Arc::default(),
-            at_write: Arc::new(at_write),
-            earlier: 0,
-        }
-    }
-
     /// Keeps so many earlier states of each database.
     pub(crate) fn keeping(self, earlier: usize) -> Disk {
         Disk { earlier, ..self }
@@ -112,7 +97,6 @@ impl Home for Disk {
             disk: self.clone(),
             home: task.clone(),
             now: database.now.clone(),
-            writes: 0,
         })))
     }
 
@@ -132,8 +116,6 @@ struct OnDisk {
     disk: Disk,
     home: TaskHome,
     now: MemoryBackend,
-    /// How many writes there were since it was opened.
-    writes: u64,
 }
 
 impl Drop for OnDisk {
@@ -141,23 +123,6 @@ impl Drop for OnDisk {
         if let Some(database) = self.disk.lock().get_mut(&self.home) {
             database.open = false;
         }
-    }
-}
-
-impl OnDisk {
-    fn write(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
-        self.now.apply(batch, position)?;
-        let mut databases = self.disk.lock();
-        let Some(database) = databases.get_mut(&self.home) else {
-            return Ok(());
-        };
-        if self.disk.earlier > 0 {
-            database.earlier.push_back(database.now.clone());
-            if database.earlier.len() > self.disk.earlier {
-                database.earlier.pop_front();
-            }
-        }
-        database.now.apply(batch, position)
     }
 }
 
@@ -189,11 +154,18 @@ impl StoreBackend for OnDisk {
     }
 
     fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
-        self.writes += 1;
-        (self.disk.at_write)(Edge::Before, self.writes);
-        self.write(batch, position)?;
-        (self.disk.at_write)(Edge::After, self.writes);
-        Ok(())
+        self.now.apply(batch, position)?;
+        let mut databases = self.disk.lock();
+        let Some(database) = databases.get_mut(&self.home) else {
+            return Ok(());
+        };
+        if self.disk.earlier > 0 {
+            database.earlier.push_back(database.now.clone());
+            if database.earlier.len() > self.disk.earlier {
+                database.earlier.pop_front();
+            }
+        }
+        database.now.apply(batch, position)
     }
 
     fn position(&self) -> Option<&Position> {

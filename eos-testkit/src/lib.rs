@@ -37,6 +37,8 @@ pub mod records;
 #[cfg(feature = "driver")]
 pub mod sim;
 mod transactions;
+#[cfg(feature = "driver")]
+mod watched;
 pub mod wire;
 
 #[cfg(feature = "driver")]

@@ -36,6 +36,14 @@ fn whatever_goes_wrong_each_record_counts_once() {
     assert!(violated.is_empty(), "{}", violated.join("\n"));
     assert_eq!(summary.seeds, count);
     assert!(summary.faults >= 5 * count, "{} faults", summary.faults);
+    let never = summary.coverage.pairs().filter(|(.., hits)| *hits == 0);
+    let never: Vec<_> = never
+        .map(|(place, kind, _)| format!("{kind:?} {place}"))
+        .collect();
+    assert!(
+        count < SEEDS || never.is_empty(),
+        "possible, but never happened: {never:?}"
+    );
     for kind in Kind::ALL {
         let hits: u64 = summary
             .coverage

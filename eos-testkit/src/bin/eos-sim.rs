@@ -117,6 +117,9 @@ fn many(options: &Options) -> bool {
         summary.simulated.as_secs(),
         took * 1_000.0 / summary.seeds.max(1) as f64
     );
+    for (error, times) in &summary.errors {
+        println!("{times:>8} times a worker ended with {error}");
+    }
     if options.coverage {
         let least = summary.coverage.pairs().map(|(.., hits)| hits).min();
         println!("each possible pair at least {} times\n", least.unwrap_or(0));

@@ -247,7 +247,11 @@ impl Broker {
     }
 
     /// The answer to a request that says nothing but this error; `None` where there is no place for one.
-    pub(crate) fn refusal(request: &RequestKind, version: i16, error: Error) -> Option<ResponseKind> {
+    pub(crate) fn refusal(
+        request: &RequestKind,
+        version: i16,
+        error: Error,
+    ) -> Option<ResponseKind> {
         refuse::refuse(request, version, error)
     }
 

@@ -106,7 +106,7 @@ pub(crate) struct Network {
     tickets: u64,
     order: u64,
     /// By when they arrive, then by the order in which they were sent.
-    requests: BTreeMap<(i64, u64), OnItsWay>,
+    requests: BTreeMap<(i64, u64), Box<OnItsWay>>,
     answers: BTreeMap<(i64, u64), (Ticket, Heard)>,
     /// How long answers take, by request; those that nobody waits for are not in it.
     back: BTreeMap<Ticket, i64>,
@@ -170,7 +170,7 @@ impl Network {
                 },
             };
             let at = (at, self.next());
-            self.requests.insert(at, request);
+            self.requests.insert(at, Box::new(request));
         }
         ticket
     }

@@ -74,7 +74,11 @@ impl ModelProducer {
             self.act(|_, _| ());
             return Poll::Pending;
         }
-        if let Some(answer) = self.under_way.get_mut(&call).and_then(|it| it.answer.take()) {
+        if let Some(answer) = self
+            .under_way
+            .get_mut(&call)
+            .and_then(|it| it.answer.take())
+        {
             self.under_way.remove(&call);
             return Poll::Ready(answer);
         }

@@ -27,7 +27,8 @@ pub(super) struct World {
     clients: u64,
     /// How often the broker was asked past the network.
     asked: u64,
-    members: BTreeMap<ClientId, Member>,
+    /// Boxed: each call takes its member out and puts it back.
+    members: BTreeMap<ClientId, Box<Member>>,
     /// Clients whose names begin so stand still.
     frozen: Vec<String>,
 }
@@ -111,7 +112,7 @@ impl World {
     }
 
     pub(super) fn join(&mut self, client: ClientId, member: Member) {
-        self.members.insert(client, member);
+        self.members.insert(client, Box::new(member));
     }
 
     /// A client is gone without a word.
@@ -207,7 +208,7 @@ impl World {
     pub(super) fn next_event(&self) -> Option<i64> {
         let members = self.members.values();
         let awake = members.filter(|member| !self.is_frozen(member.client_id()));
-        let wakes = awake.filter_map(Member::wake);
+        let wakes = awake.filter_map(|member| member.wake());
         let network = self.network.next_arrival();
         wakes.chain(network).chain(self.broker.next_wake()).min()
     }

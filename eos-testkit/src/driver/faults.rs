@@ -7,6 +7,7 @@ use eos_protocol::CallSite;
 
 use crate::client::{Edge, Effect, Reaction, Watcher};
 use crate::disk::Disk;
+use crate::watched::Watched;
 
 /// Where an app can be made to crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,10 +111,10 @@ impl Faults {
         self.state().armed = Some(Armed::MidRecord);
     }
 
-    /// A disk whose process dies at writes when these say so.
-    pub(super) fn disk(&self) -> Disk {
+    /// The databases on a disk, whose process dies at writes when these say so.
+    pub(super) fn watch(&self, disk: &Disk) -> Watched {
         let faults = self.clone();
-        Disk::new(move |edge, _| {
+        Watched::new(Arc::new(disk.clone()), move |edge, _| {
             if faults.dies(CrashPoint::StoreWrite, edge) {
                 std::panic::resume_unwind(Box::new(Died));
             }

@@ -14,6 +14,7 @@ use super::faults::{Died, Faults};
 use super::{Seat, TestDriver};
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::Cluster;
+use crate::disk::Disk;
 use crate::sim::Rng;
 
 /// A transaction is committed when the driver says so, and lives as long as a broker lets it.
@@ -110,7 +111,7 @@ impl TestDriver {
         self.seated += 1;
         self.seats.push(Seat {
             instance: self.seated.to_string(),
-            disk: self.faults.disk(),
+            disk: Disk::default(),
             process: None,
             stopped: Vec::new(),
         });
@@ -122,7 +123,7 @@ impl TestDriver {
         let env = self.env();
         loop {
             let seat = &mut self.seats[at];
-            let home = Arc::new(seat.disk.clone());
+            let home = Arc::new(self.faults.watch(&seat.disk));
             let (app, workers) = (&self.app, self.app.workers());
             let start = || app.start(&seat.instance, workers, &env, home);
             match catch_unwind(AssertUnwindSafe(start)) {

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use eos_core::WorkerError;
-use eos_protocol::partition_for;
 use eos_protocol::state::Standing;
-use eos_state::{Direction, KeyRange, MemoryBackend, StoreBackend};
+use eos_protocol::{TaskId, partition_for};
+use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use crate::client::Cluster;
-use crate::disk::{Copied, Disk};
 use crate::oracle::{
     Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
 };
@@ -26,9 +25,40 @@ pub(crate) struct Given {
     pub(crate) offset: i64,
 }
 
-/// Why a worker must never end so: nothing that the simulation does loses what Kafka acknowledged.
+/// A copy of a task's database, as its process left it.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    pub(crate) task: TaskId,
+    /// Somebody had it open at the end.
+    pub(crate) open: bool,
+    /// The input offset that it says it is at; nothing if it is not whole, or was never written.
+    position: Option<i64>,
+    /// It was written to.
+    written: bool,
+    contents: Contents,
+}
+
+impl Copied {
+    pub(crate) fn read(
+        task: TaskId,
+        open: bool,
+        from: &dyn StoreBackend,
+    ) -> Result<Copied, StoreError> {
+        Ok(Copied {
+            task,
+            open,
+            position: position(from),
+            written: from.position().is_some(),
+            contents: held(from)?,
+        })
+    }
+}
+
+/// Why a worker must not end so: nothing that the simulation does loses what Kafka acknowledged, or takes a right
+/// away. Its identity may be somebody else's for a moment, when a request of the process before it arrives late.
 pub(crate) fn never(error: &WorkerError) -> Option<&'static str> {
     match error {
+        WorkerError::TwoOwners { .. } => None,
         WorkerError::Restart(_) | WorkerError::Start(_) => {
             Some("a task is refused although nothing was lost")
         }
@@ -40,7 +70,7 @@ pub(crate) fn never(error: &WorkerError) -> Option<&'static str> {
         WorkerError::Store { .. } => Some("a database failed"),
         WorkerError::OutOfOrder(_) => Some("a record came out of order"),
         WorkerError::Recreated { .. } => Some("a topic is another one"),
-        _ => None,
+        _ => Some("a worker ended although it could have gone on"),
     }
 }
 
@@ -109,12 +139,12 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// What is wrong.
-pub(crate) fn violations<'a>(
+pub(crate) fn violations(
     cluster: &Cluster,
     shape: Shape,
     partitions: i32,
     given: &[Given],
-    disks: impl Iterator<Item = &'a Disk>,
+    databases: &[Copied],
 ) -> Vec<String> {
     let mut keys = Keys::default();
     let rows = given.iter().map(|it| Row {
@@ -132,13 +162,12 @@ pub(crate) fn violations<'a>(
     let outputs = OUTPUTS.map(|topic| output(cluster, shape, partitions, topic, &mut keys));
     let committed = (0..partitions).map(|it| cluster.committed(APP, INPUT, it).ok());
     let mut wrong = Vec::new();
-    let databases: Vec<Copied> = disks.flat_map(Disk::copies).collect();
     let state = match shape {
         Shape::Stateless => Vec::new(),
-        Shape::Counting => copies(cluster, shape, &databases),
+        Shape::Counting => copies(cluster, shape, databases),
         // A task counts what comes from several partitions of the input: nothing that one of them folds into.
         Shape::Repartitioned => {
-            counted_across(cluster, shape, given, &databases, &mut wrong);
+            counted_across(cluster, shape, given, databases, &mut wrong);
             Vec::new()
         }
     };
@@ -208,14 +237,14 @@ fn copies(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<StateCop
     }
     for it in databases {
         // A restore that was interrupted says of itself that it is nothing yet.
-        let Some(position) = position(&it.database) else {
+        if it.position.is_none() {
             continue;
-        };
-        let name = format!("database of task {}", it.home.task);
-        let partition = it.home.task.partition.get();
-        let copy = StateCopy::new(name, &fold, partition, held(&it.database));
+        }
+        let name = format!("database of task {}", it.task);
+        let partition = it.task.partition.get();
+        let copy = StateCopy::new(name, &fold, partition, it.contents.clone());
         copies.push(StateCopy {
-            position: Some(position),
+            position: it.position,
             // That of a process which has not got the task any more is what it was then.
             may_lag: !it.open,
             ..copy
@@ -225,7 +254,7 @@ fn copies(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<StateCop
 }
 
 /// The input offset that a database says it is at; nothing before it was whole.
-fn position(database: &MemoryBackend) -> Option<i64> {
+fn position(database: &dyn StoreBackend) -> Option<i64> {
     match &database.position()?.standing {
         Standing::At { inputs, .. } => {
             let mut inputs = inputs.iter();
@@ -254,21 +283,17 @@ fn logged(cluster: &Cluster, topic: &str, partition: i32) -> Contents {
 }
 
 /// What a database holds.
-fn held(database: &MemoryBackend) -> Contents {
+fn held(database: &dyn StoreBackend) -> Result<Contents, StoreError> {
     let mut contents = Contents::new();
-    for store in database.stores().unwrap_or_default() {
+    for store in database.stores()? {
         let all = KeyRange::prefix(&[]);
-        let Ok(mut cursor) = database.scan(store, &all, Direction::Forward) else {
-            continue;
-        };
+        let mut cursor = database.scan(store, &all, Direction::Forward)?;
         while let Some((key, value)) = cursor.entry() {
             contents.insert(key.to_vec(), value.to_vec());
-            if cursor.advance().is_err() {
-                break;
-            }
+            cursor.advance()?;
         }
     }
-    contents
+    Ok(contents)
 }
 
 /// Counts of what came through a repartition topic: each update one more, and state as a loop would have it.
@@ -322,13 +347,12 @@ fn counted_across(
             }
             // Only tasks that keep counts hold anything.
             let own = databases.iter().filter(|it| {
-                let of_it = it.home.task.partition.get() == partition;
-                of_it && it.open && it.database.position().is_some()
+                let of_it = it.task.partition.get() == partition;
+                of_it && it.open && it.written
             });
             for it in own {
-                let found = held(&it.database);
-                if found != due {
-                    let task = it.home.task;
+                let (found, task) = (&it.contents, it.task);
+                if *found != due {
                     wrong.push(format!("database of {task} holds {found:?}, not {due:?}"));
                 }
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use eos_protocol::CallSite;
+use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 
 use crate::client::Edge;
@@ -53,14 +54,13 @@ pub enum Kind {
     CrashAndOlderDisk,
     /// The call takes up to nine seconds, while its heartbeats go on: the transaction times out after six.
     Stall,
-    /// The process stands still from its next step on, its heartbeats too, for up to eight seconds; its session
-    /// is over after three.
+    /// The process stands still, its heartbeats too, for up to eight seconds; its session is over after three.
     Freeze,
     /// Another process joins the group.
     Join,
     /// The process stops, leaves the group, and comes back.
     Leave,
-    /// The wall clock jumps.
+    /// The wall clock jumps by up to two days.
     Clock,
     /// The request is lost.
     Lost,
@@ -70,13 +70,15 @@ pub enum Kind {
     Late,
     /// Its answer takes seconds.
     Slow,
+    /// It is refused with an error that says to ask again.
+    Refused,
     /// From here on nothing of this process arrives, for a while: it is cut off.
     Cut,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Crash,
         Kind::CrashAndLoseDisk,
         Kind::CrashAndOlderDisk,
@@ -89,6 +91,7 @@ impl Kind {
         Kind::AnswerLost,
         Kind::Late,
         Kind::Slow,
+        Kind::Refused,
         Kind::Cut,
     ];
 
@@ -97,7 +100,7 @@ impl Kind {
     pub fn fits(self, place: Place) -> bool {
         let network = matches!(
             self,
-            Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow
+            Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow | Kind::Refused
         );
         match place {
             Place::Request(_) => network || self == Kind::Cut,
@@ -172,6 +175,66 @@ impl Place {
         ];
         let requests = requests.map(|key| Place::Request(Api(key)));
         both.chain(asked).chain(disk).chain(requests).collect()
+    }
+}
+
+impl Place {
+    /// How much more often than others it is drawn: what seldom comes by is waited for in vain most of the time.
+    pub(crate) fn weight(self) -> usize {
+        match self {
+            Place::Request(Api(ApiKey::LeaveGroup)) => 32,
+            Place::Call(CallSite::Seek, _) => 12,
+            Place::Call(CallSite::Abort, _) => 10,
+            Place::Disk(_) => 8,
+            Place::Opened(_) | Place::Call(CallSite::Unassign, _) => 4,
+            Place::Call(CallSite::Committed | CallSite::Init, _)
+            | Place::Request(Api(ApiKey::OffsetFetch)) => 2,
+            _ => 1,
+        }
+    }
+
+    /// The call can be made again, so that its answer can come later.
+    pub(crate) fn can_wait(self) -> bool {
+        use CallSite::{Abort, Commit, Flush, Init, SendOffsets};
+        matches!(
+            self,
+            Place::Call(Init | SendOffsets | Flush | Commit | Abort, _)
+        )
+    }
+}
+
+/// The errors that a broker may refuse this with although nothing is wrong: who asks again gets what he wants.
+pub(crate) fn passing(key: ApiKey) -> &'static [ResponseError] {
+    use ResponseError::{
+        ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable,
+        LeaderNotAvailable, NotCoordinator, NotLeaderOrFollower, RebalanceInProgress,
+        RequestTimedOut, UnstableOffsetCommit,
+    };
+    match key {
+        ApiKey::InitProducerId
+        | ApiKey::AddPartitionsToTxn
+        | ApiKey::AddOffsetsToTxn
+        | ApiKey::EndTxn => &[
+            CoordinatorLoadInProgress,
+            CoordinatorNotAvailable,
+            NotCoordinator,
+            ConcurrentTransactions,
+        ],
+        ApiKey::SyncGroup | ApiKey::Heartbeat => {
+            &[CoordinatorNotAvailable, NotCoordinator, RebalanceInProgress]
+        }
+        ApiKey::OffsetFetch => &[
+            CoordinatorLoadInProgress,
+            NotCoordinator,
+            UnstableOffsetCommit,
+        ],
+        ApiKey::Produce => &[NotLeaderOrFollower, RequestTimedOut],
+        ApiKey::ListOffsets | ApiKey::Fetch => &[NotLeaderOrFollower, LeaderNotAvailable],
+        _ => &[
+            CoordinatorLoadInProgress,
+            CoordinatorNotAvailable,
+            NotCoordinator,
+        ],
     }
 }
 

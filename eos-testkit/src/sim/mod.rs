@@ -11,6 +11,7 @@
 
 mod check;
 mod coverage;
+mod disks;
 mod fault;
 mod nemesis;
 mod rng;
@@ -20,6 +21,7 @@ mod shape;
 mod shrink;
 
 pub use coverage::Coverage;
+pub use disks::{Disks, InMemory, ProcessDisk};
 pub use fault::{Api, Fault, Kind, Place};
 pub(crate) use rng::Rng;
 pub use run::{Outcome, Run};

@@ -2,14 +2,15 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::fault::{Api, Fault, Kind, Place};
+use eos_core::stepped::Home;
+
+use super::fault::{Api, Fault, Kind, Place, passing};
 use super::rng::Rng;
 use super::shape::APP;
 use crate::client::{Effect, Fate, Reaction, Sent, Watcher};
-use crate::disk::Disk;
+use crate::watched::Watched;
 
 /// What a process dies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,19 +18,33 @@ pub(crate) struct Died(pub(crate) Kind);
 
 /// How many times a place is passed at most between a fault being drawn and its happening.
 const SOON: i64 = 4;
-/// How many earlier states of a database a power loss may go back to.
-const EARLIER: usize = 6;
 /// How many writes count as those right after the opening.
 const FIRST: u64 = 4;
 /// How many wait for their moment at a time.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 4;
+/// How many of them may be at places that seldom come by.
+const SELDOM: usize = 3;
 /// How long a fault that meets nothing is kept, in milliseconds.
 const PATIENCE: i64 = 4_000;
+/// How often another process joins at most.
+const JOINS: usize = 3;
+
+/// What is drawn from: every pair that is possible, as often as it weighs.
+static PAIRS: LazyLock<Vec<(Place, Kind)>> = LazyLock::new(|| {
+    let pairs = Place::all().into_iter().flat_map(|place| {
+        let kinds = Kind::ALL.into_iter().filter(move |kind| kind.fits(place));
+        let pairs = kinds.map(move |kind| (place, kind));
+        pairs.flat_map(move |pair| std::iter::repeat_n(pair, place.weight()))
+    });
+    pairs.collect()
+});
 
 /// Something that whoever steps the processes has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
     Freeze(String),
+    /// The process is not stepped for so many milliseconds; its clients' threads go on.
+    Stall(String, i64),
     Join,
     Leave(String),
     Clock,
@@ -40,7 +55,6 @@ struct State {
     seed: u64,
     rng: Rng,
     passed: BTreeMap<Place, u64>,
-    places: Vec<Place>,
     /// Faults that wait for their moment, and until when.
     armed: Vec<(Fault, i64)>,
     /// How many are still to happen, of those that are drawn.
@@ -74,7 +88,6 @@ impl Nemesis {
             seed,
             rng: Rng::new(seed ^ 0x6e65_6d65_7369_7300),
             passed: BTreeMap::new(),
-            places: Place::all(),
             armed: armed.into_iter().map(|it| (it, i64::MAX)).collect(),
             to_draw,
             fired: Vec::new(),
@@ -139,10 +152,10 @@ impl Nemesis {
         state.armed.clear();
     }
 
-    /// A disk whose process this nemesis lets die at writes.
-    pub(crate) fn disk(&self, instance: &str) -> Disk {
+    /// The databases of a process, which this nemesis lets die at writes.
+    pub(crate) fn watch(&self, home: Arc<dyn Home>, instance: &str) -> Watched {
         let (nemesis, process) = (self.clone(), format!("{APP}-{instance}-"));
-        let disk = Disk::new(move |edge, nth| {
+        Watched::new(home, move |edge, nth| {
             let place = if nth <= FIRST {
                 Place::Opened(edge)
             } else {
@@ -151,8 +164,7 @@ impl Nemesis {
             if let Some(died) = nemesis.at_write(place, &process) {
                 std::panic::resume_unwind(Box::new(died));
             }
-        });
-        disk.keeping(EARLIER)
+        })
     }
 
     /// A write to a disk: whether the process dies there.
@@ -171,7 +183,7 @@ impl State {
         }
         let now = self.now;
         self.armed.retain(|(_, until)| *until > now);
-        while self.armed.len() < AT_ONCE.min(self.to_draw) {
+        while self.armed.len() < AT_ONCE {
             let Some(fault) = self.next_fault() else {
                 return;
             };
@@ -180,14 +192,23 @@ impl State {
     }
 
     fn next_fault(&mut self) -> Option<Fault> {
-        let place = *self.rng.of(&self.places)?;
-        let kinds: Vec<Kind> = Kind::ALL
-            .into_iter()
-            .filter(|kind| kind.fits(place))
-            .collect();
-        let kind = *self.rng.of(&kinds)?;
+        let (place, kind) = loop {
+            let pair = *self.rng.of(&PAIRS)?;
+            let armed = || self.armed.iter().map(|(fault, _)| fault);
+            let seldom = armed().filter(|it| it.place.weight() > 1).count();
+            if pair.0.weight() > 1 && seldom >= SELDOM {
+                continue;
+            }
+            // One more would change nothing.
+            let all = self.fired.iter().chain(armed());
+            if pair.1 != Kind::Join || all.filter(|it| it.kind == Kind::Join).count() < JOINS {
+                break pair;
+            }
+        };
         let passed = self.passed.get(&place).copied().unwrap_or(0);
-        let ahead = self.rng.between(1, SOON).unsigned_abs();
+        // What seldom comes by may come by once only.
+        let most = if place.weight() > 1 { 1 } else { SOON };
+        let ahead = self.rng.between(1, most).unsigned_abs();
         Some(Fault {
             place,
             nth: passed + ahead,
@@ -198,9 +219,12 @@ impl State {
     /// Chance at a place: the same for the same seed, however many others were passed meanwhile, so that a run
     /// with fewer faults is the same up to the first one that is not there.
     fn chance(&self, place: Place) -> Rng {
-        let mut hash = DefaultHasher::new();
-        (self.seed, place, self.passed.get(&place)).hash(&mut hash);
-        Rng::new(hash.finish())
+        let places = Place::all().into_iter();
+        let which = places.zip(1_u64..).find(|(it, _)| *it == place);
+        let which = which.map_or(0, |(_, which)| which);
+        let passed = self.passed.get(&place).copied().unwrap_or(0);
+        let mut chance = Rng::new(self.seed ^ which.rotate_left(48) ^ passed.rotate_left(16));
+        Rng::new(chance.next())
     }
 
     /// Something comes by a place.
@@ -216,6 +240,9 @@ impl State {
         let now = self.now;
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{now:>8}  FAULT {fault}"));
+        }
+        if self.to_draw == 0 {
+            self.armed.retain(|(_, until)| *until == i64::MAX);
         }
         self.draw();
         Some(fault.kind)
@@ -256,7 +283,12 @@ impl State {
                 self.cut(client_id, &mut chance);
                 None
             }
-            Kind::Stall | Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow => None,
+            Kind::Stall
+            | Kind::Lost
+            | Kind::AnswerLost
+            | Kind::Late
+            | Kind::Slow
+            | Kind::Refused => None,
         }
     }
 }
@@ -299,6 +331,14 @@ impl Watcher for Nemesis {
                 there,
                 back: chance.between(200, 8_000),
             },
+            Some(Kind::Refused) => match chance.of(passing(sent.key)) {
+                Some(error) => Fate::Refused {
+                    there,
+                    back,
+                    error: *error,
+                },
+                None => Fate::Arrives { there, back },
+            },
             Some(Kind::Cut) => {
                 state.cut(sent.client_id, &mut chance);
                 Fate::Lost {
@@ -319,10 +359,20 @@ impl Watcher for Nemesis {
             return Reaction::Nothing;
         };
         if kind == Kind::Stall {
-            return Reaction::Stalls(state.chance(place).between(100, 9_000));
+            let mut chance = state.chance(place);
+            let time = chance.between(100, 9_000);
+            // A call that can't wait holds up its worker: what is left of this step is done before or after.
+            if place.can_wait() || chance.one_in(2) {
+                return Reaction::Stalls(time);
+            }
+            let order = Order::Stall(effect.client_id.to_owned(), time);
+            state.orders.push_back(order);
+            return Reaction::Nothing;
         }
         match state.order_or_die(kind, effect.client_id) {
             Some(died) => Reaction::Dies(Box::new(died) as Box<dyn Any + Send>),
+            // A call that can wait is in the middle of itself when its process stands still.
+            None if kind == Kind::Freeze && place.can_wait() => Reaction::Stalls(1),
             None => Reaction::Nothing,
         }
     }

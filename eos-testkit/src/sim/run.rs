@@ -8,20 +8,23 @@ use std::time::Duration;
 use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{Now, Timestamp, partition_for};
 
-use super::check::{self, Given};
+use super::check::{self, Copied, Given};
+use super::disks::{Disks, InMemory, ProcessDisk};
 use super::fault::{Fault, Kind, Place};
 use super::nemesis::{Died, Nemesis, Order};
 use super::rng::Rng;
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
-use crate::disk::Disk;
+use crate::watched::Watched;
 
 /// When a run begins, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
 /// How many records come at least.
 const RECORDS: usize = 40;
-/// For how long things go wrong at most, in milliseconds.
+/// How many faults are drawn at least.
+const FAULTS: usize = 6;
+/// For how long things go wrong at most, in milliseconds, if that is often enough.
 const MOST: i64 = 60_000;
 /// How long everything may take once all goes well again, in milliseconds.
 const PATIENCE: i64 = 240_000;
@@ -32,6 +35,8 @@ const QUIET: i64 = 10_000;
 const ENCORES: u32 = 2;
 /// So few bytes that a restore takes several batches.
 const RESTORE_BATCH: usize = 60;
+/// Processes that come later.
+const JOINERS: [&str; 3] = ["c", "d", "e"];
 /// How often a process may end with an error in a row.
 const ENDS_IN_A_ROW: u32 = 60;
 
@@ -83,16 +88,28 @@ impl Run {
         Run {
             seed,
             shape,
-            faults: 5 + rng.below(6),
+            faults: FAULTS + rng.below(7),
             plan: None,
             traced: false,
             without: None,
         }
     }
 
-    /// Runs it.
+    /// Runs it, with databases in memory.
+    ///
+    /// # Panics
+    /// If there is no defence of the name in [`without`](Run::without).
     #[must_use]
     pub fn run(self) -> Outcome {
+        self.run_on(&InMemory)
+    }
+
+    /// Runs it, with databases on these disks.
+    ///
+    /// # Panics
+    /// If there is no defence of the name in [`without`](Run::without).
+    #[must_use]
+    pub fn run_on(self, disks: &dyn Disks) -> Outcome {
         #[cfg(feature = "failpoints")]
         let _entered =
             self.without.map(
@@ -101,7 +118,7 @@ impl Run {
                     Err(unreadable) => panic!("{unreadable}"),
                 },
             );
-        Simulation::new(self).run()
+        Simulation::new(self, disks).run()
     }
 }
 
@@ -109,16 +126,38 @@ impl Run {
 struct Seat {
     instance: String,
     workers: u16,
-    disk: Disk,
+    disk: Box<dyn ProcessDisk>,
+    home: Watched,
     process: Option<Process<Cluster>>,
     /// By worker: it has stopped as asked.
     stopped: Vec<bool>,
     frozen_until: Option<i64>,
+    /// It is not stepped until then.
+    stalled_until: i64,
     starts_at: i64,
     ends_in_a_row: u32,
 }
 
-struct Simulation {
+impl Seat {
+    fn new(instance: &str, nemesis: &Nemesis, disks: &dyn Disks) -> Seat {
+        let disk = disks.disk(instance);
+        Seat {
+            home: nemesis.watch(disk.home(), instance),
+            instance: instance.to_owned(),
+            workers: 1,
+            disk,
+            process: None,
+            stopped: Vec::new(),
+            frozen_until: None,
+            stalled_until: i64::MIN,
+            starts_at: i64::MIN,
+            ends_in_a_row: 0,
+        }
+    }
+}
+
+struct Simulation<'a> {
+    disks: &'a dyn Disks,
     run: Run,
     rng: Rng,
     cluster: Cluster,
@@ -133,8 +172,8 @@ struct Simulation {
     errors: BTreeMap<String, u32>,
 }
 
-impl Simulation {
-    fn new(run: Run) -> Simulation {
+impl<'a> Simulation<'a> {
+    fn new(run: Run, disks: &'a dyn Disks) -> Simulation<'a> {
         let mut rng = Rng::new(run.seed);
         let nemesis = match &run.plan {
             Some(faults) => Nemesis::of(run.seed, faults.clone()),
@@ -164,16 +203,12 @@ impl Simulation {
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
         let seats = ["a", "b"].map(|name| Seat {
-            instance: name.to_owned(),
             workers: u16::try_from(rng.between(1, 2)).unwrap_or(1),
-            disk: nemesis.disk(name),
-            process: None,
-            stopped: Vec::new(),
-            frozen_until: None,
             starts_at: BEGIN + rng.between(0, 500),
-            ends_in_a_row: 0,
+            ..Seat::new(name, &nemesis, disks)
         });
         Simulation {
+            disks,
             run,
             rng,
             cluster,
@@ -197,7 +232,8 @@ impl Simulation {
             round += 1;
             let now = self.cluster.now();
             self.nemesis.at(now);
-            let over = now - BEGIN >= MOST;
+            let time = now - BEGIN;
+            let over = time >= MOST && self.nemesis.fired().len() >= FAULTS || time >= 3 * MOST;
             let enough = self.inputs.len() >= RECORDS && self.nemesis.is_done();
             if rests_since.is_none() {
                 if over || enough {
@@ -272,14 +308,15 @@ impl Simulation {
     fn finish(mut self) -> Outcome {
         self.violations.extend(self.cluster.misuses());
         if self.violations.is_empty() {
-            let disks = self.seats.iter().map(|seat| &seat.disk);
-            self.violations = check::violations(
+            let databases = self.databases();
+            let found = check::violations(
                 &self.cluster,
                 self.run.shape,
                 self.partitions,
                 &self.inputs,
-                disks,
+                &databases,
             );
+            self.violations.extend(found);
         }
         Outcome {
             fired: self.nemesis.fired(),
@@ -291,6 +328,32 @@ impl Simulation {
             trace: self.nemesis.take_trace(),
             run: self.run,
         }
+    }
+
+    /// What all processes leave behind: they are dead from here on.
+    fn databases(&mut self) -> Vec<Copied> {
+        let mut found = Vec::new();
+        for seat in &mut self.seats {
+            let known = seat.home.known();
+            seat.process = None;
+            seat.disk.released();
+            for (home, open) in known {
+                let read = match seat.home.look(&home) {
+                    Ok(Some(database)) => {
+                        Copied::read(home.task, open, &*database).map_err(|error| error.to_string())
+                    }
+                    Ok(None) => Err("somebody has it open".into()),
+                    Err(error) => Err(error.to_string()),
+                };
+                match read {
+                    Ok(copy) => found.push(copy),
+                    Err(why) => self
+                        .violations
+                        .push(format!("the database of task {}: {why}", home.task)),
+                }
+            }
+        }
+        found
     }
 
     /// Some records come.
@@ -346,18 +409,16 @@ impl Simulation {
                     }
                 }
                 Order::Join => {
-                    let known = self.seats.iter().any(|seat| seat.instance == "c");
-                    if !known {
+                    if let Some(name) = JOINERS.get(self.seats.len().saturating_sub(2)) {
                         self.seats.push(Seat {
-                            instance: "c".into(),
-                            workers: 1,
-                            disk: self.nemesis.disk("c"),
-                            process: None,
-                            stopped: Vec::new(),
-                            frozen_until: None,
                             starts_at: now,
-                            ends_in_a_row: 0,
+                            ..Seat::new(name, &self.nemesis, self.disks)
                         });
+                    }
+                }
+                Order::Stall(client_id, time) => {
+                    if let Some(seat) = self.seat_of(&client_id) {
+                        seat.stalled_until = now + time;
                     }
                 }
                 Order::Leave(client_id) => {
@@ -375,7 +436,7 @@ impl Simulation {
                     }
                 }
                 Order::Clock => {
-                    let by = self.rng.between(-3_600_000, 3_600_000);
+                    let by = self.rng.between(-172_800_000, 172_800_000);
                     *self.wall.lock().unwrap_or_else(PoisonError::into_inner) += by;
                 }
             }
@@ -433,7 +494,7 @@ impl Simulation {
     fn step(&mut self, at: usize) -> Option<i64> {
         const LONG: Option<i64> = Some(1_000);
         let now = self.cluster.now();
-        if self.seats[at].frozen_until.is_some() {
+        if self.seats[at].frozen_until.is_some() || self.seats[at].stalled_until > now {
             return LONG;
         }
         if self.seats[at].process.is_none() {
@@ -500,7 +561,7 @@ impl Simulation {
     fn start(&mut self, at: usize) {
         let env = self.env();
         let seat = &mut self.seats[at];
-        let home = Arc::new(seat.disk.clone());
+        let home = Arc::new(seat.home.clone());
         match self.app.start(&seat.instance, seat.workers, &env, home) {
             Ok(process) => {
                 let instance = seat.instance.clone();
@@ -522,6 +583,7 @@ impl Simulation {
         seat.process = None;
         seat.disk.released();
         seat.starts_at = now + pause;
+        seat.stalled_until = i64::MIN;
         seat.ends_in_a_row = 0;
     }
 
@@ -568,9 +630,9 @@ impl Simulation {
 
     /// A zombie that has just come back may still have a database open that is somebody else's by now.
     fn each_has_one_owner(&self) -> bool {
-        let copies = self.seats.iter().flat_map(|seat| seat.disk.copies());
-        let open = copies.filter(|it| it.open);
-        let mut tasks: Vec<_> = open.map(|it| it.home).collect();
+        let known = self.seats.iter().flat_map(|seat| seat.home.known());
+        let open = known.filter(|(_, open)| *open);
+        let mut tasks: Vec<_> = open.map(|(home, _)| home).collect();
         let all = tasks.len();
         tasks.sort();
         tasks.dedup();

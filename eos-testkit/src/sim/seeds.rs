@@ -1,9 +1,11 @@
 //! Many runs.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::coverage::Coverage;
+use super::disks::{Disks, InMemory};
 use super::run::{Outcome, Run};
 
 /// Seeds to run.
@@ -30,6 +32,8 @@ pub struct Summary {
     pub least_faults: usize,
     /// How many records came.
     pub records: u64,
+    /// With which errors workers ended, and how often.
+    pub errors: BTreeMap<String, u32>,
     /// Virtual time.
     pub simulated: Duration,
     /// Real time.
@@ -41,9 +45,15 @@ pub struct Summary {
 }
 
 impl Seeds {
-    /// Runs them.
+    /// Runs them, with databases in memory.
     #[must_use]
     pub fn run(&self) -> Summary {
+        self.run_on(&InMemory)
+    }
+
+    /// Runs them, with databases on these disks.
+    #[must_use]
+    pub fn run_on(&self, disks: &dyn Disks) -> Summary {
         let start = Instant::now();
         let (next, stop) = (AtomicU64::new(self.from), AtomicBool::new(false));
         let mut all = Summary {
@@ -51,7 +61,8 @@ impl Seeds {
             ..Summary::default()
         };
         std::thread::scope(|scope| {
-            let threads = (0..self.threads.max(1)).map(|_| scope.spawn(|| self.some(&next, &stop)));
+            let threads =
+                (0..self.threads.max(1)).map(|_| scope.spawn(|| self.some(disks, &next, &stop)));
             let threads: Vec<_> = threads.collect();
             for thread in threads {
                 match thread.join() {
@@ -66,7 +77,7 @@ impl Seeds {
     }
 
     /// What one thread gets to run.
-    fn some(&self, next: &AtomicU64, stop: &AtomicBool) -> Summary {
+    fn some(&self, disks: &dyn Disks, next: &AtomicU64, stop: &AtomicBool) -> Summary {
         let mut some = Summary {
             least_faults: usize::MAX,
             ..Summary::default()
@@ -80,13 +91,16 @@ impl Seeds {
                 without: self.without,
                 ..Run::of_seed(seed)
             };
-            let outcome = run.run();
+            let outcome = run.run_on(disks);
             some.seeds += 1;
             some.faults += outcome.fired.len() as u64;
             some.least_faults = some.least_faults.min(outcome.fired.len());
             some.records += outcome.records as u64;
             some.simulated += Duration::from_millis(outcome.took_ms.unsigned_abs());
             some.coverage.add(&outcome.fired);
+            for (error, times) in &outcome.errors {
+                *some.errors.entry(error.clone()).or_default() += times;
+            }
             if !outcome.violations.is_empty() {
                 some.violated.push(outcome);
                 if self.without.is_some() {
@@ -105,6 +119,9 @@ impl Summary {
         self.least_faults = self.least_faults.min(other.least_faults);
         self.records += other.records;
         self.simulated += other.simulated;
+        for (error, times) in other.errors {
+            *self.errors.entry(error).or_default() += times;
+        }
         self.coverage.merge(other.coverage);
         self.violated.extend(other.violated);
     }

@@ -1,0 +1,156 @@
+//! Databases whose writes somebody watches: a process may die at each.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use eos_core::stepped::{Home, HomeError, TaskHome};
+use eos_protocol::state::{Position, StoreId};
+use eos_state::{Batch, Cursor, Direction, KeyRange, StoreBackend, StoreError};
+
+use crate::client::Edge;
+
+/// Called before and after each write, with the number of writes since its database was opened, this one
+/// included. It throws if the process dies there.
+type AtWrite = dyn Fn(Edge, u64) + Send + Sync;
+
+/// By database that was ever asked for: how many have it open.
+type Opened = Arc<Mutex<BTreeMap<TaskHome, u32>>>;
+
+/// Wherever a process keeps its databases, watched. A copy is the same.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    home: Arc<dyn Home>,
+    at_write: Arc<AtWrite>,
+    opened: Opened,
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watched").field(&self.home).finish()
+    }
+}
+
+impl Watched {
+    pub(crate) fn new(
+        home: Arc<dyn Home>,
+        at_write: impl Fn(Edge, u64) + Send + Sync + 'static,
+    ) -> Watched {
+        Watched {
+            home,
+            at_write: Arc::new(at_write),
+            opened: Opened::default(),
+        }
+    }
+
+    /// Every database that was ever asked for, and whether somebody has it open.
+    pub(crate) fn known(&self) -> Vec<(TaskHome, bool)> {
+        let opened = lock(&self.opened);
+        opened
+            .iter()
+            .map(|(home, by)| (home.clone(), *by > 0))
+            .collect()
+    }
+
+    /// Opens a database unwatched.
+    pub(crate) fn look(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+        self.home.open(task)
+    }
+}
+
+fn lock(opened: &Opened) -> MutexGuard<'_, BTreeMap<TaskHome, u32>> {
+    opened.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Home for Watched {
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+        let Some(database) = self.home.open(task)? else {
+            return Ok(None);
+        };
+        *lock(&self.opened).entry(task.clone()).or_default() += 1;
+        Ok(Some(Box::new(WatchedDatabase {
+            database,
+            task: task.clone(),
+            at_write: Arc::clone(&self.at_write),
+            opened: Arc::clone(&self.opened),
+            writes: 0,
+        })))
+    }
+
+    fn discard(&self, task: &TaskHome) -> Result<bool, HomeError> {
+        self.home.discard(task)
+    }
+}
+
+struct WatchedDatabase {
+    database: Box<dyn StoreBackend>,
+    task: TaskHome,
+    at_write: Arc<AtWrite>,
+    opened: Opened,
+    /// How many there were since it was opened.
+    writes: u64,
+}
+
+impl fmt::Debug for WatchedDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WatchedDatabase")
+            .field(&self.database)
+            .finish()
+    }
+}
+
+impl Drop for WatchedDatabase {
+    fn drop(&mut self) {
+        if let Some(by) = lock(&self.opened).get_mut(&self.task) {
+            *by -= 1;
+        }
+    }
+}
+
+impl StoreBackend for WatchedDatabase {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.database.get(store, key, value)
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        self.database.multi_get(store, keys, found)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        self.database.scan(store, range, direction)
+    }
+
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.database.stores()
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.writes += 1;
+        (self.at_write)(Edge::Before, self.writes);
+        self.database.apply(batch, position)?;
+        (self.at_write)(Edge::After, self.writes);
+        Ok(())
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.database.position()
+    }
+
+    fn bytes_unflushed(&self) -> u64 {
+        self.database.bytes_unflushed()
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.database.flush()
+    }
+}
