@@ -9,7 +9,8 @@
 //!
 //! Each takes a sample from you and does with it what the runtime and a damaged topic will do. Choose the sample
 //! as you would for a test of your own: the empty, the smallest and the largest, what needs an escape, null if
-//! there is one, and keys that nearly are the same.
+//! there is one, and keys that nearly are the same. With one value alone, a codec that always answers the last one
+//! is not found.
 //!
 //! ```
 //! use eos_core::codec::{Codec, CodecError, Encoded};

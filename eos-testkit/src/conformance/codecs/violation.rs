@@ -4,8 +4,9 @@ use std::fmt::{self, Debug};
 
 /// The first thing that a codec did wrong: with which value, in which bytes, and what to do about it.
 ///
-/// Values are shown as [`Debug`] has them, the long ones shortened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Values are shown as [`Debug`] has them, the long ones shortened. Its own `Debug` is the same text as its
+/// `Display`: it is what a test that fails shows.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// There was nothing to check.
@@ -88,7 +89,7 @@ pub enum Violation {
 
     /// A key has not the same bytes each time.
     #[error(
-        "the key {value} is written as {first}, and as {then} when it is {when} again: it would be in another \
+        "the key {value} is written as {first}, and as {then} when it is {when}: it would be in another \
          partition, and not be found in its store. A key's bytes may come from the key alone: no counters, no \
          chance, no hash map's order"
     )]
@@ -320,6 +321,12 @@ pub enum Violation {
         /// What is wrong with it.
         violation: Box<Violation>,
     },
+}
+
+impl Debug for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// One of the two forms that a key of an ordered store has.
