@@ -7,13 +7,14 @@ use eos_core::codec::{Codec, CodecError, Encoded, Plain};
 use eos_testkit::conformance::codecs::{Violation, Written, check_refusals, check_values};
 
 type Encode = dyn Fn(&str, &mut Vec<u8>) -> Result<Encoded, CodecError> + Send + Sync;
+type Deciding = dyn Fn(&[u8]) -> usize + Send + Sync;
 type Decode = dyn Fn(Option<&[u8]>) -> Result<String, CodecError> + Send + Sync;
 
 /// A codec of text, until something else is planted.
 pub(crate) struct Planted {
     encode: Box<Encode>,
     decode: Box<Decode>,
-    deciding: Box<dyn Fn(&[u8]) -> usize + Send + Sync>,
+    deciding: Box<Deciding>,
     recycle: Box<dyn Fn(String) + Send + Sync>,
 }
 

@@ -55,14 +55,14 @@ pub fn check_partitions<K: PartialEq + Debug, P: PartialEq + Debug>(
                     decides: other_decides.clone(),
                     other,
                     other_decides: one_decides.clone(),
-                    part: shown(one_part),
+                    part: shown(one_part).into(),
                 }
             } else {
                 Violation::Together {
                     key,
-                    part: shown(other_part),
+                    part: shown(other_part).into(),
                     other,
-                    other_part: shown(one_part),
+                    other_part: shown(one_part).into(),
                     decides: one_decides.clone(),
                 }
             });

@@ -177,7 +177,7 @@ pub enum Violation {
         /// The bytes that decide its partition.
         other_decides: Written,
         /// The part.
-        part: String,
+        part: Box<str>,
     },
 
     /// Less than the part decides.
@@ -190,11 +190,11 @@ pub enum Violation {
         /// A key.
         key: String,
         /// Its part.
-        part: String,
+        part: Box<str>,
         /// One with another part.
         other: String,
         /// Its part.
-        other_part: String,
+        other_part: Box<str>,
         /// The bytes that decide both partitions.
         decides: Written,
     },
