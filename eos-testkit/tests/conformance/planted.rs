@@ -245,6 +245,14 @@ fn it_trusts_what_it_reads() {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     let trusts = good().decode(move |bytes| Ok(text(bytes.unwrap_or_default())));
     found!(trusts.values(&["a"]), Violation::Panicked { .. });
+    let digits = good().decode(|bytes| match bytes {
+        Some(bytes) => Ok(str::from_utf8(bytes).expect("digits").to_owned()),
+        None => refuse(),
+    });
+    // As the page on tests has it.
+    let text = digits.values(&["0"]).to_string();
+    let expected = r#"reading b"\xb0" panicked: digits: Utf8Error { valid_up_to: 0, error_len: Some(1) }. A panic"#;
+    assert!(text.starts_with(expected), "{text}");
     let null = good().decode(|bytes| Ok(String::from_utf8_lossy(bytes.expect("some")).into()));
     let violation = null.values(&["a"]);
     let text = violation.to_string();
