@@ -15,6 +15,7 @@
 //! client    the clients of `eos-core` on the model, under virtual time
 //!   ├── driver   an app under test: `TestDriver`
 //!   └── sim      seeded runs with faults at every action
+//! conformance   what a codec or a store engine of your own has to pass
 //! oracle    inputs, outputs, offsets and state in, a verdict out; knows neither the broker nor a client
 //! ```
 //!
@@ -25,6 +26,8 @@
 pub mod broker;
 #[cfg(feature = "driver")]
 pub mod client;
+#[cfg(feature = "driver")]
+pub mod conformance;
 #[cfg(feature = "driver")]
 mod disk;
 #[cfg(feature = "driver")]

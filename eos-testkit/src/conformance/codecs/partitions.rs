@@ -1,0 +1,114 @@
+//! The bytes of a key that decide its partition.
+
+use std::fmt::Debug;
+
+use eos_core::codec::Codec;
+
+use super::check::keys as check_all;
+use super::probe::{Probe, guarded};
+use super::violation::{Violation, Written, shown};
+
+/// Checks the codec of keys of which only a part decides the partition: all that
+/// [`check_keys`](super::check_keys) does, and that
+/// the bytes that decide ([`deciding_bytes`](Codec::deciding_bytes)) are those of the part. Keys with the same
+/// part have the same ones, and so are in one partition, and keys with another part have others.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use eos_core::{Timestamp, Tumbling, Windowed, WindowedCodec};
+/// # use eos_testkit::conformance::codecs::{Violation, check_partitions};
+/// # fn main() -> Result<(), Violation> {
+/// let hour = Duration::from_secs(3600);
+/// let windowed = |(key, hours): (&str, i64)| Windowed {
+///     key: key.to_owned(),
+///     window: Tumbling::of(hour).at(Timestamp(hours * 3_600_000)),
+/// };
+/// let keys = [("a", 1), ("a", 2), ("b", 1), ("", 0)].map(windowed);
+/// check_partitions(&WindowedCodec::plain(hour), keys, |windowed| windowed.key.clone())
+/// # }
+/// ```
+///
+/// # Errors
+/// The first violation found; [`Violation::NoSample`] without keys.
+pub fn check_partitions<K: PartialEq + Debug, P: PartialEq + Debug>(
+    codec: &(impl Codec<K> + ?Sized),
+    keys: impl IntoIterator<Item = K>,
+    part: impl Fn(&K) -> P,
+) -> Result<(), Violation> {
+    let keys: Vec<K> = keys.into_iter().collect();
+    let probe = Probe(codec);
+    check_all(&probe, &keys)?;
+    let mut decided = Vec::new();
+    for key in &keys {
+        let decides = decides(&probe, key)?;
+        decided.push((key, part(key), decides));
+    }
+    for (at, (one, one_part, one_decides)) in decided.iter().enumerate() {
+        for (other, other_part, other_decides) in &decided[..at] {
+            if (one_part == other_part) == (one_decides == other_decides) {
+                continue;
+            }
+            let (key, other) = (shown(other), shown(one));
+            return Err(if one_part == other_part {
+                Violation::Apart {
+                    key,
+                    decides: other_decides.clone(),
+                    other,
+                    other_decides: one_decides.clone(),
+                    part: shown(one_part).into(),
+                }
+            } else {
+                Violation::Together {
+                    key,
+                    part: shown(other_part).into(),
+                    other,
+                    other_part: shown(one_part).into(),
+                    decides: one_decides.clone(),
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+/// They are no more than there are, and as many each time.
+pub(super) fn counts<K, C>(probe: &Probe<'_, C>, keys: &[K]) -> Result<(), Violation>
+where
+    K: Debug,
+    C: Codec<K> + ?Sized,
+{
+    let all = || keys.iter().map(|key| decides(probe, key));
+    let first: Vec<Written> = all().collect::<Result<_, _>>()?;
+    for ((key, first), then) in keys.iter().zip(first).zip(all()) {
+        let then = then?;
+        if first != then {
+            return Err(Violation::DecidesOtherwise {
+                key: shown(key),
+                first,
+                then,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a key that decide its partition; none of null, which the codec is not asked about.
+fn decides<K, C>(probe: &Probe<'_, C>, key: &K) -> Result<Written, Violation>
+where
+    K: Debug,
+    C: Codec<K> + ?Sized,
+{
+    let Written(Some(bytes)) = probe.written(key)? else {
+        return Ok(Written(None));
+    };
+    let doing = || format!("counting the deciding bytes of {}", shown(key));
+    let count = guarded(doing, || probe.0.deciding_bytes(&bytes))?;
+    match bytes.get(..count) {
+        Some(decides) => Ok(decides.into()),
+        None => Err(Violation::DecidingBytesMissing {
+            key: shown(key),
+            bytes: bytes.as_slice().into(),
+            count,
+        }),
+    }
+}

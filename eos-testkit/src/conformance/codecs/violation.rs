@@ -1,0 +1,413 @@
+//! What a codec did wrong.
+
+use std::fmt::{self, Debug};
+
+/// The first thing that a codec did wrong: with which value, in which bytes, and what to do about it.
+///
+/// Values are shown as [`Debug`] has them, the long ones shortened. Its own `Debug` is the same text as its
+/// `Display`: it is what a test that fails shows.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// There was nothing to check.
+    #[error("the sample is empty, so nothing was checked: give some values")]
+    NoSample,
+
+    /// A value of the sample can't be written.
+    #[error(
+        "{value} can't be written: {error}. If that is right leave it out of the sample, and check it with \
+         `check_refusals`"
+    )]
+    Unwritable {
+        /// The value.
+        value: String,
+        /// What the codec said.
+        error: String,
+    },
+
+    /// A value that can't be written was.
+    #[error("{value} is written as {bytes}, where an error was expected")]
+    NotRefused {
+        /// The value.
+        value: String,
+        /// Its bytes.
+        bytes: Written,
+    },
+
+    /// The buffer has lost what was in it.
+    #[error(
+        "writing {value} changed what was in the buffer: {before} before, {after} after. Other outputs of the \
+         same record are in there. Append: `into.extend_from_slice(..)`, and no `clear`; `truncate` to the length \
+         that it had"
+    )]
+    NotAppended {
+        /// The value.
+        value: String,
+        /// What was in the buffer.
+        before: Written,
+        /// What was in it after.
+        after: Written,
+    },
+
+    /// It was null, and bytes at once.
+    #[error(
+        "{value} is written as {bytes}, and `Encoded::Null`: the bytes are lost. Append nothing to null, or answer \
+         `Encoded::Bytes`"
+    )]
+    BytesBesideNull {
+        /// The value.
+        value: String,
+        /// What was appended.
+        bytes: Written,
+    },
+
+    /// What was written can't be read.
+    #[error(
+        "{value} is written as {bytes}, which can't be read: {error}. `decode` has to take all that `encode` makes"
+    )]
+    Unreadable {
+        /// The value.
+        value: String,
+        /// Its bytes.
+        bytes: Written,
+        /// What the codec said.
+        error: String,
+    },
+
+    /// What was written is read as something else.
+    #[error(
+        "{value} is written as {bytes}, and read back as {read}. Write all that makes a value, and read all of it"
+    )]
+    AnotherValue {
+        /// The value.
+        value: String,
+        /// Its bytes.
+        bytes: Written,
+        /// The value that was read.
+        read: String,
+    },
+
+    /// A key has not the same bytes each time.
+    #[error(
+        "the key {value} is written as {first}, and as {then} when it is {when}: it would be in another \
+         partition, and not be found in its store. A key's bytes may come from the key alone: no counters, no \
+         chance, no hash map's order"
+    )]
+    OtherBytes {
+        /// The key.
+        value: String,
+        /// Its bytes at first.
+        first: Written,
+        /// What was done with it meanwhile.
+        when: &'static str,
+        /// Its bytes then.
+        then: Written,
+    },
+
+    /// Equal keys have different bytes.
+    #[error(
+        "the keys {key} and {other} are equal, but written as {bytes} and {other_bytes}: they would be in different \
+         partitions, and twice in a store. Write what `==` compares, and nothing else"
+    )]
+    EqualButOtherBytes {
+        /// A key.
+        key: String,
+        /// Its bytes.
+        bytes: Written,
+        /// One that equals it.
+        other: String,
+        /// Its bytes.
+        other_bytes: Written,
+    },
+
+    /// Different keys have the same bytes.
+    #[error(
+        "the keys {key} and {other} are both written as {bytes}: a store would keep one in place of the other. Write \
+         all that `==` compares, and where each part of it ends"
+    )]
+    SameBytes {
+        /// A key.
+        key: String,
+        /// Another one.
+        other: String,
+        /// The bytes of both.
+        bytes: Written,
+    },
+
+    /// More bytes decide the partition than there are.
+    #[error(
+        "the key {key} has the bytes {bytes}, and {count} bytes of it shall decide the partition: `deciding_bytes` is \
+         at most the length of what it is given"
+    )]
+    DecidingBytesMissing {
+        /// The key.
+        key: String,
+        /// Its bytes.
+        bytes: Written,
+        /// What `deciding_bytes` answered.
+        count: usize,
+    },
+
+    /// Other bytes decide the partition each time.
+    #[error(
+        "the partition of the key {key} is decided by {first}, and then by {then}: `deciding_bytes` has to be the \
+         same for the same bytes"
+    )]
+    DecidesOtherwise {
+        /// The key.
+        key: String,
+        /// The bytes that decided at first.
+        first: Written,
+        /// The bytes that decided then.
+        then: Written,
+    },
+
+    /// Keys that belong together are not together.
+    #[error(
+        "the keys {key} and {other} have the same part {part}, but their partitions are decided by {decides} and \
+         {other_decides}. Write the part first, and have `deciding_bytes` answer its length"
+    )]
+    Apart {
+        /// A key.
+        key: String,
+        /// The bytes that decide its partition.
+        decides: Written,
+        /// One with the same part.
+        other: String,
+        /// The bytes that decide its partition.
+        other_decides: Written,
+        /// The part.
+        part: Box<str>,
+    },
+
+    /// Less than the part decides.
+    #[error(
+        "the partitions of the keys {key} (of {part}) and {other} (of {other_part}) are both decided by {decides}: \
+         what should share them among the partitions does not. Have `deciding_bytes` answer the length of the whole \
+         part"
+    )]
+    Together {
+        /// A key.
+        key: String,
+        /// Its part.
+        part: Box<str>,
+        /// One with another part.
+        other: String,
+        /// Its part.
+        other_part: Box<str>,
+        /// The bytes that decide both partitions.
+        decides: Written,
+    },
+
+    /// The codec panicked.
+    #[error(
+        "{doing} panicked: {message}. A panic ends the worker, and the next one at the same record: answer a \
+         `CodecError`, and the error policy decides"
+    )]
+    Panicked {
+        /// What it was at.
+        doing: String,
+        /// What it said.
+        message: String,
+    },
+
+    /// The same bytes are not read the same each time.
+    #[error(
+        "{bytes} is read as {first}, and after {after} as: {then}. `decode` may keep nothing from call to call but \
+         empty memory"
+    )]
+    Remembers {
+        /// The bytes.
+        bytes: Written,
+        /// What they are.
+        first: String,
+        /// What was done in between.
+        after: String,
+        /// What they were read as then, or the error.
+        then: String,
+    },
+
+    /// What was read from foreign bytes can't be written and read again.
+    #[error(
+        "{bytes} is read as {value}, which {} {then}: what comes in so can't go on. Refuse such bytes with a \
+         `CodecError`, or write what you read",
+        match written {
+            Some(written) => format!("is written as {written}, and that is read as:"),
+            None => "can't be written:".to_owned(),
+        }
+    )]
+    Drifts {
+        /// The bytes that nobody wrote.
+        bytes: Written,
+        /// What they were read as.
+        value: String,
+        /// What that was written as, if it was.
+        written: Option<Written>,
+        /// What that was read as, or the error.
+        then: String,
+    },
+
+    /// Bytes don't sort as their keys do.
+    #[error(
+        "the key {lower} is not above {higher}, but their bytes sort otherwise: {lower_bytes}, {higher_bytes}. Ranges \
+         would leave keys out. Integers: big-endian, the sign flipped; text and bytes: as they are, what ends them \
+         lower than all that may be in them"
+    )]
+    Misordered {
+        /// The lower key, or one of two that are equal.
+        lower: String,
+        /// Its bytes.
+        lower_bytes: Written,
+        /// The higher key, or the other one.
+        higher: String,
+        /// Its bytes.
+        higher_bytes: Written,
+    },
+
+    /// A key that something comes after does not say where it ends.
+    #[error(
+        "the bytes {other_bytes} of the key {other} begin with all of {key}, {bytes}: what comes after the one may be \
+         mistaken for the other. Give `write_first` a fixed length, or an end that can't be within"
+    )]
+    NoEnd {
+        /// The shorter key.
+        key: String,
+        /// Its bytes.
+        bytes: Written,
+        /// The longer key.
+        other: String,
+        /// Its bytes.
+        other_bytes: Written,
+    },
+
+    /// A key that begins with a prefix is not found by it.
+    #[error(
+        "the key {key} begins with {prefix}, but its bytes {key_bytes} don't begin with {prefix_bytes}: a scan would \
+         leave it out. `write_prefix` has to write what the bytes of all such keys have in common, without an end \
+         that they don't have there"
+    )]
+    NoPrefix {
+        /// The prefix.
+        prefix: String,
+        /// Its bytes.
+        prefix_bytes: Written,
+        /// The key.
+        key: String,
+        /// Its bytes.
+        key_bytes: Written,
+    },
+
+    /// A key that does not begin with a prefix is found by it.
+    #[error(
+        "the key {key} does not begin with {prefix}, but its bytes {key_bytes} begin with {prefix_bytes}: a scan would \
+         find it. `write_prefix` of a whole part has to write its end, too, as `write_first` does"
+    )]
+    PrefixOfOthers {
+        /// The prefix.
+        prefix: String,
+        /// Its bytes.
+        prefix_bytes: Written,
+        /// The key.
+        key: String,
+        /// Its bytes.
+        key_bytes: Written,
+    },
+
+    /// One of the two forms of a key of an ordered store is wrong.
+    #[error("{form}: {violation}")]
+    Ordered {
+        /// Which one.
+        form: Form,
+        /// What is wrong with it.
+        violation: Box<Violation>,
+    },
+}
+
+impl Debug for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One of the two forms that a key of an ordered store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// In front of other bytes: `write_first` and `read_first`. Its violations show the key and the bytes after
+    /// it.
+    First,
+    /// With nothing after it: `write_last` and `read_last`.
+    Last,
+}
+
+impl Form {
+    pub(super) fn says(self, violation: Violation) -> Violation {
+        match violation {
+            Violation::NoSample => Violation::NoSample,
+            violation => Violation::Ordered {
+                form: self,
+                violation: Box::new(violation),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::First => "`write_first` and `read_first`, with the bytes after the key",
+            Self::Last => "`write_last` and `read_last`",
+        })
+    }
+}
+
+/// What a value was written as: bytes, or null. Null sorts first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Written(pub Option<Vec<u8>>);
+
+/// As many are shown.
+const BYTES: usize = 64;
+const CHARS: usize = 200;
+
+impl Written {
+    pub(super) fn starts_with(&self, prefix: &Written) -> bool {
+        match (&self.0, &prefix.0) {
+            (Some(bytes), Some(prefix)) => bytes.starts_with(prefix),
+            _ => false,
+        }
+    }
+}
+
+impl From<&[u8]> for Written {
+    fn from(bytes: &[u8]) -> Self {
+        Self(Some(bytes.to_vec()))
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(bytes) = &self.0 else {
+            return f.write_str("null");
+        };
+        match bytes.get(..BYTES) {
+            Some(first) if bytes.len() > BYTES => {
+                write!(f, "b\"{}…\" ({} bytes)", first.escape_ascii(), bytes.len())
+            }
+            _ => write!(f, "b\"{}\"", bytes.escape_ascii()),
+        }
+    }
+}
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A value as a text, shortened.
+pub(super) fn shown(value: &(impl Debug + ?Sized)) -> String {
+    let text = format!("{value:?}");
+    match text.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
