@@ -126,6 +126,8 @@ pub use worker::{StopMode, WorkerError};
 
 /// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.
 pub mod stepped {
+    #[cfg(feature = "rocksdb")]
+    pub use crate::runtime::on_disk;
     pub use crate::runtime::{Process, Stepped};
     pub use crate::store::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
     pub use crate::topic::codecs;

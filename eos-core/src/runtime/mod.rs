@@ -30,6 +30,8 @@ pub use preflight::PreflightError;
 pub use slot::SlotError;
 pub use stepped::{Process, Stepped};
 
+#[cfg(feature = "rocksdb")]
+pub use on_disk::on_disk;
 #[cfg(all(test, feature = "kafka"))]
 pub(crate) use preflight::preflight;
 pub(crate) use run::start;

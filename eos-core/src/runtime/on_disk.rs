@@ -21,6 +21,13 @@ pub(crate) struct OnDisk {
     open: Arc<OpenDatabases>,
 }
 
+/// Where a process keeps the databases of its tasks: RocksDB below the directory `slot`, which is this process's
+/// alone, with `memory` bytes for all of them.
+#[must_use]
+pub fn on_disk(slot: PathBuf, app: AppId, cluster: &str, memory: usize) -> Arc<dyn Home> {
+    Arc::new(OnDisk::new(slot, app, cluster.to_owned(), memory))
+}
+
 impl OnDisk {
     pub(crate) fn new(slot: PathBuf, app: AppId, cluster: String, memory: usize) -> Self {
         Self {

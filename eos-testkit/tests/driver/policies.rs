@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use eos_core::codec::{Codec, CodecError, Encoded, PlainCodec};
 use eos_core::{App, ErrorPolicy, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
@@ -150,4 +151,44 @@ fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
         text.contains("numbers-0: 1 records to read from offset 0 on"),
         "{text}"
     );
+}
+
+/// Empties the buffer before it writes, as a codec must not.
+struct Clearing;
+
+impl Codec<u64> for Clearing {
+    fn decode(&self, bytes: Option<&[u8]>) -> Result<u64, CodecError> {
+        PlainCodec::<u64>::new().decode(bytes)
+    }
+
+    fn encode(&self, value: &u64, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+        into.clear();
+        into.extend(value.to_be_bytes());
+        Ok(Encoded::Bytes)
+    }
+}
+
+#[test]
+fn a_codec_that_takes_bytes_away_costs_the_record_and_never_the_outputs_before_it() {
+    let broken = Topic::<String, u64>::with("broken", PlainCodec::new(), Clearing);
+    let mut app = App::new("a");
+    let (whole, torn) = (app.output(&doubles()), app.output(&broken));
+    app.source(&numbers())
+        .on_error(ErrorPolicy::skip())
+        .process(move |ctx, record| {
+            let number = record.value.parse::<u64>()?;
+            ctx.emit(&whole, format!("a long key {number}"), number)?;
+            if number > 1 {
+                // Whoever does not look at the answer must not send half of it.
+                let _unread = ctx.emit(&torn, record.key, number);
+            }
+            Ok(())
+        });
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&numbers(), "k", "2");
+    driver.pipe(&numbers(), "k", "1");
+    let pairs = driver.read_pairs(&doubles());
+    assert_eq!(pairs, [("a long key 1".to_owned(), 1)]);
+    assert!(driver.read(&broken).is_empty());
+    assert_eq!(driver.metrics().unwrap().totals.skipped, 1);
 }

@@ -1,0 +1,151 @@
+//! The simulation with the state in RocksDB: what an engine in memory can't get wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use eos_core::stepped::{Home, on_disk};
+use eos_testkit::sim::{Disks, ProcessDisk, Seeds};
+
+/// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.
+const SEEDS: u64 = 100;
+/// For all databases of a process.
+const MEMORY: usize = 16 << 20;
+/// How many earlier states a disk knows.
+const EARLIER: usize = 3;
+
+/// Directories, one for each process of each run.
+#[derive(Debug)]
+struct Directories {
+    root: PathBuf,
+    next: AtomicU32,
+    lost: Arc<AtomicU32>,
+    went_back: Arc<AtomicU32>,
+}
+
+impl Disks for Directories {
+    fn disk(&self, process: &str) -> Box<dyn ProcessDisk> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let root = self.root.join(format!("{number}-{process}"));
+        let now = root.join("now");
+        fs::create_dir_all(&now).unwrap();
+        let app = "sim".parse().unwrap();
+        Box::new(Directory {
+            home: on_disk(now.clone(), app, "simulated", MEMORY),
+            now,
+            root,
+            earlier: Mutex::default(),
+            lost: Arc::clone(&self.lost),
+            went_back: Arc::clone(&self.went_back),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Directory {
+    home: Arc<dyn Home>,
+    root: PathBuf,
+    now: PathBuf,
+    /// Copies from when its process was dead, the newest last.
+    earlier: Mutex<Vec<PathBuf>>,
+    lost: Arc<AtomicU32>,
+    went_back: Arc<AtomicU32>,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.root).expect("its databases are closed");
+    }
+}
+
+impl ProcessDisk for Directory {
+    fn home(&self) -> Arc<dyn Home> {
+        Arc::clone(&self.home)
+    }
+
+    fn released(&self) {
+        let mut earlier = self.earlier.lock().unwrap();
+        let copy = self.root.join(format!("{}-deaths-ago", earlier.len()));
+        if earlier.len() > EARLIER {
+            let oldest = earlier.remove(0);
+            fs::remove_dir_all(&oldest).unwrap();
+            copy_all(&self.now, &oldest);
+            earlier.push(oldest);
+        } else {
+            copy_all(&self.now, &copy);
+            earlier.push(copy);
+        }
+    }
+
+    fn lose(&self) {
+        fs::remove_dir_all(&self.now).unwrap();
+        fs::create_dir_all(&self.now).unwrap();
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn go_back(&self, states: usize) {
+        let earlier = self.earlier.lock().unwrap();
+        // The last one is what it is now.
+        let to = earlier.len().saturating_sub(1 + states);
+        if let Some(copy) = earlier.get(to).filter(|_| to + 1 < earlier.len()) {
+            fs::remove_dir_all(&self.now).unwrap();
+            copy_all(copy, &self.now);
+            self.went_back.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_all(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_each_record_counts_once() {
+    let count = std::env::var("EOS_ROCKSDB_SEEDS").map_or(SEEDS, |it| it.parse().unwrap());
+    let root = tempfile::tempdir().unwrap();
+    let disks = Directories {
+        root: root.path().to_owned(),
+        next: AtomicU32::new(0),
+        lost: Arc::default(),
+        went_back: Arc::default(),
+    };
+    let seeds = Seeds {
+        from: 0,
+        count,
+        threads: 2,
+        without: None,
+    };
+    let summary = seeds.run_on(&disks);
+    let took = summary.took.as_secs_f64();
+    let (lost, went_back) = (
+        disks.lost.load(Ordering::Relaxed),
+        disks.went_back.load(Ordering::Relaxed),
+    );
+    println!(
+        "{} seeds with RocksDB, {} faults; disks lost {lost} times, put back {went_back} times; {:.1} s per \
+         1,000 seeds",
+        summary.seeds,
+        summary.faults,
+        took * 1_000.0 / count as f64
+    );
+    let violated: Vec<_> = summary
+        .violated
+        .iter()
+        .map(|it| format!("seed {}: {}", it.run.seed, it.violations[0]))
+        .collect();
+    assert!(violated.is_empty(), "{}", violated.join("\n"));
+    assert_eq!(summary.seeds, count);
+    assert!(lost > 0 && went_back > 0, "{lost} {went_back}");
+}
