@@ -11,7 +11,7 @@ use eos_core::stepped::{Home, on_disk};
 use eos_testkit::sim::{Disks, ProcessDisk, Seeds};
 
 /// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 500;
 /// For all databases of a process.
 const MEMORY: usize = 16 << 20;
 /// How many earlier states a disk knows.
@@ -32,9 +32,8 @@ impl Disks for Directories {
         let root = self.root.join(format!("{number}-{process}"));
         let now = root.join("now");
         fs::create_dir_all(&now).unwrap();
-        let app = "sim".parse().unwrap();
         Box::new(Directory {
-            home: on_disk(now.clone(), app, "simulated", MEMORY),
+            home: on_disk(now.clone(), "sim".into(), "simulated", MEMORY),
             now,
             root,
             earlier: Mutex::default(),
