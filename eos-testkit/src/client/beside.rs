@@ -13,7 +13,7 @@ use kafka_protocol::messages::{
 
 use super::queries::text;
 use super::world::World;
-use crate::records::{Aborted, BatchBuilder, Batches, ProducerIdentity, Record};
+use crate::records::{BatchBuilder, ProducerIdentity, Record, visible};
 
 /// A record to write.
 #[derive(Debug, Clone, Copy, Default)]
@@ -88,21 +88,9 @@ pub(super) fn read(world: &mut World, topic: &str, partition: i32, from: i64) ->
         };
         let before = next;
         for data in answer.responses.into_iter().flat_map(|it| it.partitions) {
-            let listed = data.aborted_transactions.unwrap_or_default().into_iter();
-            let mut aborted = Aborted::new(listed.map(|it| (it.producer_id.0, it.first_offset)));
-            for batch in Batches(data.records.unwrap_or_default()).flatten() {
-                let hidden = aborted.hides(&batch).unwrap_or(true);
-                let from = next;
-                next = next.max(batch.last_offset + 1);
-                if hidden || batch.control() {
-                    continue;
-                }
-                let _whole = batch.each(|record| {
-                    if record.offset >= from {
-                        records.push(record);
-                    }
-                    Ok(())
-                });
+            match visible(data, next, |record| records.push(record)) {
+                Ok(then) => next = then,
+                Err(why) => unreachable!("the model's own batches of {topic}-{partition}: {why}"),
             }
         }
         if next == before {

@@ -12,7 +12,7 @@ use kafka_protocol::protocol::StrBytes;
 use super::call::Call;
 use super::network::Line;
 use super::world::Wire;
-use crate::records::{Aborted, Batches, Record};
+use crate::records::{Record, visible};
 
 /// `fetch.max.bytes`.
 const MOST_BYTES: i32 = 50 << 20;
@@ -177,34 +177,18 @@ impl Reader {
             _ => return,
         }
         place.ends = Some((data.last_stable_offset, data.high_watermark));
-        if let Err(why) = visible(data, place) {
-            let error = ClientError::new(CallSite::Take, code::LOCAL_BAD_MSG, why.to_string());
-            self.events.push_back(SourceEvent::Failed(error));
-        }
-    }
-}
-
-/// Takes in the records that a reader of committed records may see.
-fn visible(data: PartitionData, place: &mut Place) -> anyhow::Result<()> {
-    let listed = data.aborted_transactions.unwrap_or_default().into_iter();
-    let mut aborted = Aborted::new(listed.map(|it| (it.producer_id.0, it.first_offset)));
-    let from = place.next;
-    for batch in Batches(data.records.unwrap_or_default()) {
-        let batch = batch?;
-        let hidden = aborted.hides(&batch)?;
-        place.next = place.next.max(batch.last_offset + 1);
-        if hidden || batch.control() {
-            continue;
-        }
-        batch.each(|record| {
-            // A batch is answered whole, also the part of it before the asked offset.
-            if record.offset >= from {
-                place.waiting.push_back(record);
+        let mut found = Vec::new();
+        match visible(data, place.next, |record| found.push(record)) {
+            Ok(next) => {
+                place.waiting.extend(found);
+                place.next = next;
             }
-            Ok(())
-        })?;
+            Err(why) => {
+                let error = ClientError::new(CallSite::Take, code::LOCAL_BAD_MSG, why.to_string());
+                self.events.push_back(SourceEvent::Failed(error));
+            }
+        }
     }
-    Ok(())
 }
 
 fn request(asked: &BTreeMap<TopicPartition, i64>, bytes: i32) -> FetchRequest {

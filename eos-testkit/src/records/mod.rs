@@ -7,10 +7,12 @@
 mod aborted;
 mod decode;
 mod encode;
+mod visible;
 
 pub use aborted::Aborted;
 pub use decode::{Batch, Batches, Record};
 pub use encode::{BatchBuilder, ProducerIdentity};
+pub use visible::visible;
 
 /// Attribute bits of a batch.
 const COMPRESSION: i16 = 0b111;

@@ -10,8 +10,7 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use super::client::Client;
 use super::failure::check;
 use super::routing::{Node, topic_name};
-use eos_testkit::records::Aborted;
-use eos_testkit::records::{Batches, Record};
+use eos_testkit::records::{Record, visible};
 
 /// How much one fetch may bring: large, because a reader of a whole topic pays per round trip.
 const MAX_BYTES: i32 = 8 << 20;
@@ -65,7 +64,7 @@ impl Client {
         isolation: Isolation,
     ) -> Result<Fetched> {
         let data = self.fetch_data(topic, partition, from, isolation)?;
-        visible(data, from, isolation)
+        decoded(data, from, isolation)
             .with_context(|| format!("fetch {topic}-{partition} from offset {from}"))
     }
 
@@ -119,7 +118,7 @@ impl Client {
     ) -> Result<()> {
         let end = range.end;
         self.walk(topic, partition, range, isolation, |data, from| {
-            let fetched = visible(data, from, isolation)?;
+            let fetched = decoded(data, from, isolation)?;
             let within = |record: &&Record| record.offset < end;
             fetched
                 .records
@@ -179,33 +178,18 @@ fn request(topic: &str, partition: i32, from: i64, isolation: Isolation) -> Fetc
 }
 
 /// Decodes a partition's answer, without what the isolation hides.
-fn visible(data: PartitionData, from: i64, isolation: Isolation) -> Result<Fetched> {
-    let listed = match isolation {
-        Isolation::ReadUncommitted => None,
-        Isolation::ReadCommitted => data.aborted_transactions,
+fn decoded(data: PartitionData, from: i64, isolation: Isolation) -> Result<Fetched> {
+    let (high_watermark, last_stable_offset) = (data.high_watermark, data.last_stable_offset);
+    let data = match isolation {
+        Isolation::ReadUncommitted => data.with_aborted_transactions(None),
+        Isolation::ReadCommitted => data,
     };
-    let listed = listed.unwrap_or_default().into_iter();
-    let mut aborted = Aborted::new(listed.map(|t| (t.producer_id.0, t.first_offset)));
-    let mut fetched = Fetched {
-        records: Vec::new(),
-        next_offset: from,
-        high_watermark: data.high_watermark,
-        last_stable_offset: data.last_stable_offset,
-    };
-    for batch in Batches(data.records.unwrap_or_default()) {
-        let batch = batch?;
-        let hidden = aborted.hides(&batch)?;
-        fetched.next_offset = fetched.next_offset.max(batch.last_offset + 1);
-        if hidden || batch.control() {
-            continue;
-        }
-        batch.each(|record| {
-            // A batch is answered whole, also the part of it before the asked offset.
-            if record.offset >= from {
-                fetched.records.push(record);
-            }
-            Ok(())
-        })?;
-    }
-    Ok(fetched)
+    let mut records = Vec::new();
+    let next_offset = visible(data, from, |record| records.push(record))?;
+    Ok(Fetched {
+        records,
+        next_offset,
+        high_watermark,
+        last_stable_offset,
+    })
 }
