@@ -178,6 +178,8 @@ pub struct Worker<C: Client> {
     held: Option<record::Held>,
     /// The group's generation at the last `send_offsets`, for the log.
     generation: i32,
+    #[cfg(feature = "failpoints")]
+    first_member: Option<<C::Source as Source>::Member>,
     /// The open transaction.
     load: Option<Load>,
     cause: CommitCause,
@@ -290,6 +292,8 @@ impl<C: Client> Worker<C> {
             emitting: Emitting::default(),
             held: None,
             generation: -1,
+            #[cfg(feature = "failpoints")]
+            first_member: None,
             load: None,
             cause: CommitCause::Interval,
             pacer: CommitPacer::new(policy),
