@@ -64,6 +64,7 @@
 //! | `keep_in_doubt` | rule 6: what changed is dropped with the producer whose commit is in doubt |
 //! | `dirty` | rule 6: what somebody else went on with is gone on with |
 //! | `generation` | rule 3: the group's metadata is that of the first commit |
+//! | `checked_member` | rule 3: the group's metadata is that of before the worker joined, and not looked at |
 //! | `settle` | rule 4: partitions go back while the transaction that holds their records is open |
 //! | `close` | tasks go on when their partitions are gone |
 //! | `revoked_start` | tasks start whose partitions were revoked while their offsets were looked up |

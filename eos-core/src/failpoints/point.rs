@@ -47,6 +47,7 @@ pub(crate) enum Defence {
     KeepInDoubt,
     Dirty,
     Generation,
+    CheckedMember,
     Settle,
     Close,
     RevokedStart,
@@ -146,7 +147,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 37] = [
+    pub(super) const ALL: [Self; 38] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -165,6 +166,7 @@ impl Defence {
         Self::KeepInDoubt,
         Self::Dirty,
         Self::Generation,
+        Self::CheckedMember,
         Self::Settle,
         Self::Close,
         Self::RevokedStart,
@@ -206,6 +208,7 @@ impl Defence {
             Self::KeepInDoubt => "keep_in_doubt",
             Self::Dirty => "dirty",
             Self::Generation => "generation",
+            Self::CheckedMember => "checked_member",
             Self::Settle => "settle",
             Self::Close => "close",
             Self::RevokedStart => "revoked_start",

@@ -97,8 +97,8 @@ impl<C: Client> Worker<C> {
 
     /// Rule 4: settled first, unassigned last; bounded by one deadline, whatever hangs.
     fn go_on_revoking(&mut self, revoking: Revoking) -> Result<(), WorkerError> {
-        let late = revoking.deadline.passed(self.env.now())
-            || failpoints::undefended(Defence::Settle);
+        let late =
+            revoking.deadline.passed(self.env.now()) || failpoints::undefended(Defence::Settle);
         // In doubt: the successor waits for stable offsets, we need not.
         if !self.settled() && self.machine.state() != State::InDoubt && !late {
             self.answering = Answering::Revoking(revoking);
