@@ -4,7 +4,7 @@
 use eos_testkit::sim::Seeds;
 
 /// The defence, and within how many seeds it is found: several times as many as it took.
-const PLANTED: [(&str, u64); 26] = [
+const PLANTED: [(&str, u64); 27] = [
     ("every_touched_task", 200),
     ("rewind", 200),
     ("in_doubt", 300),
@@ -31,6 +31,7 @@ const PLANTED: [(&str, u64); 26] = [
     ("coverage", 200),
     ("interrupted", 300),
     ("keep_in_doubt", 600),
+    ("ask_again", 5_000),
 ];
 
 #[test]

@@ -46,6 +46,7 @@ pub(crate) enum Defence {
     AbortInDoubt,
     KeepInDoubt,
     Dirty,
+    #[cfg(feature = "failpoints")]
     Generation,
     CheckedMember,
     Settle,
