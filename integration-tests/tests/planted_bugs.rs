@@ -4,7 +4,7 @@
 use eos_testkit::sim::Seeds;
 
 /// The defence, and within how many seeds it is found: several times as many as it took.
-const PLANTED: [(&str, u64); 9] = [
+const PLANTED: [(&str, u64); 27] = [
     ("every_touched_task", 200),
     ("rewind", 200),
     ("in_doubt", 300),
@@ -14,6 +14,24 @@ const PLANTED: [(&str, u64); 9] = [
     ("membership", 1_500),
     ("apply_after_commit", 1_500),
     ("quarantine", 3_000),
+    ("drain", 50),
+    ("offsets", 50),
+    ("offsets_inside", 50),
+    ("next_offset", 50),
+    ("checked_member", 50),
+    ("settle", 50),
+    ("close", 50),
+    ("revoked_start", 100),
+    ("restore_per_task", 50),
+    ("replay", 100),
+    ("abort_in_doubt", 100),
+    ("stale_records", 100),
+    ("rewind_retained", 150),
+    ("overlay", 150),
+    ("coverage", 200),
+    ("interrupted", 300),
+    ("keep_in_doubt", 600),
+    ("ask_again", 5_000),
 ];
 
 #[test]

@@ -56,6 +56,34 @@
 //! | `restoring` | each batch of a restore says that the database is whole |
 //! | `lso_after_apply` | a database takes a changelog's LSO as it is when a transaction is applied, in the batch of that very transaction |
 //! | `purge_after_commit` | records of repartition topics are done with once they are taken |
+//! | `drain` | commits before everything that was sent is acknowledged |
+//! | `offsets` | a transaction carries no offsets at all |
+//! | `offsets_inside` | rule 11: offsets are committed through the consumer, before the transaction is |
+//! | `next_offset` | the offset of the last record is committed, and not the next one |
+//! | `abort_in_doubt` | rule 5: a commit that was not answered in time is aborted, by the same producer |
+//! | `keep_in_doubt` | rule 6: what changed is dropped with the producer whose commit is in doubt |
+//! | `dirty` | rule 6: what somebody else went on with is gone on with |
+//! | `generation` | rule 3: the group's metadata is that of the first commit |
+//! | `checked_member` | rule 3: the group's metadata is that of before the worker joined, and not looked at |
+//! | `settle` | rule 4: partitions go back while the transaction that holds their records is open |
+//! | `close` | tasks go on when their partitions are gone |
+//! | `revoked_start` | tasks start whose partitions were revoked while their offsets were looked up |
+//! | `loss` | rule 4: a loss commits what is open |
+//! | `rewind_retained` | rule 4: after an abort in a rebalance the partitions that stay are not rewound |
+//! | `stale_records` | rule 8: records that were fetched before a rewind are taken after it |
+//! | `overlay` | what an aborted transaction changed is kept |
+//! | `nonce` | attempts at the same number have the same name |
+//! | `own_id` | each producer has an id of its own: a new one fences nobody |
+//! | `first_start` | rule 10: a task takes records before its first offset is committed |
+//! | `coverage` | nobody looks for partitions that nobody has |
+//! | `gone` | the first answer that an offset is gone is believed |
+//! | `ask_again` | the first answer that offsets are behind the state is believed |
+//! | `count_ahead` | c > m: state that is ahead of its offsets counts as theirs |
+//! | `replay` | j < k: a copy that is behind counts as exact |
+//! | `interrupted` | a copy whose restore was interrupted counts as exact |
+//! | `restore_to_end` | a restore ends at the LSO as it was when it began |
+//! | `restore_per_task` | once one task of a worker is restored, all of them are |
+//! | `heard_after_seal` | the position takes a changelog's LSO that was heard after the transaction was sealed |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -134,6 +134,21 @@ mod tests {
     }
 
     #[test]
+    fn every_defence_can_be_taken_away_by_its_name_and_is_in_the_table() {
+        let table = include_str!("mod.rs");
+        for defence in Defence::ALL {
+            let name = defence.name();
+            let read = defences(name).unwrap();
+            assert!(matches!(read[..], [one] if one == defence), "{name}");
+            assert_eq!(
+                table.matches(&format!("//! | `{name}` |")).count(),
+                1,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_named_with_the_fix() {
         for (text, says) in [
             ("pre_commit", "point=action"),

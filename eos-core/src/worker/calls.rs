@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Load, Nonce, Now, State,
-    Taken, blames_a_record,
+    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Load, Nonce, Now, Outcome,
+    State, Taken, TransactionalId, blames_a_record,
 };
 
 use super::emitting::Emitting;
@@ -101,6 +101,14 @@ impl<C: Client> Worker<C> {
 
     fn perform(&mut self, action: Action) -> Result<(), ClientError> {
         match action {
+            // Without rule 5: the producer that is in doubt stays, and aborts.
+            Action::Drop if self.is_in_doubt() && failpoints::undefended(Defence::AbortInDoubt) => {
+                self.calls = Calls {
+                    abort: true,
+                    ..Calls::default()
+                };
+            }
+            Action::Build { .. } if self.is_in_doubt() && self.calls.abort => {}
             Action::Build { after } => {
                 let wait = Backoff::jitter(after, self.env.entropy());
                 self.calls.build_at = Some(self.env.now().after(wait));
@@ -158,7 +166,15 @@ impl<C: Client> Worker<C> {
         }
     }
 
+    fn is_in_doubt(&self) -> bool {
+        self.machine.state() == State::InDoubt
+    }
+
     fn drop_producer(&mut self) {
+        if self.is_in_doubt() && failpoints::undefended(Defence::KeepInDoubt) {
+            let states = self.tasks.values_mut().filter_map(|t| t.state.as_mut());
+            states.for_each(|state| state.store.discard());
+        }
         let unanswered = self.is_unanswered();
         if self.producer.take().is_some() && !self.calls.over {
             self.meter.count(Count::Rebuilds, 1);
@@ -227,18 +243,23 @@ impl<C: Client> Worker<C> {
                 self.isolation.aborted(&taken, records);
             }
         }
+        let in_rebalance = !self.quiet();
         for task in self.tasks.values_mut() {
             task.chains.discard();
             if let Some(state) = &mut task.state {
                 state.discard();
             }
-            let back = if failpoints::undefended(Defence::Rewind) {
+            let back = if failpoints::undefended(Defence::Rewind)
+                || (in_rebalance && failpoints::undefended(Defence::RewindRetained))
+            {
                 Vec::new()
             } else {
                 task.progress.discarded()
             };
             if !back.is_empty() {
-                task.drop_fetched();
+                if !failpoints::undefended(Defence::StaleRecords) {
+                    task.drop_fetched();
+                }
                 task.readiness = Readiness::Rewinding;
                 for (partition, to) in back {
                     rewind_to(&mut self.rewinds, partition, to);
@@ -303,7 +324,11 @@ impl<C: Client> Worker<C> {
             }
         }
         if self.calls.flush {
-            let done = self.on_producer(|p| p.flush(slice));
+            let done = if failpoints::undefended(Defence::Drain) {
+                Poll::Ready(Ok(()))
+            } else {
+                self.on_producer(|p| p.flush(slice))
+            };
             self.report(done, |calls| &mut calls.flush, Event::Drained);
         }
         if self.calls.commit {
@@ -319,6 +344,10 @@ impl<C: Client> Worker<C> {
             let done = self.on_producer(|p| p.abort(slice));
             if done.is_ready() {
                 self.look_for_unanswered();
+            }
+            if done.is_ready() && self.is_in_doubt() {
+                self.calls.abort = false;
+                return self.feed(Event::Resolved(Outcome::Aborted));
             }
             self.report(done, |calls| &mut calls.abort, Event::Aborted);
         }
@@ -374,11 +403,19 @@ impl<C: Client> Worker<C> {
             .map_or(SLICE, |deadline| deadline.slice(self.env.now(), SLICE))
     }
 
+    fn transactional_id(&self) -> TransactionalId {
+        if failpoints::undefended(Defence::OwnId) {
+            let id = format!("{}-{:x}", self.spec.identity, self.env.entropy());
+            return TransactionalId::new(id);
+        }
+        self.spec.identity.clone()
+    }
+
     fn build(&mut self) {
         let transactional = self.spec.guarantee == eos_protocol::Guarantee::ExactlyOnce;
         let built = self.client.producer(&ProducerSpec {
             client_id: format!("{}-producer", self.spec.identity),
-            transactional_id: transactional.then(|| self.spec.identity.clone()),
+            transactional_id: transactional.then(|| self.transactional_id()),
             transaction_timeout: self.spec.transaction_timeout,
             request_timeout: self.spec.limits.commit / 2,
             topics: self.topology.output_names(),

@@ -15,6 +15,7 @@ use eos_protocol::{Now, Partition, TopicPartition};
 
 use super::Worker;
 use crate::client::{Client, Source};
+use crate::failpoints::{self, Defence};
 
 /// From the first assignment to the first look, and between two looks.
 const PAUSE: Duration = Duration::from_secs(4);
@@ -42,6 +43,7 @@ impl<C: Client> Worker<C> {
         let now = self.env.about_now();
         match &mut self.coverage {
             Coverage::Done => {}
+            _ if failpoints::undefended(Defence::Coverage) => {}
             Coverage::NotJoined if !self.spec.static_member => self.coverage = Coverage::Done,
             Coverage::NotJoined if self.joined => {
                 self.coverage = Coverage::Looking {

@@ -42,7 +42,9 @@ impl<C: Client> Worker<C> {
                 // Somebody else has committed since: its tasks are closed, and start anew where the
                 // group says, if they are still ours.
                 if verdict == Outcome::Dirty {
-                    self.evict();
+                    if !failpoints::undefended(Defence::Dirty) {
+                        self.evict();
+                    }
                     return self.feed(Event::Resolved(Outcome::Aborted));
                 }
                 self.feed(Event::Resolved(verdict));

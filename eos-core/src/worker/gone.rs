@@ -3,6 +3,7 @@
 use super::starting::{ASK_AGAIN, Resolving};
 use super::{Worker, WorkerError};
 use crate::client::{Client, OffsetBounds};
+use crate::failpoints::{self, Defence};
 
 impl<C: Client> Worker<C> {
     /// The client reports an offset that is gone only when it fetches it, and a rebalance can
@@ -25,7 +26,8 @@ impl<C: Client> Worker<C> {
                 known.push(found);
                 continue;
             };
-            if resolving.gone.insert(partition.clone(), wanted) == Some(wanted) {
+            let before = resolving.gone.insert(partition.clone(), wanted);
+            if before == Some(wanted) || failpoints::undefended(Defence::Gone) {
                 return Err(WorkerError::OffsetOutOfRange {
                     partition: partition.clone(),
                     group: self.spec.app.as_str().to_owned(),

@@ -77,6 +77,8 @@ use eos_protocol::{
 };
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
+#[cfg(feature = "failpoints")]
+use crate::failpoints;
 use crate::metrics::{Stopwatch, WorkerMeter};
 use crate::store::Buffers;
 use crate::topology::{Scratch, Topology};
@@ -178,6 +180,9 @@ pub struct Worker<C: Client> {
     held: Option<record::Held>,
     /// The group's generation at the last `send_offsets`, for the log.
     generation: i32,
+    /// Without rule 3: what the group once knew the worker as.
+    #[cfg(feature = "failpoints")]
+    first_member: Option<<C::Source as Source>::Member>,
     /// The open transaction.
     load: Option<Load>,
     cause: CommitCause,
@@ -255,6 +260,11 @@ impl<C: Client> Worker<C> {
             .map_err(WorkerError::Client)?;
         let topics = topology.driving_topics();
         source.subscribe(&topics).map_err(WorkerError::Client)?;
+        #[cfg(feature = "failpoints")]
+        let first_member = match failpoints::undefended(failpoints::Defence::CheckedMember) {
+            true => source.member().ok(),
+            false => None,
+        };
         let policy = spec.policy;
         let limits = spec.output_limits.iter().copied().flatten();
         let least_limit = limits.min().unwrap_or(usize::MAX);
@@ -290,6 +300,8 @@ impl<C: Client> Worker<C> {
             emitting: Emitting::default(),
             held: None,
             generation: -1,
+            #[cfg(feature = "failpoints")]
+            first_member,
             load: None,
             cause: CommitCause::Interval,
             pacer: CommitPacer::new(policy),

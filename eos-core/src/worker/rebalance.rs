@@ -10,7 +10,7 @@ use eos_protocol::{
 use super::restoring::Restoring;
 use super::{Worker, WorkerError};
 use crate::client::{Client, Source};
-use crate::failpoints::{self, Point};
+use crate::failpoints::{self, Defence, Point};
 use crate::metrics::Count;
 
 /// A rebalance event that waits for its answer.
@@ -63,7 +63,9 @@ impl<C: Client> Worker<C> {
         }
         self.meter.count(Count::Rebalances, 1);
         // What never started has nothing to settle.
-        if let Some(resolving) = &mut self.resolving {
+        if let Some(resolving) = &mut self.resolving
+            && !failpoints::undefended(Defence::RevokedStart)
+        {
             resolving.partitions.retain(|p| !partitions.contains(p));
             resolving
                 .starts
@@ -77,6 +79,10 @@ impl<C: Client> Worker<C> {
         let plan = plan_revocation(&self.owned, partitions, inputs_of, lost, open);
         match plan.settle {
             Settle::Nothing => {}
+            _ if failpoints::undefended(Defence::Settle) => {}
+            Settle::Abort if failpoints::undefended(Defence::Loss) => {
+                self.commit(CommitCause::Revoke);
+            }
             Settle::Commit => self.commit(CommitCause::Revoke),
             Settle::Abort => self.feed(Event::Lost),
         }
@@ -91,13 +97,14 @@ impl<C: Client> Worker<C> {
 
     /// Rule 4: settled first, unassigned last; bounded by one deadline, whatever hangs.
     fn go_on_revoking(&mut self, revoking: Revoking) -> Result<(), WorkerError> {
-        let late = revoking.deadline.passed(self.env.now());
+        let late =
+            revoking.deadline.passed(self.env.now()) || failpoints::undefended(Defence::Settle);
         // In doubt: the successor waits for stable offsets, we need not.
         if !self.settled() && self.machine.state() != State::InDoubt && !late {
             self.answering = Answering::Revoking(revoking);
             return Ok(());
         }
-        if late && !self.settled() {
+        if late && !self.settled() && !failpoints::undefended(Defence::Settle) {
             tracing::warn!(
                 app = %self.spec.app, worker = %self.spec.id, state = ?self.machine.state(),
                 "the transaction did not settle in time, partitions go back without it"
@@ -115,7 +122,11 @@ impl<C: Client> Worker<C> {
         let read = gone.iter().flat_map(Restoring::assigned);
         plan.unassign.extend(read.collect::<Vec<_>>());
         drop(gone);
-        for id in &plan.close {
+        let close = match failpoints::undefended(Defence::Close) {
+            true => &[],
+            false => &plan.close[..],
+        };
+        for id in close {
             self.tasks.remove(id);
         }
         if self

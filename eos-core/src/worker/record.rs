@@ -15,7 +15,7 @@ use super::task::{Readiness, Task};
 use super::{RecordsOf, Worker, WorkerError, error};
 use crate::client::{Client, ClientError, Message, Records, Source};
 use crate::ctx::{Ctx, Origin};
-use crate::failpoints::{self, Point};
+use crate::failpoints::{self, Defence, Point};
 use crate::store::StateAccess;
 use crate::topology::{Chains, Fault, Next, Raw};
 
@@ -105,6 +105,7 @@ impl<C: Client> Worker<C> {
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
             Ok(Admission::Repeated) => return self.drop_repeated(task, input, offset),
+            Ok(Admission::GoBack(_)) if failpoints::undefended(Defence::StaleRecords) => {}
             Ok(Admission::GoBack(to)) => return self.go_back(task, input, to),
             Err(error) => return Done::failed(error.into()),
         }

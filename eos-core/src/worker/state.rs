@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_protocol::state::{
     ChangelogOffsets, CommitRecord, Family, Identity, PerFamily, Position, Standing,
 };
-use eos_protocol::{Nonce, Partition, TaskId, TaskProgress, Timestamp, TopicName, TopicPartition};
+use eos_protocol::{Partition, TaskId, TaskProgress, Timestamp, TopicName, TopicPartition};
 use eos_state::{StoreError, TaskStore, changelog};
 
 use super::ahead::Ahead;
@@ -127,6 +127,9 @@ impl TaskState {
         let Some(name) = progress.sealed() else {
             return Ok(());
         };
+        if failpoints::undefended(Defence::HeardAfterSeal) {
+            self.offsets.sealed();
+        }
         let inputs = progress.inputs().iter();
         let position = Position {
             identity: self.identity.clone(),
@@ -156,7 +159,9 @@ impl TaskState {
             trimming.discarded();
         }
         self.settle();
-        self.store.discard();
+        if !failpoints::undefended(Defence::Overlay) {
+            self.store.discard();
+        }
     }
 
     /// Intake has ended, and what it changed is with the producer.
@@ -276,10 +281,8 @@ impl<C: Client> Worker<C> {
     /// Writes what the stores of all touched tasks changed into the open transaction. False while the
     /// producer's queue is full.
     pub(super) fn send_changes(&mut self) -> bool {
-        let nonce = *self
-            .calls
-            .nonce
-            .get_or_insert_with(|| Nonce(self.env.entropy()));
+        let nonce = self.calls.nonce.unwrap_or_else(|| self.fresh_nonce());
+        self.calls.nonce = Some(nonce);
         let Some(producer) = &mut self.producer else {
             return false;
         };

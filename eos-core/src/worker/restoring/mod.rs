@@ -21,6 +21,7 @@ use super::home::{HomeError, TaskHome};
 use super::stopping::Stopping;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Source};
+use crate::failpoints::{self, Defence};
 
 /// How long one step may restore before the worker looks around again.
 const STRETCH: Duration = Duration::from_millis(20);
@@ -180,6 +181,10 @@ impl<C: Client> Worker<C> {
             }
             n += 1;
         }
+        let is_whole = |one: &Restoring<_>| matches!(one.phase, Phase::Whole(_));
+        if failpoints::undefended(Defence::RestorePerTask) && restoring.iter().any(is_whole) {
+            restoring.iter_mut().try_for_each(Restoring::cut_short)?;
+        }
         busy |= is_late(self);
         if self.assign_for_restores(restoring)? {
             return Ok(RestoreStep::Reassigned);
@@ -254,7 +259,7 @@ impl<C: Client> Worker<C> {
             ),
             _ => false,
         };
-        if !passes {
+        if !passes || failpoints::undefended(Defence::AskAgain) {
             return Err(error);
         }
         if !self.settled() {

@@ -93,6 +93,11 @@ impl<C: Client> Worker<C> {
         let now = self.env.now();
         let whole = match reader.restore.finish(now) {
             Poll::Pending => None,
+            Poll::Ready(Err(RestartError::OffsetsBehind { .. }))
+                if failpoints::undefended(Defence::CountAhead) =>
+            {
+                reader.restore.whole().map(Box::new).map(Restored::At)
+            }
             Poll::Ready(Err(error)) => return Err(WorkerError::Restart(Box::new(error))),
             Poll::Ready(Ok(restored)) => Some(restored),
         };
@@ -222,7 +227,7 @@ impl<C: Client> Worker<C> {
             offsets,
             windows,
         ));
-        task.readiness = if task.claimed {
+        task.readiness = if task.claimed || failpoints::undefended(Defence::FirstStart) {
             Readiness::Ready
         } else {
             Readiness::Unclaimed
@@ -247,6 +252,25 @@ impl<C: Client> Worker<C> {
             Refused::Failed(source) => return store_failed(task, source),
         };
         WorkerError::Restart(Box::new(error))
+    }
+}
+
+impl<R> Restoring<R> {
+    /// Without a mark for each task: what is read is taken for all that there is to read.
+    pub(super) fn cut_short(&mut self) -> Result<(), WorkerError> {
+        let Phase::Reading(reader) = &mut self.phase else {
+            return Ok(());
+        };
+        let Some(position) = reader.restore.whole() else {
+            return Ok(());
+        };
+        let written = reader.pending.write(&mut reader.store, &position);
+        written.map_err(|source| store_failed(self.task, source))?;
+        self.read = self.partitions().collect();
+        if let Phase::Reading(reader) = std::mem::replace(&mut self.phase, Phase::Opening) {
+            self.phase = Phase::Whole(Box::new(reader.store));
+        }
+        Ok(())
     }
 }
 
