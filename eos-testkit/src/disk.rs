@@ -28,6 +28,8 @@ pub(crate) struct Copied {
 #[derive(Clone, Default)]
 pub(crate) struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
+    /// Whoever wants to open a database opens it, however many have it open.
+    unlocked: bool,
     /// How many earlier states of each database are kept, for a power loss to go back to.
     earlier: usize,
 }
@@ -42,6 +44,14 @@ impl Disk {
     /// Keeps so many earlier states of each database.
     pub(crate) fn keeping(self, earlier: usize) -> Disk {
         Disk { earlier, ..self }
+    }
+
+    /// Without the lock that a database has on a real disk: a planted bug.
+    pub(crate) fn unlocked(self) -> Disk {
+        Disk {
+            unlocked: true,
+            ..self
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskHome, Database>> {
@@ -89,7 +99,7 @@ impl Home for Disk {
     fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
         let mut databases = self.lock();
         let database = databases.entry(task.clone()).or_default();
-        if database.open {
+        if database.open && !self.unlocked {
             return Ok(None);
         }
         database.open = true;

@@ -15,8 +15,8 @@
 //! As librdkafka does, it sends a request again inside the call when a connection breaks, speaks nothing of KIP-890's
 //! second protocol, says nothing of a loss while a rebalance is to be answered, and tells by
 //! [`Producer::unanswered`](eos_core::client::Producer::unanswered) that a request was never answered. Kinder than
-//! librdkafka it is in this: calls have no time-outs of their own, queues are never full, seeks are done at once,
-//! and a call that makes no sense in its state may succeed.
+//! librdkafka it is in this: calls have no time-outs of their own, queues are never full, and seeks are done at once.
+//! Stricter in that a commit does not flush.
 
 mod assignor;
 mod beside;

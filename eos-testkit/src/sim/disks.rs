@@ -42,6 +42,16 @@ impl Disks for InMemory {
     }
 }
 
+/// In memory, and two workers may have a database open at the same time: a planted bug.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Unlocked;
+
+impl Disks for Unlocked {
+    fn disk(&self, _: &str) -> Box<dyn ProcessDisk> {
+        Box::new(Disk::default().keeping(EARLIER).unlocked())
+    }
+}
+
 impl ProcessDisk for Disk {
     fn home(&self) -> Arc<dyn Home> {
         Arc::new(self.clone())

@@ -9,7 +9,7 @@ use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{Now, Timestamp, partition_for};
 
 use super::check::{self, Copied, Given};
-use super::disks::{Disks, InMemory, ProcessDisk};
+use super::disks::{Disks, InMemory, ProcessDisk, Unlocked};
 use super::fault::{Fault, Kind, Place};
 use super::nemesis::{Died, Nemesis, Order};
 use super::rng::Rng;
@@ -35,6 +35,8 @@ const QUIET: i64 = 10_000;
 const ENCORES: u32 = 2;
 /// So few bytes that a restore takes several batches.
 const RESTORE_BATCH: usize = 60;
+/// A database of a task is open once.
+const TASK_LOCK: &str = "task_lock";
 /// Processes that come later.
 const JOINERS: [&str; 3] = ["c", "d", "e"];
 /// How often a process may end with an error in a row.
@@ -54,7 +56,8 @@ pub struct Run {
     /// Whether a trace is kept.
     pub traced: bool,
     /// A defence of the runtime that is taken away, to see whether that is found: its name among the
-    /// `failpoints` of `eos-core`. Needs the feature `failpoints`.
+    /// `failpoints` of `eos-core`, which needs the feature `failpoints`; or `task_lock`, the one that is not the
+    /// runtime's but the disk's.
     pub without: Option<&'static str>,
 }
 
@@ -110,6 +113,9 @@ impl Run {
     /// If there is no defence of the name in [`without`](Run::without).
     #[must_use]
     pub fn run_on(self, disks: &dyn Disks) -> Outcome {
+        if self.without == Some(TASK_LOCK) {
+            return Simulation::new(self, &Unlocked).run();
+        }
         #[cfg(feature = "failpoints")]
         let _entered =
             self.without.map(
