@@ -4,7 +4,7 @@
 use eos_testkit::sim::Seeds;
 
 /// The defence, and within how many seeds it is found: several times as many as it took.
-const PLANTED: [(&str, u64); 27] = [
+const PLANTED: [(&str, u64); 28] = [
     ("every_touched_task", 200),
     ("rewind", 200),
     ("in_doubt", 300),
@@ -33,7 +33,6 @@ const PLANTED: [(&str, u64); 27] = [
     ("generation", 50),
     ("restore_to_end", 200),
     ("keep_in_doubt", 1_500),
-    ("ask_again", 5_000),
 ];
 
 #[test]

@@ -16,9 +16,11 @@ mod fault;
 mod nemesis;
 mod rng;
 mod run;
+mod seats;
 mod seeds;
 mod shape;
 mod shrink;
+mod simulation;
 
 pub use coverage::Coverage;
 pub use disks::{Disks, InMemory, ProcessDisk};
