@@ -45,7 +45,11 @@ mod watched;
 pub mod wire;
 
 #[cfg(feature = "driver")]
-pub use driver::{Input, OutputRecord, TestDriver, crash_everywhere};
+pub use client::Edge;
+#[cfg(feature = "driver")]
+pub use driver::{CrashPoint, Input, OutputRecord, TestDriver, crash_everywhere};
+#[cfg(feature = "driver")]
+pub use eos_protocol::CallSite;
 pub use wire::EmbeddedKafka;
 
 /// The code of the page on tests, as a test.

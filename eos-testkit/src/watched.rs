@@ -43,12 +43,12 @@ impl Watched {
         }
     }
 
-    /// Every database that was ever asked for, and whether somebody has it open.
-    pub(crate) fn known(&self) -> Vec<(TaskHome, bool)> {
+    /// Every database that was ever asked for, and how many have it open.
+    pub(crate) fn known(&self) -> Vec<(TaskHome, u32)> {
         let opened = lock(&self.opened);
         opened
             .iter()
-            .map(|(home, by)| (home.clone(), *by > 0))
+            .map(|(home, by)| (home.clone(), *by))
             .collect()
     }
 

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_word_counts_once_whatever_dies() {
-        let mut driver = TestDriver::new(app());
+        let mut driver = TestDriver::of(app);
         driver.pipe(&lines(), None, "Curiouser and curiouser!");
         assert_eq!(driver.read_map(&word_counts())["curiouser"], 2);
 

@@ -4,7 +4,7 @@
 use eos_testkit::sim::Seeds;
 
 /// The defence, and within how many seeds it is found: several times as many as it took.
-const PLANTED: [(&str, u64); 28] = [
+const PLANTED: [(&str, u64); 29] = [
     ("every_touched_task", 200),
     ("rewind", 200),
     ("in_doubt", 300),
@@ -32,6 +32,7 @@ const PLANTED: [(&str, u64); 28] = [
     ("interrupted", 300),
     ("generation", 50),
     ("restore_to_end", 200),
+    ("task_lock", 200),
     ("keep_in_doubt", 1_500),
 ];
 

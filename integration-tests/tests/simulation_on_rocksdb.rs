@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use eos_core::stepped::{Home, on_disk};
-use eos_testkit::sim::{Disks, ProcessDisk, Seeds};
+use eos_testkit::sim::{Disks, Place, ProcessDisk, Seeds};
 
 /// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.
 const SEEDS: u64 = 500;
@@ -146,5 +146,13 @@ fn whatever_goes_wrong_each_record_counts_once() {
         .collect();
     assert!(violated.is_empty(), "{}", violated.join("\n"));
     assert_eq!(summary.seeds, count);
+    assert!(summary.faults >= 5 * count, "{} faults", summary.faults);
+    let writes = |place: &Place| matches!(place, Place::Opened(_) | Place::Disk(_));
+    let pairs = summary.coverage.pairs();
+    let at_writes: u64 = pairs
+        .filter(|(place, ..)| writes(place))
+        .map(|(.., hits)| hits)
+        .sum();
+    assert!(at_writes > count / 4, "{at_writes} faults at writes");
     assert!(lost > 0 && went_back > 0, "{lost} {went_back}");
 }

@@ -20,8 +20,8 @@ pub(crate) struct Scratch {
     outputs: Vec<Output>,
     /// How often the record came too late for a window.
     late: u64,
-    /// The output whose codec took bytes away that were there before: nothing of the record can be believed.
-    torn: Option<usize>,
+    /// What a codec writes to: one that clears it, or takes away what was in it, hurts nobody.
+    encoded: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -36,14 +36,6 @@ struct Output {
     headers: Headers,
 }
 
-/// What to say of a codec that took bytes away.
-fn torn() -> CodecError {
-    CodecError::invalid(
-        "an encoding",
-        "the codec took bytes away that were in the buffer before: `Codec::encode` may only append to it",
-    )
-}
-
 impl Scratch {
     /// Encodes a record for an output. On an error nothing of it stays.
     pub(crate) fn write<K: 'static, V: 'static>(
@@ -56,12 +48,12 @@ impl Scratch {
         headers: Headers,
     ) -> Result<(), CodecError> {
         let start = self.bytes.len();
-        let key = self.append(output, |bytes| topic.key.encode(key, bytes));
+        let key = self.append(|bytes| topic.key.encode(key, bytes));
         let key = key.inspect_err(|_| self.bytes.truncate(start))?;
         let written = key.clone().and_then(|key| self.bytes.get(key));
         let deciding = |key: &[u8]| topic.key.deciding_bytes(key).min(key.len());
         let decides = start..start + written.map_or(0, deciding);
-        let value = self.append(output, |bytes| topic.value.encode(value, bytes));
+        let value = self.append(|bytes| topic.value.encode(value, bytes));
         let value = value.inspect_err(|_| self.bytes.truncate(start))?;
         self.outputs.push(Output {
             topic: output,
@@ -76,22 +68,16 @@ impl Scratch {
 
     fn append(
         &mut self,
-        output: usize,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<Encoded, CodecError>,
     ) -> Result<Option<Range<usize>>, CodecError> {
-        let start = self.bytes.len();
-        let encoded = encode(&mut self.bytes);
-        if self.bytes.len() < start {
-            // The closure may go on in spite of the error, so the record is remembered too.
-            self.torn = Some(output);
-            return Err(torn());
-        }
-        Ok(match encoded? {
-            Encoded::Bytes => Some(start..self.bytes.len()),
-            Encoded::Null => {
-                self.bytes.truncate(start);
-                None
+        self.encoded.clear();
+        Ok(match encode(&mut self.encoded)? {
+            Encoded::Bytes => {
+                let start = self.bytes.len();
+                self.bytes.extend_from_slice(&self.encoded);
+                Some(start..self.bytes.len())
             }
+            Encoded::Null => None,
         })
     }
 
@@ -123,14 +109,7 @@ impl Scratch {
     /// Whether all outputs together are smaller than this, for sure: most records of most topics.
     #[inline]
     pub(crate) fn is_surely_below(&self, bytes: usize) -> bool {
-        self.torn.is_none()
-            && self.bytes.len() + OVERHEAD <= bytes
-            && self.outputs.iter().all(|o| o.headers.is_empty())
-    }
-
-    /// The output whose codec took away what was written before it, if one did, and what to say of it.
-    pub(crate) fn torn(&self) -> Option<(usize, CodecError)> {
-        self.torn.map(|output| (output, torn()))
+        self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
     }
 
     /// The first output from number `from` on that is larger than its topic takes: its topic, its
@@ -195,7 +174,6 @@ impl Scratch {
         self.bytes.clear();
         self.outputs.clear();
         self.late = 0;
-        self.torn = None;
     }
 
     /// The record came too late for a window.

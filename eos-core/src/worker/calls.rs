@@ -108,7 +108,10 @@ impl<C: Client> Worker<C> {
                     ..Calls::default()
                 };
             }
-            Action::Build { .. } if self.is_in_doubt() && self.calls.abort => {}
+            Action::Build { .. }
+                if self.is_in_doubt()
+                    && self.calls.abort
+                    && failpoints::undefended(Defence::AbortInDoubt) => {}
             Action::Build { after } => {
                 let wait = Backoff::jitter(after, self.env.entropy());
                 self.calls.build_at = Some(self.env.now().after(wait));
@@ -345,7 +348,10 @@ impl<C: Client> Worker<C> {
             if done.is_ready() {
                 self.look_for_unanswered();
             }
-            if done.is_ready() && self.is_in_doubt() {
+            if done.is_ready()
+                && self.is_in_doubt()
+                && failpoints::undefended(Defence::AbortInDoubt)
+            {
                 self.calls.abort = false;
                 return self.feed(Event::Resolved(Outcome::Aborted));
             }

@@ -173,7 +173,7 @@ impl<C: Client> Worker<C> {
                 return Ok(());
             };
             node.emit(&ctx, result.key, result.value, &mut next)?;
-            self.unfit(0).map_or(Ok(()), Err)
+            self.oversize(0).map_or(Ok(()), Err)
         }))
         .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
     }

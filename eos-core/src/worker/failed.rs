@@ -10,7 +10,7 @@ use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::ErrorPolicy;
-use crate::topology::{EncodeError, Fault};
+use crate::topology::Fault;
 
 /// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
 /// as large as its topic allows should still fit into a topic that allows the same.
@@ -93,10 +93,10 @@ impl<C: Client> Worker<C> {
             (ErrorPolicy::DeadLetter(topic), Some(output)) => {
                 self.tell(task, record, Some(topic), &fault);
                 self.write_dead_letter(task, record, output, &fault);
-                match self.unfit(0) {
-                    Some(unfit) => {
+                match self.oversize(0) {
+                    Some(too_large) => {
                         self.scratch.get_mut().clear();
-                        Done::failed(error(task, record, unfit, false))
+                        Done::failed(error(task, record, too_large, false))
                     }
                     None => self.finished(task, record.failed(Failed::DeadLetter)),
                 }
@@ -162,17 +162,13 @@ impl<C: Client> Worker<C> {
             .write_raw(output, key, value, message.timestamp(), headers);
     }
 
-    /// The first output from number `from` on that can't be sent: its topic does not take it, or its codec is broken.
+    /// The first output from number `from` on that its topic does not take.
     #[inline]
-    pub(super) fn unfit(&self, from: usize) -> Option<Fault> {
+    pub(super) fn oversize(&self, from: usize) -> Option<Fault> {
         let limits = &self.spec.output_limits;
         let scratch = self.scratch.borrow();
         if scratch.is_surely_below(self.least_limit) {
             return None;
-        }
-        if let Some((output, source)) = scratch.torn() {
-            let topic = self.topology.outputs().get(output)?.name.clone();
-            return Some(Fault::Encode(EncodeError { topic, source }));
         }
         let (output, bytes, limit) = scratch.oversize(from, limits)?;
         let topic = self.topology.outputs().get(output)?.name.clone();

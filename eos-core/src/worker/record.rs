@@ -440,8 +440,8 @@ impl<C: Client> Worker<C> {
                 let mut next = Next::all(places, source.first);
                 let before = self.scratch.borrow().len();
                 source.entry.enter(&ctx, &raw, &mut next)?;
-                if let Some(unfit) = self.unfit(before) {
-                    return Err(unfit);
+                if let Some(too_large) = self.oversize(before) {
+                    return Err(too_large);
                 }
             }
             Ok(())

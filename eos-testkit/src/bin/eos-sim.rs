@@ -58,6 +58,10 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--seed" => options.seed = Some(number(&name, &value()?)?),
             "--coverage" => options.coverage = true,
             "--trace" => options.trace = true,
+            "--help" | "-h" => {
+                print!("{USAGE}");
+                std::process::exit(0);
+            }
             // The program ends soon: there is nothing to free it for.
             "--without" => options.without = Some(value()?.leak()),
             _ => return Err(format!("{name} is no option")),

@@ -247,6 +247,7 @@ impl Broker {
     }
 
     /// The answer to a request that says nothing but this error; `None` where there is no place for one.
+    #[cfg(feature = "driver")]
     pub(crate) fn refusal(
         request: &RequestKind,
         version: i16,

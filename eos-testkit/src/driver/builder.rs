@@ -81,6 +81,20 @@ impl Builder {
     /// instances, a time before 1970.
     #[track_caller]
     pub fn build(self, app: App) -> Result<TestDriver, Error> {
-        TestDriver::started(self, app)
+        TestDriver::started(self, app, None)
+    }
+
+    /// Starts what this function builds, and builds it anew for each start of a process: see
+    /// [`TestDriver::of`].
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    #[track_caller]
+    #[must_use]
+    pub fn start_of(self, app: impl Fn() -> App + Send + 'static) -> TestDriver {
+        match TestDriver::started(self, app(), Some(Box::new(app))) {
+            Ok(driver) => driver,
+            Err(error) => panic!("the app does not start: {error}"),
+        }
     }
 }

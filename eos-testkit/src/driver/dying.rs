@@ -73,8 +73,7 @@ impl TestDriver {
     /// ```
     /// # use eos_core::{App, Topic};
     /// # use eos_testkit::TestDriver;
-    /// use eos_protocol::CallSite;
-    /// use eos_testkit::client::Edge;
+    /// use eos_testkit::{CallSite, Edge};
     /// # let lines = Topic::<String, String>::plain("lines");
     /// # let mut app = App::new("a");
     /// # app.source(&lines).to(&Topic::plain("copies"));

@@ -44,6 +44,9 @@ pub use input::Input;
 pub use output::OutputRecord;
 pub use stores::Rows;
 
+/// Builds the app as a start of its program does.
+type Anew = Box<dyn Fn() -> App + Send>;
+
 /// A process of the app, and what outlives it.
 struct Seat {
     instance: String,
@@ -97,6 +100,8 @@ struct Seat {
 /// [`restart`](Self::restart).
 pub struct TestDriver {
     app: Stepped<Cluster>,
+    /// Builds it anew for each start.
+    anew: Option<Anew>,
     cluster: Cluster,
     faults: Faults,
     seats: Vec<Seat>,
@@ -123,6 +128,47 @@ impl TestDriver {
     #[must_use]
     pub fn new(app: App) -> TestDriver {
         TestDriver::builder().start(app)
+    }
+
+    /// Starts what a function builds, with one process, and with one partition for each topic. Each start of a
+    /// process builds it anew, as the program does: what a closure keeps in a variable of its own is gone after a
+    /// crash. [`new`](Self::new) has one app for all of them, whose closures live on.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// use eos_core::{App, Topic};
+    /// use eos_testkit::TestDriver;
+    ///
+    /// fn visits() -> Topic<String, String> {
+    ///     Topic::plain("visits")
+    /// }
+    /// fn numbered() -> Topic<String, u64> {
+    ///     Topic::plain("numbered")
+    /// }
+    /// fn app() -> App {
+    ///     let seen = AtomicU64::new(0);
+    ///     let mut app = App::new("visits-v1");
+    ///     let number = move |_: String| seen.fetch_add(1, Ordering::Relaxed) + 1;
+    ///     app.source(&visits()).map(number).to(&numbered());
+    ///     app
+    /// }
+    ///
+    /// let mut driver = TestDriver::of(app);
+    /// driver.pipe(&visits(), "ada", "/home");
+    /// driver.crash();
+    /// driver.pipe(&visits(), "ada", "/home");
+    /// // A mistake: a count belongs into a store.
+    /// let numbers = driver.read(&numbered());
+    /// assert_eq!(numbers.iter().map(|it| it.value).collect::<Vec<_>>(), [1, 1]);
+    /// ```
+    ///
+    /// # Panics
+    /// With the runtime's text if the app makes no sense.
+    #[track_caller]
+    #[must_use]
+    pub fn of(app: impl Fn() -> App + Send + 'static) -> TestDriver {
+        TestDriver::builder().start_of(app)
     }
 
     /// Starts an app as [`new`](Self::new) does.

@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::stepped::Env;
+use eos_core::stepped::{Env, Stepped};
 use eos_core::{App, Error, Timestamp};
 use eos_protocol::Now;
 
 use super::builder::Builder;
 use super::faults::{Died, Faults};
-use super::{Seat, TestDriver};
+use super::{Anew, Seat, TestDriver};
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::Cluster;
 use crate::disk::Disk;
@@ -31,16 +31,19 @@ const TAKES: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775
 
 impl TestDriver {
     #[track_caller]
-    pub(super) fn started(builder: Builder, app: App) -> Result<TestDriver, Error> {
+    pub(super) fn started(
+        builder: Builder,
+        app: App,
+        anew: Option<Anew>,
+    ) -> Result<TestDriver, Error> {
         check(&builder);
         let faults = Faults::default();
         let broker = Broker::new(BrokerOptions::default());
         let cluster = Cluster::watched(broker, builder.begin.0, faults.clone());
-        let settings = SETTINGS.into_iter();
-        let app = settings.fold(app, |app, (name, value)| app.set(name, value));
-        let app = app.stepped(cluster.clone())?;
+        let app = stepped(app, &cluster)?;
         let mut driver = TestDriver {
             app,
+            anew,
             cluster,
             faults,
             seats: Vec::new(),
@@ -122,6 +125,9 @@ impl TestDriver {
     pub(super) fn start(&mut self, at: usize) -> Result<(), Error> {
         let env = self.env();
         loop {
+            if let Some(anew) = &self.anew {
+                self.app = stepped(anew(), &self.cluster)?;
+            }
             let seat = &mut self.seats[at];
             let home = Arc::new(self.faults.watch(&seat.disk));
             let (app, workers) = (&self.app, self.app.workers());
@@ -152,6 +158,13 @@ impl TestDriver {
         };
         Env::new(move || since(clock.now()), next).with_wall_clock(move || Timestamp(wall.now()))
     }
+}
+
+/// The app, with what the driver decides of its settings.
+fn stepped(app: App, cluster: &Cluster) -> Result<Stepped<Cluster>, Error> {
+    let settings = SETTINGS.into_iter();
+    let app = settings.fold(app, |app, (name, value)| app.set(name, value));
+    app.stepped(cluster.clone())
 }
 
 #[track_caller]

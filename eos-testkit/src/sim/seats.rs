@@ -24,11 +24,12 @@ const ENDS_IN_A_ROW: u32 = 60;
 
 /// A place for a process: what outlives it.
 pub(super) struct Seat {
+    /// Before its disk, so that it is dropped before it.
+    pub(super) process: Option<Process<Cluster>>,
     pub(super) instance: String,
     pub(super) workers: u16,
     pub(super) disk: Box<dyn ProcessDisk>,
     pub(super) home: Watched,
-    pub(super) process: Option<Process<Cluster>>,
     /// By worker: it has stopped as asked.
     pub(super) stopped: Vec<bool>,
     pub(super) frozen_until: Option<i64>,

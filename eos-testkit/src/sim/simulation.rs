@@ -122,6 +122,7 @@ impl<'a> Simulation<'a> {
             }
             self.obey();
             let idle = self.step_all();
+            self.look_for_two_owners();
             if !self.violations.is_empty() {
                 break;
             }
@@ -213,11 +214,10 @@ impl<'a> Simulation<'a> {
             let known = seat.home.known();
             seat.process = None;
             seat.disk.released();
-            for (home, open) in known {
+            for (home, by) in known {
                 let read = match seat.home.look(&home) {
-                    Ok(Some(database)) => {
-                        Copied::read(home.task, open, &*database).map_err(|error| error.to_string())
-                    }
+                    Ok(Some(database)) => Copied::read(home.task, by > 0, &*database)
+                        .map_err(|error| error.to_string()),
                     Ok(None) => Err("somebody has it open".into()),
                     Err(error) => Err(error.to_string()),
                 };
@@ -282,12 +282,24 @@ impl<'a> Simulation<'a> {
     /// A zombie that has just come back may still have a database open that is somebody else's by now.
     fn each_has_one_owner(&self) -> bool {
         let known = self.seats.iter().flat_map(|seat| seat.home.known());
-        let open = known.filter(|(_, open)| *open);
+        let open = known.filter(|(_, by)| *by > 0);
         let mut tasks: Vec<_> = open.map(|(home, _)| home).collect();
         let all = tasks.len();
         tasks.sort();
         tasks.dedup();
         tasks.len() == all
+    }
+
+    /// Two workers of a process must not have the same database open, not for a moment.
+    fn look_for_two_owners(&mut self) {
+        for seat in &self.seats {
+            if let Some((home, by)) = seat.home.known().into_iter().find(|(_, by)| *by > 1) {
+                let (task, process) = (home.task, &seat.instance);
+                self.violations.push(format!(
+                    "{by} workers of process {process} have the database of task {task} open"
+                ));
+            }
+        }
     }
 
     fn stands_still(&self) -> String {
