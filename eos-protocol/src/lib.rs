@@ -38,6 +38,7 @@ mod fnv;
 mod guarantee;
 mod halving;
 mod ids;
+mod markers;
 mod membership;
 mod merge;
 mod name;
@@ -66,6 +67,7 @@ pub use ids::{
     AppId, Generation, InstanceId, Negative, Nonce, Offset, Partition, ProducerEpoch, Seq, StageId,
     TaskId, Timestamp, TopicName, TopicPartition, TransactionalId, WorkerId,
 };
+pub use markers::until_markers_are_written;
 pub use membership::{NotAMember, checked_membership};
 pub use merge::{BadMaxIdle, Lag, MaxIdle, Merge, Pick, Supply};
 pub use name::{LayoutHash, NameError, TransactionName};

@@ -4,8 +4,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Load, Nonce, Now, Outcome,
-    State, Taken, TransactionalId, blames_a_record,
+    Action, Backoff, CallSite, CommitCost, Deadline, ErrorClass, Event, Guarantee, Load, Nonce,
+    Now, Outcome, State, Taken, TransactionalId, blames_a_record, until_markers_are_written,
 };
 
 use super::emitting::Emitting;
@@ -210,8 +210,12 @@ impl<C: Client> Worker<C> {
         }
         self.load = None;
         let phases = self.stopwatch.stop(now);
+        if self.spec.guarantee == Guarantee::ExactlyOnce {
+            let known = Now(now.0.saturating_sub(phases.apply));
+            self.begins_at = known.after(until_markers_are_written(phases.commit));
+        }
         self.pacer.committed(CommitCost {
-            took: phases.whole,
+            took: phases.whole + self.begins_at.since(now),
             idle: std::mem::take(&mut self.idle),
             partitions: u32::try_from(self.calls.offsets.len()).unwrap_or(u32::MAX),
         });
@@ -418,7 +422,7 @@ impl<C: Client> Worker<C> {
     }
 
     fn build(&mut self) {
-        let transactional = self.spec.guarantee == eos_protocol::Guarantee::ExactlyOnce;
+        let transactional = self.spec.guarantee == Guarantee::ExactlyOnce;
         let built = self.client.producer(&ProducerSpec {
             client_id: format!("{}-producer", self.spec.identity),
             transactional_id: transactional.then(|| self.transactional_id()),

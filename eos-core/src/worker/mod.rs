@@ -193,6 +193,8 @@ pub struct Worker<C: Client> {
     blamed: bool,
     /// Times the commit under way.
     stopwatch: Stopwatch,
+    /// When the markers of the last transaction should be written: none is begun before.
+    begins_at: Now,
     /// How long the worker waited with nothing to do since the last commit.
     idle: Duration,
     /// Events that came up while a task was at work; the machine hears them once it is back.
@@ -309,6 +311,7 @@ impl<C: Client> Worker<C> {
             blamed: false,
             stopwatch: Stopwatch::default(),
             described: None,
+            begins_at: Now::default(),
             idle: Duration::ZERO,
             deferred: Vec::new(),
             deferred_commit: None,
@@ -389,7 +392,8 @@ impl<C: Client> Worker<C> {
     pub fn wait(&mut self, at_most: Duration) {
         let begun = self.env.now();
         self.source.wait(at_most);
-        self.idle += self.env.now().since(begun);
+        // Records may be there while markers are waited for.
+        self.idle += self.env.now().since(begun.max(self.begins_at));
     }
 
     /// Whether no transaction is open or under way.
@@ -409,6 +413,12 @@ impl<C: Client> Worker<C> {
             && !self.reassigning
             && !self.to_assign
             && !matches!(self.answering, Answering::Revoking(_))
+            && !self.awaits_markers()
+    }
+
+    /// Whether a transaction that is begun now would meet what is left of the last one.
+    fn awaits_markers(&self) -> bool {
+        self.machine.state() == State::Idle && self.env.now() < self.begins_at
     }
 
     fn quiet(&self) -> bool {
@@ -431,6 +441,9 @@ impl<C: Client> Worker<C> {
         }
         if let Some(at) = self.calls.build_at {
             nap = nap.min(at.since(now));
+        }
+        if self.awaits_markers() {
+            nap = nap.min(self.begins_at.since(now));
         }
         nap
     }

@@ -13,13 +13,6 @@ impl Bench {
     fn metrics(&self) -> WorkerMetrics {
         self.worker.meter.read(self.clock.env().now())
     }
-
-    /// Lets records flow into a transaction that is not due yet.
-    fn open(&mut self, values: &[&str]) {
-        self.feed(0, values);
-        self.step();
-        assert_eq!(self.metrics().state, Some(State::Open));
-    }
 }
 
 #[test]

@@ -146,6 +146,13 @@ impl Bench {
         self.worker.step().unwrap();
     }
 
+    /// Lets records flow into a transaction that is not due yet.
+    fn open(&mut self, values: &[&str]) {
+        self.feed(0, values);
+        self.step();
+        assert_eq!(self.worker.machine.state(), State::Open);
+    }
+
     /// Steps until nothing happens any more, passing commit intervals.
     fn settle(&mut self) {
         for _ in 0..60 {

@@ -22,6 +22,52 @@ fn records_go_through_and_their_offsets_commit_with_them() {
     );
 }
 
+/// A broker refuses what begins before the markers are written, and librdkafka asks again only after 20 ms.
+#[test]
+fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_written() {
+    let mut bench = Bench::running();
+    bench.open(&["a"]);
+    bench.kafka.answer(CallSite::Commit, [Answer::Pending]);
+    bench.clock.pass(Duration::from_millis(100));
+    bench.step();
+    bench.step();
+    bench.clock.pass(Duration::from_millis(2));
+    bench.step();
+    assert_eq!(bench.kafka.calls().last().unwrap(), "commit", "for 2 ms");
+
+    bench.feed(0, &["b"]);
+    for _ in 0..6 {
+        assert!(matches!(bench.worker.step().unwrap(), Step::Idle(_)));
+        assert!(bench.kafka.calls().is_empty(), "three times as long");
+        bench.clock.pass(Duration::from_millis(1));
+    }
+    bench.step();
+    assert_eq!(bench.kafka.calls(), ["begin", "send"]);
+    bench.settle();
+    bench.assert_exact();
+}
+
+#[test]
+fn without_transactions_there_are_no_markers_to_wait_for() {
+    let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
+    bench.assign(&[0]);
+    bench.settle();
+    bench.kafka.calls();
+    bench.open(&["a"]);
+    bench
+        .kafka
+        .answer(CallSite::ConsumerCommit, [Answer::Pending]);
+    bench.clock.pass(Duration::from_millis(100));
+    bench.step();
+    bench.step();
+    bench.clock.pass(Duration::from_millis(2));
+    bench.step();
+    bench.kafka.calls();
+    bench.feed(0, &["b"]);
+    bench.step();
+    assert_eq!(bench.kafka.calls(), ["send"]);
+}
+
 #[test]
 fn rule_1_an_idle_worker_holds_nothing_open() {
     let mut bench = Bench::running();
