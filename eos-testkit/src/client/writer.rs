@@ -141,6 +141,15 @@ impl Writer {
         topic < self.topics.len()
     }
 
+    /// Whether it can be initialised; or why not.
+    pub(super) fn inits(&self) -> Result<(), &'static str> {
+        match self.phase {
+            Phase::New => Ok(()),
+            Phase::Ready => Err("of a producer that is initialised"),
+            Phase::Open | Phase::Committing | Phase::Aborting => Err("while a transaction is open"),
+        }
+    }
+
     /// Begins a transaction; or says why it can't.
     pub(super) fn begin(&mut self) -> Result<(), &'static str> {
         if self.is_transactional() {
