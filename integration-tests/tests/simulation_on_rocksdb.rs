@@ -1,6 +1,7 @@
 //! The simulation with the state in RocksDB: what an engine in memory can't get wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
+use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,10 +49,18 @@ struct Directory {
     home: Arc<dyn Home>,
     root: PathBuf,
     now: PathBuf,
-    /// Copies from when its process was dead, the newest last.
-    earlier: Mutex<Vec<PathBuf>>,
+    earlier: Mutex<Earlier>,
     lost: Arc<AtomicU32>,
     went_back: Arc<AtomicU32>,
+}
+
+/// Copies from when its process was dead.
+#[derive(Debug, Default)]
+struct Earlier {
+    /// The newest last.
+    copies: VecDeque<PathBuf>,
+    /// How many were ever made: each has a name of its own.
+    made: u32,
 }
 
 impl Drop for Directory {
@@ -67,15 +76,15 @@ impl ProcessDisk for Directory {
 
     fn released(&self) {
         let mut earlier = self.earlier.lock().unwrap();
-        let copy = self.root.join(format!("{}-deaths-ago", earlier.len()));
-        if earlier.len() > EARLIER {
-            let oldest = earlier.remove(0);
-            fs::remove_dir_all(&oldest).unwrap();
-            copy_all(&self.now, &oldest);
-            earlier.push(oldest);
-        } else {
-            copy_all(&self.now, &copy);
-            earlier.push(copy);
+        let copy = self.root.join(format!("copy-{}", earlier.made));
+        earlier.made += 1;
+        copy_all(&self.now, &copy);
+        earlier.copies.push_back(copy);
+        // Beside that of now.
+        if earlier.copies.len() > EARLIER + 1
+            && let Some(oldest) = earlier.copies.pop_front()
+        {
+            fs::remove_dir_all(oldest).unwrap();
         }
     }
 
@@ -86,7 +95,7 @@ impl ProcessDisk for Directory {
     }
 
     fn go_back(&self, states: usize) {
-        let earlier = self.earlier.lock().unwrap();
+        let earlier = &self.earlier.lock().unwrap().copies;
         // The last one is what it is now.
         let to = earlier.len().saturating_sub(1 + states);
         if let Some(copy) = earlier.get(to).filter(|_| to + 1 < earlier.len()) {

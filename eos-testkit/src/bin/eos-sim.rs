@@ -1,8 +1,9 @@
 //! Simulates seeds: `cargo xtask sim` runs it.
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use eos_testkit::sim::{Outcome, Run, Seeds, Shape, shrink};
+use eos_testkit::sim::{Outcome, Run, Seeds, Shape, Summary, check_defence, shrink};
 
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--without DEFENCE]
@@ -36,10 +37,19 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let well = match options.seed {
-        Some(seed) => one(seed, &options),
-        None => many(&options),
+    let mut out = io::stdout().lock();
+    let (well, told) = match options.seed {
+        Some(seed) => one(seed, &options, &mut out),
+        None => many(&options, &mut out),
     };
+    match told.and_then(|()| out.flush()) {
+        // Whoever closed the pipe has read enough; what came of it stands all the same.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("error: what came of it can't be written: {error}");
+            return ExitCode::FAILURE;
+        }
+        _ => {}
+    }
     if well == options.without.is_none() {
         ExitCode::SUCCESS
     } else {
@@ -67,8 +77,8 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             _ => return Err(format!("{name} is no option")),
         }
     }
-    if options.without.is_some() && !cfg!(feature = "failpoints") {
-        return Err("--without needs the cargo feature `failpoints` of eos-testkit".into());
+    if let Some(Err(why)) = options.without.map(check_defence) {
+        return Err(format!("--without: {why}"));
     }
     Ok(options)
 }
@@ -78,26 +88,28 @@ fn number(name: &str, text: &str) -> Result<u64, String> {
         .map_err(|_| format!("{name} needs a number that is not negative, not {text:?}"))
 }
 
-/// Whether nothing was violated.
-fn one(seed: u64, options: &Options) -> bool {
+/// Whether nothing was violated, and whether that could be told.
+fn one(seed: u64, options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
     let run = Run {
         traced: options.trace,
         without: options.without,
         ..Run::of_seed(seed)
     };
     let outcome = run.run();
-    tell(&outcome);
     let well = outcome.violations.is_empty();
+    let mut told = tell(&outcome, out);
     if !well {
-        println!("\nWith as few faults as it still goes wrong with:");
-        let mut least = shrink(&outcome);
-        least.trace.clear();
-        tell(&least);
+        told = told.and_then(|()| {
+            writeln!(out, "\nWith as few faults as it still goes wrong with:")?;
+            let mut least = shrink(&outcome);
+            least.trace.clear();
+            tell(&least, out)
+        });
     }
-    well
+    (well, told)
 }
 
-fn many(options: &Options) -> bool {
+fn many(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let seeds = Seeds {
         from: options.from,
@@ -106,11 +118,17 @@ fn many(options: &Options) -> bool {
         without: options.without,
     };
     let summary = seeds.run();
+    let told = tell_of_all(&summary, options.coverage, out);
+    (summary.violated.is_empty(), told)
+}
+
+fn tell_of_all(summary: &Summary, coverage: bool, out: &mut impl Write) -> io::Result<()> {
     for outcome in &summary.violated {
-        println!("seed {}: {}", outcome.run.seed, outcome.violations[0]);
+        writeln!(out, "seed {}: {}", outcome.run.seed, outcome.violations[0])?;
     }
     let took = summary.took.as_secs_f64();
-    println!(
+    writeln!(
+        out,
         "{} seeds, {} violated; {} faults, {} at least; {} records; {} s simulated in {took:.1} s, {:.1} s \
          per 1,000 seeds",
         summary.seeds,
@@ -120,35 +138,38 @@ fn many(options: &Options) -> bool {
         summary.records,
         summary.simulated.as_secs(),
         took * 1_000.0 / summary.seeds.max(1) as f64
-    );
+    )?;
     for (error, times) in &summary.errors {
-        println!("{times:>8} times a worker ended with {error}");
+        writeln!(out, "{times:>8} times a worker ended with {error}")?;
     }
-    if options.coverage {
+    if coverage {
         let least = summary.coverage.pairs().map(|(.., hits)| hits).min();
-        println!("each possible pair at least {} times\n", least.unwrap_or(0));
-        println!("{}", summary.coverage);
+        let least = least.unwrap_or(0);
+        writeln!(out, "each possible pair at least {least} times\n")?;
+        writeln!(out, "{}", summary.coverage)?;
     }
-    summary.violated.is_empty()
+    Ok(())
 }
 
-fn tell(outcome: &Outcome) {
+fn tell(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
     for line in &outcome.trace {
-        println!("{line}");
+        writeln!(out, "{line}")?;
     }
     let shape = match outcome.run.shape {
         Shape::Stateless => "stateless",
         Shape::Counting => "counting",
         Shape::Repartitioned => "repartitioned and counting",
     };
-    println!(
+    writeln!(
+        out,
         "seed {}, {shape}: {} records, {} ms simulated, workers ended with {:?}",
         outcome.run.seed, outcome.records, outcome.took_ms, outcome.errors
-    );
+    )?;
     for fault in &outcome.fired {
-        println!("  {fault}");
+        writeln!(out, "  {fault}")?;
     }
     for violation in &outcome.violations {
-        println!("VIOLATED {violation}");
+        writeln!(out, "VIOLATED {violation}")?;
     }
+    Ok(())
 }

@@ -90,7 +90,7 @@ pub(super) fn read(world: &mut World, topic: &str, partition: i32, from: i64) ->
         for data in answer.responses.into_iter().flat_map(|it| it.partitions) {
             match visible(data, next, |record| records.push(record)) {
                 Ok(then) => next = then,
-                Err(why) => unreachable!("the model's own batches of {topic}-{partition}: {why}"),
+                Err(why) => panic!("{topic}-{partition} can't be read: {why}"),
             }
         }
         if next == before {

@@ -144,12 +144,19 @@ impl Cluster {
     }
 
     /// What a reader of committed records finds in a partition, from the beginning.
+    ///
+    /// # Panics
+    /// If the log has a batch that is compressed or can't be read. The clients here write none; whoever has the
+    /// [broker](Self::broker) can.
     #[must_use]
     pub fn read(&self, topic: &str, partition: i32) -> Vec<Record> {
         self.read_from(topic, partition, 0)
     }
 
     /// What a reader of committed records finds in a partition, from this offset on.
+    ///
+    /// # Panics
+    /// As [`read`](Self::read).
     #[must_use]
     pub fn read_from(&self, topic: &str, partition: i32, offset: i64) -> Vec<Record> {
         self.with(|world| beside::read(world, topic, partition, offset))

@@ -99,11 +99,12 @@ impl ModelProducer {
         self.under_way.insert(call, Held { until, answer });
     }
 
-    /// Whether the transaction can be ended by this call; or why not. One that is done and not answered yet can be
-    /// made again.
-    fn ends(&self, call: CallSite) -> std::result::Result<(), &'static str> {
+    /// Whether a call that changes how far the transaction is makes sense; or why not. One that is done and not
+    /// answered yet can be made again.
+    fn makes_sense(&self, call: CallSite) -> std::result::Result<(), &'static str> {
         match self.under_way.get(&call) {
             Some(held) if held.answer.is_some() => Ok(()),
+            _ if call == CallSite::Init => self.writer.inits(),
             _ => self.writer.ends(call == CallSite::Commit),
         }
     }
@@ -129,6 +130,9 @@ impl Producer for ModelProducer {
     fn init(&mut self, _: Duration) -> Poll<Result<()>> {
         if !self.writer.is_transactional() {
             return Poll::Ready(Ok(()));
+        }
+        if let Err(why) = self.makes_sense(CallSite::Init) {
+            return Poll::Ready(Err(self.misused(CallSite::Init, why)));
         }
         self.call(CallSite::Init, Writer::init)
     }
@@ -208,7 +212,7 @@ impl Producer for ModelProducer {
         if !self.writer.is_transactional() {
             return Poll::Ready(Ok(()));
         }
-        if let Err(why) = self.ends(CallSite::Commit) {
+        if let Err(why) = self.makes_sense(CallSite::Commit) {
             return Poll::Ready(Err(self.misused(CallSite::Commit, why)));
         }
         self.call(CallSite::Commit, |writer, wire| writer.end(true, wire))
@@ -218,7 +222,7 @@ impl Producer for ModelProducer {
         if !self.writer.is_transactional() {
             return Poll::Ready(Ok(()));
         }
-        if let Err(why) = self.ends(CallSite::Abort) {
+        if let Err(why) = self.makes_sense(CallSite::Abort) {
             return Poll::Ready(Err(self.misused(CallSite::Abort, why)));
         }
         self.call(CallSite::Abort, |writer, wire| writer.end(false, wire))
@@ -226,5 +230,52 @@ impl Producer for ModelProducer {
 
     fn unanswered(&self) -> bool {
         self.writer.unanswered()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_protocol::TransactionalId;
+
+    use super::*;
+    use crate::broker::{Broker, BrokerOptions};
+
+    fn producer(cluster: &Cluster) -> ModelProducer {
+        let spec = ProducerSpec {
+            client_id: "p".into(),
+            transactional_id: Some(TransactionalId::new("t")),
+            transaction_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(1),
+            topics: Vec::new(),
+            batch_limits: Vec::new(),
+        };
+        ModelProducer::new(cluster.clone(), &spec)
+    }
+
+    fn init(cluster: &Cluster, producer: &mut ModelProducer) -> Result<()> {
+        loop {
+            match producer.init(Duration::ZERO) {
+                Poll::Ready(answer) => return answer,
+                Poll::Pending => cluster.pass(cluster.now() + 1),
+            }
+        }
+    }
+
+    #[test]
+    fn a_producer_is_initialised_once() {
+        let cluster = Cluster::new(Broker::new(BrokerOptions::default()), 0);
+        let mut producer = producer(&cluster);
+        init(&cluster, &mut producer).unwrap();
+        assert!(cluster.misuses().is_empty());
+        init(&cluster, &mut producer).unwrap_err();
+        producer.begin().unwrap();
+        init(&cluster, &mut producer).unwrap_err();
+        assert_eq!(
+            cluster.misuses(),
+            [
+                "p: Init of a producer that is initialised",
+                "p: Init while a transaction is open"
+            ]
+        );
     }
 }

@@ -213,9 +213,25 @@ impl TestDriver {
     }
 
     /// The stream time of the task that reads a partition: the highest time of the records that it has taken.
-    /// `None` if none had a time, or nobody reads the partition.
+    /// `None` if none had a time, or nobody reads the partition while the app is down.
+    ///
+    /// # Panics
+    /// If the app reads no such topic, or the topic has no such partition.
+    #[track_caller]
     #[must_use]
     pub fn stream_time(&self, topic: &str, partition: i32) -> Option<Timestamp> {
+        let reads = self.app.reads();
+        let names: Vec<&str> = reads.iter().map(|it| it.as_str()).collect();
+        assert!(
+            names.contains(&topic),
+            "the app does not read {topic}, so there is no stream time. It reads {}",
+            names.join(", ")
+        );
+        let partitions = self.cluster.partitions(topic);
+        assert!(
+            (0..partitions).contains(&partition),
+            "partition {partition} of {topic} is not there: the topic has {partitions}"
+        );
         let standings = self.standings();
         let mut of = standings.iter().filter(|it| {
             it.partition.topic.as_str() == topic && it.partition.partition.get() == partition

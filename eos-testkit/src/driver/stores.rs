@@ -3,9 +3,9 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use eos_core::stepped::{StoreRows, TaskHome};
+use eos_core::stepped::{StoreRows, TaskHome, live_rows};
 use eos_protocol::Seq;
-use eos_protocol::state::Standing;
+use eos_protocol::state::{Family, Standing, StoreId};
 use eos_state::{MemoryBackend, StoreBackend};
 
 use super::TestDriver;
@@ -60,7 +60,7 @@ impl TestDriver {
     /// operator keep it.
     ///
     /// # Panics
-    /// If the app has no store of this name, or it holds other types.
+    /// If the app has no store of this name, or it holds other types, or windows where there are none to be.
     #[track_caller]
     #[must_use]
     pub fn store<S: StoreRows>(&self, store: &S) -> Rows<S::Key, S::Value> {
@@ -75,11 +75,15 @@ impl TestDriver {
             }
         );
         let mut rows = Vec::new();
-        for database in self.databases().values() {
+        let databases = self.databases();
+        for database in databases.values() {
             match store.rows(database) {
                 Ok(found) => rows.extend(found),
                 Err(error) => panic!("{error}"),
             }
+        }
+        if rows.is_empty() {
+            refuse_another_kind(name, databases.values());
         }
         Rows(rows)
     }
@@ -95,6 +99,33 @@ impl TestDriver {
         }
         let found = found.into_iter();
         found.map(|(home, copy)| (home, copy.database)).collect()
+    }
+}
+
+/// Panics if there are rows of this name, found by nobody who asks for it with another kind of definition: windows
+/// and what has none are kept apart, and an empty answer would look like a mistake of the app.
+#[track_caller]
+fn refuse_another_kind<'a>(name: &str, databases: impl Iterator<Item = &'a MemoryBackend>) {
+    let kinds = [
+        (Family::Plain, StoreId::plain(name)),
+        (Family::Windowed, StoreId::windowed(name)),
+    ];
+    let ids = kinds.map(|(family, id)| (family, [id, StoreId::stamped(family, name)]));
+    for database in databases {
+        for (family, ids) in ids {
+            let holds = |id| live_rows(database, id).is_ok_and(|rows| !rows.is_empty());
+            if !ids.into_iter().any(holds) {
+                continue;
+            }
+            let (how, definition) = match family {
+                Family::Plain => ("without windows", "`KeyValueStore` or `OrderedStore`"),
+                Family::Windowed => ("in windows", "`WindowStore`"),
+            };
+            panic!(
+                "the app keeps {name} {how}, and this definition finds none of it. Read it with the {definition} \
+                 that the app has it by"
+            );
+        }
     }
 }
 

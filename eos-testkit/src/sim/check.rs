@@ -35,6 +35,8 @@ pub(crate) struct Copied {
     position: Option<i64>,
     /// It was written to.
     written: bool,
+    /// It says that it is the state of a transaction, and not a part of a changelog.
+    whole: bool,
     contents: Contents,
 }
 
@@ -49,6 +51,7 @@ impl Copied {
             open,
             position: position(from),
             written: from.position().is_some(),
+            whole: (from.position()).is_some_and(|it| matches!(it.standing, Standing::At { .. })),
             contents: held(from)?,
         })
     }
@@ -161,7 +164,7 @@ pub(crate) fn violations(
     };
     let outputs = OUTPUTS.map(|topic| output(cluster, shape, partitions, topic, &mut keys));
     let committed = (0..partitions).map(|it| cluster.committed(APP, INPUT, it).ok());
-    let mut wrong = Vec::new();
+    let mut wrong = in_parts(cluster, shape, databases);
     let state = match shape {
         Shape::Stateless => Vec::new(),
         Shape::Counting => copies(cluster, shape, databases),
@@ -222,6 +225,27 @@ fn output(
         running: (shape == Shape::Counting).then(counts),
         ..Output::default()
     }
+}
+
+/// Databases that are open and not whole, although there is something to restore: everything has come to its end,
+/// and no task takes a record before its state is there. One that was cleared as damaged and never restored would
+/// be nothing to compare, else.
+fn in_parts(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<String> {
+    let Some(topic) = changelog(shape) else {
+        return Vec::new();
+    };
+    let open = databases.iter().filter(|it| it.open && !it.whole);
+    let wrong = open.filter_map(|it| {
+        let (task, partition) = (it.task, it.task.partition.get());
+        let count = cluster.read(&topic, partition).len();
+        (count > 0).then(|| {
+            format!(
+                "the database of task {task} is open and not whole, although {topic}-{partition} has {count} \
+                 records"
+            )
+        })
+    });
+    wrong.collect()
 }
 
 /// The changelog and the databases, each as what the input partition of its task is to make of it.
@@ -357,5 +381,62 @@ fn counted_across(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use eos_protocol::{Partition, StageId};
+
+    use super::*;
+    use crate::broker::{Broker, BrokerOptions};
+    use crate::client::Written;
+
+    const SHAPE: Shape = Shape::Counting;
+
+    /// The database of a task that nobody has written to.
+    fn nothing(partition: i32, open: bool) -> Copied {
+        Copied {
+            task: TaskId {
+                stage: StageId(0),
+                partition: Partition::new(partition).unwrap(),
+            },
+            open,
+            position: None,
+            written: false,
+            whole: false,
+            contents: Contents::new(),
+        }
+    }
+
+    #[test]
+    fn an_open_database_is_whole_in_the_end_if_there_is_something_to_restore() {
+        let cluster = Cluster::new(Broker::new(BrokerOptions::default()), 0);
+        let topic = changelog(SHAPE).unwrap();
+        cluster.add_topic(&topic, 2).unwrap();
+        let record = Written {
+            timestamp: 0,
+            key: Some(b"\0\0\0\x01a"),
+            value: Some(b"1"),
+            headers: &[],
+        };
+        cluster.produce(&topic, 1, &record).unwrap();
+        let wrong = |databases: &[Copied]| in_parts(&cluster, SHAPE, databases);
+        // There is nothing to restore, and nobody has it open.
+        assert!(wrong(&[nothing(0, true), nothing(1, false)]).is_empty());
+        let restored = Copied {
+            whole: true,
+            written: true,
+            ..nothing(1, true)
+        };
+        assert!(wrong(&[restored]).is_empty());
+        let found = wrong(&[nothing(0, true), nothing(1, true)]);
+        assert_eq!(
+            found,
+            [
+                "the database of task 0_1 is open and not whole, although sim-in-changelog-1 has 1 records"
+            ]
+        );
+        assert!(in_parts(&cluster, Shape::Stateless, &[nothing(1, true)]).is_empty());
     }
 }

@@ -21,6 +21,7 @@ mod seeds;
 mod shape;
 mod shrink;
 mod simulation;
+mod without;
 
 pub use coverage::Coverage;
 pub use disks::{Disks, InMemory, ProcessDisk};
@@ -30,3 +31,4 @@ pub use run::{Outcome, Run};
 pub use seeds::{Seeds, Summary};
 pub use shape::Shape;
 pub use shrink::shrink;
+pub use without::{NoDefence, check_defence};

@@ -7,11 +7,10 @@ use super::fault::{Fault, Place};
 use super::rng::Rng;
 use super::shape::Shape;
 use super::simulation::Simulation;
+use super::without::{TASK_LOCK, take_away};
 
 /// How many faults are drawn at least.
 pub(super) const FAULTS: usize = 6;
-/// A database of a task is open once.
-const TASK_LOCK: &str = "task_lock";
 
 /// What to simulate.
 #[derive(Debug, Clone)]
@@ -72,7 +71,8 @@ impl Run {
     /// Runs it, with databases in memory.
     ///
     /// # Panics
-    /// If there is no defence of the name in [`without`](Run::without).
+    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
+    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
     #[must_use]
     pub fn run(self) -> Outcome {
         self.run_on(&InMemory)
@@ -81,20 +81,17 @@ impl Run {
     /// Runs it, with databases on these disks.
     ///
     /// # Panics
-    /// If there is no defence of the name in [`without`](Run::without).
+    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
+    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
     #[must_use]
     pub fn run_on(self, disks: &dyn Disks) -> Outcome {
         if self.without == Some(TASK_LOCK) {
             return Simulation::new(self, &Unlocked).run();
         }
-        #[cfg(feature = "failpoints")]
-        let _entered =
-            self.without.map(
-                |name| match eos_core::failpoints::Failpoints::parse("", name) {
-                    Ok(failpoints) => failpoints.enter(),
-                    Err(unreadable) => panic!("{unreadable}"),
-                },
-            );
+        let _away = self.without.map(|name| match take_away(name) {
+            Ok(away) => away,
+            Err(why) => panic!("{why}"),
+        });
         Simulation::new(self, disks).run()
     }
 }

@@ -19,8 +19,9 @@ use crate::watched::Watched;
 
 /// Processes that come later.
 const JOINERS: [&str; 3] = ["c", "d", "e"];
-/// How often a process may end with an error in a row.
-const ENDS_IN_A_ROW: u32 = 60;
+/// How often workers of a run may end with the error that is tolerated. It takes a request that arrives late at the
+/// wrong moment, which is rare: about once in a hundred runs.
+const TWO_OWNERS: u32 = 3;
 
 /// A place for a process: what outlives it.
 pub(super) struct Seat {
@@ -36,7 +37,6 @@ pub(super) struct Seat {
     /// It is not stepped until then.
     pub(super) stalled_until: i64,
     pub(super) starts_at: i64,
-    pub(super) ends_in_a_row: u32,
 }
 
 impl Seat {
@@ -52,7 +52,6 @@ impl Seat {
             frozen_until: None,
             stalled_until: i64::MIN,
             starts_at: i64::MIN,
-            ends_in_a_row: 0,
         }
     }
 }
@@ -247,7 +246,6 @@ impl Simulation<'_> {
         seat.disk.released();
         seat.starts_at = now + pause;
         seat.stalled_until = i64::MIN;
-        seat.ends_in_a_row = 0;
     }
 
     fn die(&mut self, at: usize, kind: Kind) {
@@ -268,17 +266,16 @@ impl Simulation<'_> {
             .chars()
             .take_while(|it| it.is_alphanumeric())
             .collect();
-        *self.errors.entry(name).or_default() += 1;
-        let in_a_row = self.seats[at].ends_in_a_row + 1;
+        let times = self.errors.entry(name).or_default();
+        *times += 1;
+        let times = *times;
         let pause = self.rng.between(100, 1_000);
         self.over(at, pause, &format!("ends: {error}"));
-        self.seats[at].ends_in_a_row = in_a_row;
         if let Some(why) = check::never(error) {
             self.violations.push(format!("{why}: {error}"));
-        } else if in_a_row > ENDS_IN_A_ROW {
-            let instance = &self.seats[at].instance;
+        } else if times > TWO_OWNERS {
             self.violations.push(format!(
-                "process {instance} ended {in_a_row} times in a row: {error}"
+                "workers ended {times} times with what may happen {TWO_OWNERS} times: {error}"
             ));
         }
     }

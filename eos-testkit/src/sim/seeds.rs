@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::coverage::Coverage;
 use super::disks::{Disks, InMemory};
 use super::run::{Outcome, Run};
+use super::without::check_defence;
 
 /// Seeds to run.
 #[derive(Debug, Clone)]
@@ -46,14 +47,24 @@ pub struct Summary {
 
 impl Seeds {
     /// Runs them, with databases in memory.
+    ///
+    /// # Panics
+    /// As [`Run::run`].
     #[must_use]
     pub fn run(&self) -> Summary {
         self.run_on(&InMemory)
     }
 
     /// Runs them, with databases on these disks.
+    ///
+    /// # Panics
+    /// As [`Run::run`].
     #[must_use]
     pub fn run_on(&self, disks: &dyn Disks) -> Summary {
+        // Once, and not on each thread.
+        if let Some(Err(why)) = self.without.map(check_defence) {
+            panic!("{why}");
+        }
         let start = Instant::now();
         let (next, stop) = (AtomicU64::new(self.from), AtomicBool::new(false));
         let mut all = Summary {

@@ -140,7 +140,7 @@ fn an_app_that_makes_no_sense_is_refused_with_the_runtimes_text() {
 fn misuse_names_the_value_and_the_fix() {
     let other = Topic::<String, String>::plain("other");
     let mut driver = TestDriver::new(shouting());
-    let cases: [(&str, String); 8] = [
+    let cases: [(&str, String); 10] = [
         (
             "the app does not read other, so nothing can be piped into it. It reads lines",
             panic_of(|| driver.pipe(&other, "a", "b")),
@@ -160,6 +160,14 @@ fn misuse_names_the_value_and_the_fix() {
         (
             "partition 1 of lines is not there: the topic has 1",
             panic_of(|| driver.pipe_input(&lines(), Input::new(None, "x").to_partition(1))),
+        ),
+        (
+            "the app does not read line, so there is no stream time. It reads lines",
+            panic_of(|| assert_eq!(driver.stream_time("line", 0), None)),
+        ),
+        (
+            "partition 1 of lines is not there: the topic has 1",
+            panic_of(|| assert_eq!(driver.stream_time("lines", 1), None)),
         ),
         (
             "abort(): no transaction is open",

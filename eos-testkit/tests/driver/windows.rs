@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use eos_core::codec::PlainCodec;
-use eos_core::{App, Timestamp, Topic, Tumbling, WindowStore, Windowed, WindowedCodec};
+use eos_core::{
+    App, KeyValueStore, Timestamp, Topic, Tumbling, WindowStore, Windowed, WindowedCodec,
+};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 const SIZE: Duration = Duration::from_millis(100);
@@ -79,6 +81,36 @@ fn tumbling_windows_close_by_stream_time_and_late_records_go_elsewhere() {
     let key = |start| (Timestamp(start), "k".to_owned());
     assert_eq!(rows.entries(), [(key(100), 2), (key(200), 1)]);
     assert_eq!(rows.get(&key(0)), None);
+}
+
+#[test]
+#[should_panic(
+    expected = "the app keeps windows in windows, and this definition finds none of it. Read it with the `WindowStore` that"
+)]
+fn windows_are_not_read_as_what_has_none() {
+    let mut driver = counting();
+    driver.pipe(&views(), "k", "a");
+    let _rows = driver.store(&KeyValueStore::<String, u64>::plain("windows"));
+}
+
+#[test]
+#[should_panic(
+    expected = "the app keeps store without windows, and this definition finds none of it. Read it with the `KeyValueStore` or"
+)]
+fn what_has_no_windows_is_not_read_as_windows() {
+    let mut app = App::new("a");
+    let store = KeyValueStore::<String, u64>::plain("store");
+    let totals = Topic::<String, u64>::plain("totals");
+    app.source(&views())
+        .group_by_key()
+        .count(&store)
+        .to(&totals);
+    let mut driver = TestDriver::new(app);
+    let windows = WindowStore::<String, u64>::plain("store");
+    // Nothing is in it yet, whatever it is.
+    assert!(driver.store(&windows).is_empty());
+    driver.pipe(&views(), "k", "a");
+    let _rows = driver.store(&windows);
 }
 
 #[test]

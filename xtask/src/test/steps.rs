@@ -16,6 +16,9 @@ const REAL_KAFKA: [&str; 4] = [
     "xtask",
 ];
 
+/// What the packages that need no broker can do beside what they do by default.
+const FEATURES: &str = "eos-core/prometheus,eos-testkit/store-conformance";
+
 /// All steps, or one if the caller says which packages or targets to test.
 pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
     if chooses_targets(arguments) {
@@ -33,10 +36,11 @@ pub(crate) fn plan(arguments: &[String]) -> Vec<Step> {
             &format!("--package eos-protocol {targets}"),
             arguments,
         ),
+        // With the features that none of these packages has by default: what they compile has tests of its own.
         step(
             "crates",
             &format!(
-                "--workspace --exclude eos-protocol {} --features eos-core/prometheus {targets}",
+                "--workspace --exclude eos-protocol {} --features {FEATURES} {targets}",
                 kafka("--exclude")
             ),
             arguments,

@@ -1,0 +1,64 @@
+//! Sessions and joins.
+
+use super::*;
+
+#[test]
+fn a_session_ends_when_its_time_is_over_and_heartbeats_prolong_it() {
+    let mut model = Model::new();
+    let ticket = model.join("");
+    let (error, generation, id) = model.joined(ticket).expect("alone: answered at once");
+    assert_eq!((error, generation), (0, 1));
+    // It has joined, and never asks for its assignment: the rebalance time-out ends that.
+    for _ in 0..3 {
+        model.pass(9_000);
+        assert_eq!(model.beat(&id, 1), 0);
+    }
+    model.pass(9_000);
+    assert_eq!(model.beat(&id, 1), Error::UnknownMemberId.code());
+}
+
+#[test]
+fn a_join_is_held_until_everybody_has_come_or_their_time_is_over() {
+    let mut model = Model::new();
+    let ticket = model.join("");
+    let (_, _, first) = model.joined(ticket).expect("answered");
+    let second = model.join("");
+    assert_eq!(model.joined(second), None);
+    let again = model.join(&first);
+    let joined = (model.joined(again), model.joined(second));
+    let (one, two) = (joined.0.expect("answered"), joined.1.expect("answered"));
+    assert_eq!((one.0, one.1, two.0, two.1), (0, 2, 0, 2));
+    // The first one does not come any more: a third one waits for its session only.
+    let third = model.join("");
+    let again = model.join(&two.2);
+    model.pass(9_999);
+    assert_eq!(model.joined(third), None);
+    model.pass(1);
+    let (_, generation, _) = model.joined(third).expect("answered");
+    assert_eq!(generation, 3);
+    assert!(model.joined(again).is_some());
+}
+
+#[test]
+fn a_new_group_waits_for_more_members_if_told_to() {
+    let options = BrokerOptions {
+        group_initial_rebalance_delay_ms: 1_000,
+        ..BrokerOptions::default()
+    };
+    let mut model = Model::with(options);
+    let first = model.join("");
+    model.pass(900);
+    let second = model.join("");
+    model.pass(100);
+    assert_eq!(
+        model.joined(first),
+        None,
+        "somebody came: it waits once more"
+    );
+    model.pass(1_000);
+    let generations = (
+        model.joined(first).map(|it| it.1),
+        model.joined(second).map(|it| it.1),
+    );
+    assert_eq!(generations, (Some(1), Some(1)));
+}

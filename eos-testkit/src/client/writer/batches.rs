@@ -1,0 +1,97 @@
+//! Records go out in batches, one of a partition at a time.
+
+use eos_protocol::{CallSite, code};
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::{ProduceRequest, ResponseKind};
+
+use super::{Place, Writer};
+use crate::client::call::Call;
+use crate::client::errors::{Sense, sense};
+use crate::client::network::Line;
+use crate::client::queries::text;
+use crate::client::world::Wire;
+use crate::records::{BatchBuilder, ProducerIdentity};
+
+impl Writer {
+    pub(super) fn produce(&mut self, wire: &mut Wire<'_>) {
+        let Some(identity) = self.identity.or_else(|| self.idempotent(wire)) else {
+            return;
+        };
+        let transactional = self.is_transactional();
+        if self.failed.is_none() {
+            let places: Vec<Place> = self.queues.keys().copied().collect();
+            for place in places {
+                let in_it = !transactional || self.added.contains(&place);
+                if in_it && !self.produces.contains_key(&place) {
+                    self.next_batch(place, identity);
+                }
+            }
+        }
+        for (place, (mut call, count)) in std::mem::take(&mut self.produces) {
+            let Some(ResponseKind::Produce(answer)) = call.poll(wire) else {
+                self.produces.insert(place, (call, count));
+                continue;
+            };
+            let partitions = answer
+                .responses
+                .iter()
+                .flat_map(|it| &it.partition_responses);
+            let error = partitions.map(|it| it.error_code).find(|it| *it != 0);
+            let error = error.unwrap_or(0);
+            match sense(error) {
+                // The copy that was counted is there already.
+                _ if i32::from(error) == code::DUPLICATE_SEQUENCE => {
+                    self.over(&call);
+                    *self.sequences.entry(place).or_default() += count;
+                }
+                Sense::Well => {
+                    self.over(&call);
+                    *self.sequences.entry(place).or_default() += count;
+                }
+                Sense::Again => {
+                    call.again(wire);
+                    self.produces.insert(place, (call, count));
+                }
+                _ => {
+                    self.over(&call);
+                    self.fail(CallSite::Flush, error);
+                }
+            }
+        }
+    }
+
+    fn next_batch(&mut self, place: Place, identity: ProducerIdentity) {
+        let Some(queue) = self.queues.get_mut(&place).filter(|it| !it.is_empty()) else {
+            return;
+        };
+        let mut batch = BatchBuilder::new(256);
+        for record in queue.drain(..) {
+            let headers = record.headers.iter();
+            let headers = headers.map(|(name, value)| (name.as_str(), value.as_deref()));
+            batch.push(
+                record.timestamp,
+                record.key.as_deref(),
+                record.value.as_deref(),
+                headers,
+            );
+        }
+        let (topic, partition) = place;
+        let count = batch.count();
+        let sequence = self.sequences.get(&place).copied().unwrap_or(0);
+        let transactional = self.is_transactional();
+        let data = PartitionProduceData::default()
+            .with_index(partition)
+            .with_records(Some(batch.close(identity, sequence, transactional)));
+        let topic = TopicProduceData::default()
+            .with_name(text(&self.topics[topic]).into())
+            .with_partition_data(vec![data]);
+        let id = self.transactional_id.as_deref();
+        let request = ProduceRequest::default()
+            .with_transactional_id(id.map(|id| text(id).into()))
+            .with_acks(-1)
+            .with_timeout_ms(30_000)
+            .with_topic_data(vec![topic]);
+        self.produces
+            .insert(place, (Call::new(Line::Data, request), count));
+    }
+}

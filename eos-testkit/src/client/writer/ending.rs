@@ -1,0 +1,83 @@
+//! A transaction is committed or aborted.
+
+use eos_core::client::ClientError;
+use eos_protocol::CallSite;
+use kafka_protocol::messages::{EndTxnRequest, ResponseKind};
+
+use super::Writer;
+use super::phase::Phase;
+use crate::client::call::Call;
+use crate::client::errors::{Sense, sense};
+use crate::client::network::Line;
+use crate::client::world::Wire;
+
+impl Writer {
+    /// Ends the transaction, until that is answered. An abort drops what is not sent, and waits for what is
+    /// under way; a transaction that nobody knows of ends without a word.
+    pub(in crate::client) fn end(
+        &mut self,
+        commits: bool,
+        wire: &mut Wire<'_>,
+    ) -> Option<Result<(), ClientError>> {
+        let call = if commits {
+            CallSite::Commit
+        } else {
+            CallSite::Abort
+        };
+        if self.fatal || (commits && self.failed.is_some()) {
+            return self.failure(call).map(Err);
+        }
+        if self.end.as_ref().is_none_or(|(_, is)| *is != commits) {
+            if !commits {
+                self.queues.clear();
+                // What is under way comes to its end first.
+                let _abandoned = self.go_on_with_offsets(wire);
+                if self.offsets.is_some() || !self.is_flushed() {
+                    return None;
+                }
+            }
+            let Some(identity) = self.identity else {
+                return Some(Ok(()));
+            };
+            if self.added.is_empty() && !self.with_offsets && self.failed.is_none() {
+                self.phase = Phase::Ready;
+                return Some(Ok(()));
+            }
+            self.phase = if commits {
+                Phase::Committing
+            } else {
+                Phase::Aborting
+            };
+            let request = EndTxnRequest::default()
+                .with_transactional_id(self.id().into())
+                .with_producer_id(identity.id.into())
+                .with_producer_epoch(identity.epoch)
+                .with_committed(commits);
+            self.end = Some((Call::new(Line::Coordinator, request), commits));
+        }
+        let (mut end, _) = self.end.take()?;
+        let Some(ResponseKind::EndTxn(answer)) = end.poll(wire) else {
+            self.end = Some((end, commits));
+            return None;
+        };
+        match sense(answer.error_code) {
+            Sense::Well => {
+                self.over(&end);
+                self.failed = None;
+                self.phase = Phase::Ready;
+                Some(Ok(()))
+            }
+            Sense::Again => {
+                end.again(wire);
+                self.end = Some((end, commits));
+                None
+            }
+            _ => {
+                self.over(&end);
+                self.phase = Phase::Open;
+                self.fail(call, answer.error_code);
+                self.failure(call).map(Err)
+            }
+        }
+    }
+}

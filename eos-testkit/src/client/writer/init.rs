@@ -1,0 +1,65 @@
+//! How a producer comes by its identity.
+
+use eos_core::client::ClientError;
+use eos_protocol::CallSite;
+use kafka_protocol::messages::{InitProducerIdRequest, ResponseKind};
+
+use super::Writer;
+use super::phase::Phase;
+use crate::client::call::Call;
+use crate::client::errors::{Sense, sense};
+use crate::client::network::Line;
+use crate::client::queries::text;
+use crate::client::world::Wire;
+use crate::records::ProducerIdentity;
+
+impl Writer {
+    /// InitProducerId, until it is answered well.
+    pub(in crate::client) fn init(
+        &mut self,
+        wire: &mut Wire<'_>,
+    ) -> Option<Result<(), ClientError>> {
+        let mut call = self.init.take().unwrap_or_else(|| {
+            let id = self.transactional_id.as_deref();
+            let request = InitProducerIdRequest::default()
+                .with_transactional_id(id.map(|id| text(id).into()))
+                .with_transaction_timeout_ms(self.timeout_ms)
+                .with_producer_id((-1).into())
+                .with_producer_epoch(-1);
+            Call::new(Line::Coordinator, request)
+        });
+        let Some(ResponseKind::InitProducerId(answer)) = call.poll(wire) else {
+            self.init = Some(call);
+            return None;
+        };
+        match sense(answer.error_code) {
+            Sense::Well => {
+                self.over(&call);
+                self.phase = Phase::Ready;
+                self.identity = Some(ProducerIdentity {
+                    id: answer.producer_id.0,
+                    epoch: answer.producer_epoch,
+                });
+                Some(Ok(()))
+            }
+            Sense::Again => {
+                call.again(wire);
+                self.init = Some(call);
+                None
+            }
+            _ => {
+                self.over(&call);
+                self.fail(CallSite::Init, answer.error_code);
+                self.failure(CallSite::Init).map(Err)
+            }
+        }
+    }
+
+    /// An idempotent producer asks for its id when it first has something to send.
+    pub(super) fn idempotent(&mut self, wire: &mut Wire<'_>) -> Option<ProducerIdentity> {
+        if !self.is_transactional() && self.queues.values().any(|queue| !queue.is_empty()) {
+            let _failed = self.init(wire);
+        }
+        self.identity
+    }
+}

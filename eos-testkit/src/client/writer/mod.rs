@@ -1,0 +1,170 @@
+//! A transactional producer: what librdkafka's threads do for it, whenever it is ticked.
+//!
+//! ```text
+//! records ─► by partition ─► AddPartitionsToTxn ─► Produce, one batch of a partition at a time
+//! offsets ─► AddOffsetsToTxn ─► TxnOffsetCommit
+//! end     ─► once nothing is under way: EndTxn
+//! ```
+
+mod adding;
+mod batches;
+mod ending;
+mod init;
+mod offsets;
+mod phase;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use eos_core::client::{ClientError, ProducerSpec};
+use eos_protocol::CallSite;
+use kafka_protocol::protocol::StrBytes;
+
+use super::call::Call;
+use super::errors::{self, Sense, sense};
+use super::queries::text;
+use super::world::Wire;
+use crate::records::ProducerIdentity;
+use offsets::Offsets;
+use phase::Phase;
+
+/// A record that is not sent yet.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) timestamp: i64,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+type Place = (usize, i32);
+
+/// A producer's end of the protocol.
+#[derive(Debug)]
+pub(super) struct Writer {
+    transactional_id: Option<String>,
+    timeout_ms: i32,
+    topics: Vec<String>,
+    phase: Phase,
+    identity: Option<ProducerIdentity>,
+    init: Option<Call>,
+    queues: BTreeMap<Place, VecDeque<Queued>>,
+    sequences: BTreeMap<Place, i32>,
+    /// Partitions that the coordinator knows to be in the transaction.
+    added: BTreeSet<Place>,
+    adding: Option<(Call, Vec<Place>)>,
+    /// By partition: the batch under way, and how many records it has.
+    produces: BTreeMap<Place, (Call, i32)>,
+    offsets: Option<Offsets>,
+    /// The group is in the transaction.
+    with_offsets: bool,
+    end: Option<(Call, bool)>,
+    /// Why the transaction can't go on.
+    failed: Option<ClientError>,
+    /// The producer is of no use any more.
+    fatal: bool,
+    /// A request that could hit a later transaction was never answered.
+    unanswered: bool,
+}
+
+impl Writer {
+    pub(super) fn new(spec: &ProducerSpec) -> Writer {
+        let id = spec.transactional_id.as_ref();
+        let timeout = spec.transaction_timeout.as_millis();
+        Writer {
+            transactional_id: id.map(|id| id.as_str().to_owned()),
+            timeout_ms: i32::try_from(timeout).unwrap_or(i32::MAX),
+            topics: spec
+                .topics
+                .iter()
+                .map(|it| it.as_str().to_owned())
+                .collect(),
+            phase: Phase::New,
+            identity: None,
+            init: None,
+            queues: BTreeMap::new(),
+            sequences: BTreeMap::new(),
+            added: BTreeSet::new(),
+            adding: None,
+            produces: BTreeMap::new(),
+            offsets: None,
+            with_offsets: false,
+            end: None,
+            failed: None,
+            fatal: false,
+            unanswered: false,
+        }
+    }
+
+    pub(super) fn is_transactional(&self) -> bool {
+        self.transactional_id.is_some()
+    }
+
+    pub(super) fn unanswered(&self) -> bool {
+        self.unanswered
+    }
+
+    /// Why nothing of this transaction can be done any more but end it.
+    pub(super) fn failure(&self, call: CallSite) -> Option<ClientError> {
+        let failed = self.failed.clone()?;
+        Some(ClientError { call, ..failed })
+    }
+
+    pub(super) fn is_fatal(&self) -> bool {
+        self.fatal
+    }
+
+    pub(super) fn has_topic(&self, topic: usize) -> bool {
+        topic < self.topics.len()
+    }
+
+    pub(super) fn queue(&mut self, place: Place, record: Queued) {
+        self.queues.entry(place).or_default().push_back(record);
+    }
+
+    fn fail(&mut self, call: CallSite, error: i16) {
+        let found = match sense(error) {
+            Sense::Fenced => {
+                self.fatal = true;
+                errors::fenced(call)
+            }
+            Sense::Fatal => {
+                self.fatal = true;
+                let text = errors::plain(call, error).text;
+                errors::fatal(call, error.into(), &text)
+            }
+            _ => errors::abortable(call, error),
+        };
+        // The first cause is the one to tell; but nothing hides that the producer is lost.
+        if self.failed.is_none() || found.fault.fatal {
+            self.failed = Some(found);
+        }
+    }
+
+    /// A call is over: whether the coordinator may still get an older copy of it.
+    fn over(&mut self, call: &Call) {
+        self.unanswered |= call.broke();
+    }
+
+    /// Whether everything that was queued is acknowledged.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.queues.values().all(VecDeque::is_empty)
+            && self.produces.is_empty()
+            && self.adding.is_none()
+    }
+
+    /// Sends what can be sent, and takes in what was answered.
+    pub(super) fn tick(&mut self, wire: &mut Wire<'_>) {
+        if self.fatal {
+            self.queues.clear();
+            self.produces.clear();
+            self.adding = None;
+            return;
+        }
+        self.add_partitions(wire);
+        self.produce(wire);
+    }
+
+    fn id(&self) -> StrBytes {
+        text(self.transactional_id.as_deref().unwrap_or_default())
+    }
+}
