@@ -20,7 +20,7 @@ use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{percentile, rounded};
 use crate::streams::Streams;
-use crate::throughput::turn;
+use crate::throughput::alternating;
 use crate::work::Work;
 
 /// How long the last records may take.
@@ -72,7 +72,7 @@ pub(crate) fn run(sides: &[Side], options: &Options) -> Result<Vec<Outcome>> {
             .with_context(|| format!("{}, warming the broker", first.name()))?;
     }
     for round in 1..=options.rounds.unwrap_or(1) {
-        for side in turn(sides, round - 1) {
+        for side in alternating(sides, round - 1) {
             eprintln!("{}: round {round}", side.name());
             let outcome = one(&mut bench, side, round, options, streams.as_ref())
                 .with_context(|| format!("{}, round {round}", side.name()))?;

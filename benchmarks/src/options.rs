@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// restore 3,000,000; state-memory 5,000,000; memory 2,000,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) records: Option<u64>,
-    /// Rounds that count [default: 3; latency 1; quarantine 7]. One more warms the broker
+    /// Rounds that count [default: 3; latency 1; quarantine 7]. Others before them warm the broker
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
     /// Which sides, separated by commas: bare, eos, eos-at-least-once, eos-default,
