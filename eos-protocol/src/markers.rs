@@ -8,15 +8,18 @@
 
 use std::time::Duration;
 
-/// More than this is never waited: half of what it saves.
+/// Longer than this nobody waits. While librdkafka waits, records are taken all the same, and only what they
+/// write stands; while a worker waits, nothing is done.
 const AT_MOST: Duration = Duration::from_millis(10);
 
 /// How long after a commit that took `commit` its markers should be written, as far as a client can
 /// tell. EndTxn is answered after one write that is replicated. The markers have to reach the brokers and are
-/// replicated there, and then the completion is: three times as long.
+/// replicated there, and then the completion is: three times as long. Where that is too long to wait for, zero:
+/// to wait for a part of it would cost the wait and the refusal.
 #[must_use]
 pub fn until_markers_are_written(commit: Duration) -> Duration {
-    commit.saturating_mul(3).min(AT_MOST)
+    let wait = commit.saturating_mul(3);
+    if wait > AT_MOST { Duration::ZERO } else { wait }
 }
 
 #[cfg(test)]
@@ -24,11 +27,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_follows_takes_three_times_as_long_and_nobody_waits_for_what_it_saves() {
-        let ms = Duration::from_millis;
-        assert_eq!(until_markers_are_written(ms(0)), ms(0));
-        assert_eq!(until_markers_are_written(ms(2)), ms(6));
-        assert_eq!(until_markers_are_written(ms(4)), ms(10));
-        assert_eq!(until_markers_are_written(Duration::MAX), ms(10));
+    fn what_follows_takes_three_times_as_long_and_is_waited_for_in_whole_or_not_at_all() {
+        let us = Duration::from_micros;
+        assert_eq!(until_markers_are_written(us(0)), us(0));
+        assert_eq!(until_markers_are_written(us(900)), us(2_700));
+        assert_eq!(until_markers_are_written(us(3_333)), us(9_999));
+        assert_eq!(until_markers_are_written(us(3_334)), us(0));
+        assert_eq!(until_markers_are_written(Duration::MAX), us(0));
     }
 }

@@ -193,8 +193,10 @@ pub struct Worker<C: Client> {
     blamed: bool,
     /// Times the commit under way.
     stopwatch: Stopwatch,
-    /// When the markers of the last transaction should be written: none is begun before.
+    /// When the markers of the last transaction that was committed should be written: none is begun before.
     begins_at: Now,
+    /// Whether that is yet to come, as of this step.
+    awaits_markers: bool,
     /// How long the worker waited with nothing to do since the last commit.
     idle: Duration,
     /// Events that came up while a task was at work; the machine hears them once it is back.
@@ -312,6 +314,7 @@ impl<C: Client> Worker<C> {
             stopwatch: Stopwatch::default(),
             described: None,
             begins_at: Now::default(),
+            awaits_markers: false,
             idle: Duration::ZERO,
             deferred: Vec::new(),
             deferred_commit: None,
@@ -349,6 +352,7 @@ impl<C: Client> Worker<C> {
     /// open to the next start with the same identity.
     pub fn step(&mut self) -> Result<Step, WorkerError> {
         self.ask_again = None;
+        self.look_at_markers();
         self.hear()?;
         self.catch_up();
         self.feed(Event::Tick);
@@ -367,6 +371,7 @@ impl<C: Client> Worker<C> {
         self.hear_of_changelogs();
         self.tell_what_is_done();
         busy |= self.drive()?;
+        self.look_at_markers();
         self.join_anew()?;
         self.check()?;
         busy |= self.intake();
@@ -413,12 +418,22 @@ impl<C: Client> Worker<C> {
             && !self.reassigning
             && !self.to_assign
             && !matches!(self.answering, Answering::Revoking(_))
-            && !self.awaits_markers()
+            && !self.awaits_markers
     }
 
-    /// Whether a transaction that is begun now would meet what is left of the last one.
-    fn awaits_markers(&self) -> bool {
-        self.machine.state() == State::Idle && self.env.now() < self.begins_at
+    /// Looks whether a transaction that is begun now would meet what is left of the last one. The clock is not
+    /// asked again by those who may take no records for it: one of them would find the wait over and the next
+    /// one nothing to wake up for.
+    fn look_at_markers(&mut self) {
+        let idle = self.machine.state() == State::Idle;
+        let wait = match idle {
+            true => self.begins_at.since(self.env.now()),
+            false => Duration::ZERO,
+        };
+        self.awaits_markers = !wait.is_zero();
+        if self.awaits_markers {
+            self.nap_at_most(Some(wait));
+        }
     }
 
     fn quiet(&self) -> bool {
@@ -441,9 +456,6 @@ impl<C: Client> Worker<C> {
         }
         if let Some(at) = self.calls.build_at {
             nap = nap.min(at.since(now));
-        }
-        if self.awaits_markers() {
-            nap = nap.min(self.begins_at.since(now));
         }
         nap
     }

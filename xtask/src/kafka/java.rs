@@ -146,10 +146,15 @@ mod tests {
     }
 
     #[test]
-    fn only_tests_get_the_quick_compiler() {
-        let quick = "-XX:TieredStopAtLevel=1".to_owned();
-        assert!(flags(256, Compiler::Quick).contains(&quick));
-        assert!(!flags(256, Compiler::Full).contains(&quick));
-        assert!(flags(32, Compiler::Full).contains(&"-Xms32m".to_owned()));
+    fn a_broker_for_tests_is_small_and_one_for_measurements_has_all_its_heap_at_once() {
+        let has = |compiler, flag: &str| flags(1024, compiler).iter().any(|it| it == flag);
+        for flag in ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xms64m"] {
+            assert!(has(Compiler::Quick, flag), "{flag}");
+            assert!(!has(Compiler::Full, flag), "{flag}");
+        }
+        for flag in ["-XX:+UseG1GC", "-Xms1024m"] {
+            assert!(has(Compiler::Full, flag), "{flag}");
+        }
+        assert!(flags(32, Compiler::Quick).contains(&"-Xms32m".to_owned()));
     }
 }

@@ -150,17 +150,31 @@ impl Fake {
 
 /// A clock that only the test moves.
 #[derive(Debug, Clone, Default)]
-pub(in crate::worker) struct Clock(Arc<AtomicU64>);
+pub(in crate::worker) struct Clock {
+    us: Arc<AtomicU64>,
+    /// How much later it is after each look.
+    each_look: Arc<AtomicU64>,
+}
 
 impl Clock {
     pub(in crate::worker) fn pass(&self, time: Duration) {
-        self.0.fetch_add(time.as_millis() as u64, Ordering::Relaxed);
+        self.us
+            .fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// From now on it goes by itself, a tenth of a millisecond with each look.
+    pub(in crate::worker) fn tick(&self) {
+        self.each_look.store(100, Ordering::Relaxed);
     }
 
     pub(in crate::worker) fn env(&self) -> Env {
         let (clock, counter) = (self.clone(), AtomicU64::new(1));
         Env::new(
-            move || Now(Duration::from_millis(clock.0.load(Ordering::Relaxed))),
+            move || {
+                let each_look = clock.each_look.load(Ordering::Relaxed);
+                let us = clock.us.fetch_add(each_look, Ordering::Relaxed);
+                Now(Duration::from_micros(us))
+            },
             move || counter.fetch_add(1, Ordering::Relaxed),
         )
     }

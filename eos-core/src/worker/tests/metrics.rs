@@ -97,6 +97,7 @@ fn an_open_transaction_has_an_age_until_it_is_settled() {
     let mut bench = Bench::running();
     assert_eq!(bench.metrics().open_for, None);
     bench.open(&["a"]);
+    assert_eq!(bench.metrics().state, Some(State::Open));
     bench.clock.pass(ms(70));
     assert_eq!(bench.metrics().open_for, Some(ms(70)));
     bench.kafka.answer(CallSite::Commit, [Answer::Pending; 2]);

@@ -22,9 +22,8 @@ fn records_go_through_and_their_offsets_commit_with_them() {
     );
 }
 
-/// A broker refuses what begins before the markers are written, and librdkafka asks again only after 20 ms.
-#[test]
-fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_written() {
+/// A worker that has committed a transaction of "a", for which it waited 2 ms.
+fn committed_within_2_ms() -> Bench {
     let mut bench = Bench::running();
     bench.open(&["a"]);
     bench.kafka.answer(CallSite::Commit, [Answer::Pending]);
@@ -33,11 +32,18 @@ fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_writte
     bench.step();
     bench.clock.pass(Duration::from_millis(2));
     bench.step();
-    assert_eq!(bench.kafka.calls().last().unwrap(), "commit", "for 2 ms");
+    assert_eq!(bench.kafka.calls().last().unwrap(), "commit");
+    bench
+}
 
+/// A broker refuses what begins before the markers are written, and librdkafka asks again only after 20 ms.
+#[test]
+fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_written() {
+    let mut bench = committed_within_2_ms();
     bench.feed(0, &["b"]);
-    for _ in 0..6 {
-        assert!(matches!(bench.worker.step().unwrap(), Step::Idle(_)));
+    for left in (1..=6).rev() {
+        let left = Duration::from_millis(left);
+        assert_eq!(bench.worker.step().unwrap(), Step::Idle(left));
         assert!(bench.kafka.calls().is_empty(), "three times as long");
         bench.clock.pass(Duration::from_millis(1));
     }
@@ -45,6 +51,31 @@ fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_writte
     assert_eq!(bench.kafka.calls(), ["begin", "send"]);
     bench.settle();
     bench.assert_exact();
+}
+
+/// Nothing else wakes a worker whose queues are full: they tell when they become so.
+#[test]
+fn whoever_waits_for_markers_never_sleeps_longer_whenever_the_clock_is_looked_at() {
+    for late in (0..6_000).step_by(100) {
+        let mut bench = committed_within_2_ms();
+        bench.feed(0, &["b"]);
+        bench.clock.pass(Duration::from_micros(late));
+        bench.clock.tick();
+        while bench.kafka.calls().is_empty() {
+            if let Step::Idle(nap) = bench.worker.step().unwrap() {
+                assert!(nap <= Duration::from_millis(6), "{nap:?}, {late} µs on");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_revocation_does_not_wait_for_markers() {
+    let mut bench = committed_within_2_ms();
+    bench.revoke(0, false);
+    bench.step();
+    bench.step();
+    assert!(bench.worker.tasks.is_empty(), "{:?}", bench.worker);
 }
 
 #[test]
