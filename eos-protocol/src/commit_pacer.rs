@@ -21,7 +21,7 @@ const WEIGHT: u32 = 8;
 /// What one commit took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitCost {
-    /// How long its calls kept the worker from taking records, busy or blocked.
+    /// How long it kept the worker from taking records: its calls, and the wait for its markers.
     pub took: Duration,
     /// How long the worker waited with nothing to do since the commit before this one. Zero if
     /// that is not known: then all that it took counts.

@@ -213,7 +213,7 @@ impl TestDriver {
     }
 
     /// The stream time of the task that reads a partition: the highest time of the records that it has taken.
-    /// `None` if none had a time, or nobody reads the partition while the app is down.
+    /// `None` if none had a time, or if the app is down, so that nobody reads the partition.
     ///
     /// # Panics
     /// If the app reads no such topic, or the topic has no such partition.
