@@ -28,7 +28,11 @@ const PLANTED: [(&str, u64, &[&str]); 29] = [
     ("restoring", 500, STATE),
     ("membership", 4_000, DOUBLED),
     ("apply_after_commit", 1_500, REFUSED),
-    ("quarantine", 6_000, REFUSED),
+    (
+        "quarantine",
+        6_000,
+        &["VIOLATED doubled", "a task is refused"],
+    ),
     ("drain", 50, &["a task is refused", "VIOLATED lost"]),
     ("offsets", 50, REFUSED),
     ("offsets_inside", 50, LOST),
@@ -45,13 +49,17 @@ const PLANTED: [(&str, u64, &[&str]); 29] = [
         &["Abort while a commit is without an answer"],
     ),
     ("stale_records", 100, LOST),
-    ("rewind_retained", 150, STILL),
+    (
+        "rewind_retained",
+        150,
+        &["VIOLATED lost", "it stands still"],
+    ),
     ("overlay", 150, STATE),
     ("coverage", 400, STILL),
     ("interrupted", 300, STATE),
     ("generation", 50, ENDED),
-    ("restore_to_end", 200, REFUSED),
-    ("task_lock", 200, &["workers of process"]),
+    ("restore_to_end", 3_000, REFUSED),
+    ("task_lock", 1_500, &["workers of process"]),
     ("keep_in_doubt", 1_500, STATE),
 ];
 
