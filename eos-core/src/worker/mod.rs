@@ -371,6 +371,7 @@ impl<C: Client> Worker<C> {
         self.hear_of_changelogs();
         self.tell_what_is_done();
         busy |= self.drive()?;
+        // It may have committed just now.
         self.look_at_markers();
         self.join_anew()?;
         self.check()?;
