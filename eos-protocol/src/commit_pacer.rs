@@ -18,6 +18,13 @@ use crate::commit_policy::{CommitPolicy, Pace};
 /// worker between idle and busy settles between them.
 const WEIGHT: u32 = 8;
 
+/// A commit that takes more than so many times what commits take is an accident: a broker that collected
+/// garbage, a machine that was busy elsewhere. It says as much of the next one as one that took just that.
+const BELIEVED: u32 = 4;
+
+/// Less than this a commit may always take: where nothing is known yet, something has to be believed.
+const SLIGHT: Duration = Duration::from_millis(1);
+
 /// What one commit took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CommitCost {
@@ -75,16 +82,19 @@ impl CommitPacer {
         self.set(commit.partitions);
     }
 
-    /// A commit that hung for seconds says little about the next: beyond what asks for the longest
-    /// interval anyway it does not count, and so is forgotten within about twenty commits.
+    /// One commit that took long says little about the next. Counted in full, one of 40 ms would keep a worker
+    /// that is idle half of the time from committing soon for the next half dozen. Commits that do cost more
+    /// are believed within ten; those that hang for seconds are forgotten within forty, for one counts for no more
+    /// than the longest interval.
     fn most_charged(&self) -> Duration {
         let interval = self.configured.interval;
         match self.configured.pace {
-            Pace::Adaptive {
-                percent: percent @ 50..100,
-                ..
-            } => interval.saturating_mul(percent) / (100 - percent),
-            _ => interval,
+            Pace::Fixed => interval,
+            Pace::Adaptive { least, percent, .. } => {
+                let known = self.cost.max(spent_in(least, percent)).max(SLIGHT);
+                let longest = spent_in(interval, percent).max(interval);
+                known.saturating_mul(BELIEVED).min(longest)
+            }
         }
     }
 
@@ -108,6 +118,14 @@ fn affordable(cost: Duration, percent: u32) -> Duration {
     match percent {
         0 => Duration::MAX,
         1..100 => cost.saturating_mul(100 - percent) / percent,
+        _ => Duration::ZERO,
+    }
+}
+
+/// The cost of a commit that comes after this time.
+fn spent_in(interval: Duration, percent: u32) -> Duration {
+    match percent {
+        0..100 => interval.saturating_mul(percent) / (100 - percent),
         _ => Duration::ZERO,
     }
 }
@@ -221,16 +239,49 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_hung_is_soon_forgotten() {
+    fn one_slow_commit_does_not_put_off_the_next_ones() {
         let mut pacer = CommitPacer::new(adaptive());
-        pacer.committed(cost(Duration::from_secs(20), Duration::ZERO, 6));
+        pacer.committed(cost(ms(40), ms(5), 6));
+        assert_eq!(pacer.policy().interval, ms(10));
+    }
+
+    #[test]
+    fn commits_that_do_cost_more_are_believed_within_ten() {
+        let mut pacer = CommitPacer::new(adaptive());
+        let teach = |_| {
+            pacer.committed(cost(ms(8), Duration::ZERO, 6));
+            pacer.policy().interval
+        };
+        let intervals: Vec<Duration> = (0..10).map(teach).collect();
+        assert!(intervals.is_sorted(), "{intervals:?}");
+        assert!(intervals[9] > ms(45), "{intervals:?}");
+    }
+
+    #[test]
+    fn a_pace_without_a_least_interval_learns_too() {
+        let pace = Pace::Adaptive {
+            least: Duration::ZERO,
+            percent: 10,
+            partitions_per_second: 2000,
+        };
+        let policy = CommitPolicy { pace, ..adaptive() };
+        let after = |took| settled(policy, cost(took, Duration::ZERO, 1));
+        assert!(after(ms(8)) > ms(71), "{:?}", after(ms(8)));
+    }
+
+    #[test]
+    fn commits_that_hung_are_soon_forgotten() {
+        let mut pacer = CommitPacer::new(adaptive());
+        for _ in 0..20 {
+            pacer.committed(cost(Duration::from_secs(20), Duration::ZERO, 6));
+        }
         assert_eq!(pacer.policy().interval, ms(100));
         let mut spent = Duration::ZERO;
         while pacer.policy().interval > ms(10) {
             spent += pacer.policy().interval;
             pacer.committed(cost(ms(1), Duration::ZERO, 6));
         }
-        assert!(spent < Duration::from_secs(2), "{spent:?}");
+        assert!(spent < Duration::from_secs(3), "{spent:?}");
     }
 
     /// A worker that gets work for `percent` of its time, with a commit that takes `took`: how
