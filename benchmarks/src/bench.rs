@@ -1,5 +1,6 @@
 //! The stage that all benchmarks play on: a broker, topics, a directory, sides that come and go.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -23,6 +24,10 @@ use crate::streams::Streams;
 use crate::work::Work;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// When the broker deletes the files of a topic that was deleted. It takes a minute by default, and the work of it
+/// would be a part of somebody else's turn.
+const DELETE_AFTER: Duration = Duration::from_secs(1);
 
 /// A broker and what is needed beside it.
 #[derive(Debug)]
@@ -55,7 +60,11 @@ impl Bench {
             None => {
                 let options = ClusterOptions::default()
                     .compiler(Compiler::Full)
-                    .heap_mb(1024);
+                    .heap_mb(1024)
+                    .property(
+                        "log.segment.delete.delay.ms",
+                        DELETE_AFTER.as_millis().to_string(),
+                    );
                 let started = cluster.insert(Cluster::start(&options)?);
                 started.bootstrap().to_owned()
             }
@@ -149,6 +158,15 @@ impl Bench {
             ]);
         }
         Ok(Play { task, side, topics })
+    }
+
+    /// Waits until nothing is left to do of the turn before: files to delete, pages to write to the disk. A fast
+    /// side would otherwise pay for the one before it, and most so after another fast one.
+    pub(crate) fn settle(&self) -> Result<()> {
+        std::thread::sleep(2 * DELETE_AFTER);
+        let written = Command::new("sync").status().context("run sync")?;
+        ensure!(written.success(), "sync: {written}");
+        Ok(())
     }
 
     /// Starts the side.

@@ -49,8 +49,9 @@ pub(crate) struct Results {
 }
 
 /// How many rounds the broker gets to become warm. After one it still took half as much again for a record as
-/// it did later, so the side that began the first round that counts was charged with its compiler.
-const WARM_UP: u32 = 2;
+/// it did later, so the side that began the first round that counts was charged with its compiler; after two its
+/// compiler still took a tenth of a core.
+const WARM_UP: u32 = 3;
 
 /// Lets the sides alternate. The first rounds do not count: they warm the broker.
 pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
@@ -110,6 +111,7 @@ pub(crate) fn alternating(sides: &[Side], round: u32) -> Vec<Side> {
 }
 
 fn one(bench: &mut Bench, play: &Play, streams: Option<&Streams>, round: u32) -> Result<Outcome> {
+    bench.settle()?;
     let mut running = bench.start(play, streams)?;
     let (start, end) = watch(bench, play, &mut running)?;
     let peak_mib = running.peak_mib().unwrap_or(f64::NAN);

@@ -86,8 +86,7 @@ impl KafkaConfig {
         // are. What librdkafka keeps beside a record is more than a small record itself: of a dozen
         // partitions it was 350 MiB.
         all.set("queued.min.messages", (spec.prefetch / KEPT_BESIDE).max(1));
-        let at_a_time = (spec.prefetch / 16).clamp(64 << 10, 1 << 20);
-        all.set("max.partition.fetch.bytes", at_a_time);
+        all.set("max.partition.fetch.bytes", at_a_time(spec.prefetch));
         all.add(&self.properties.common);
         all.add(&self.properties.consumer);
 
@@ -181,6 +180,15 @@ impl KafkaConfig {
     }
 }
 
+/// How much of a partition comes in one answer. Every answer costs both sides some hundred microseconds, so of few
+/// partitions it is a megabyte, as by default (docs/design/0030). Half as much to keep of each is a quarter at a time: beside
+/// small records, the answers for many partitions are what memory is full of (docs/design/0026).
+fn at_a_time(prefetch: usize) -> usize {
+    const MOST: usize = 4 << 20;
+    let quarter = prefetch.min(MOST) / 4;
+    (quarter * (prefetch.min(MOST) / 1024) / (MOST / 1024)).clamp(64 << 10, 1 << 20)
+}
+
 /// Settings in the order in which librdkafka gets them: the last one of a key counts.
 struct Settings(Vec<Setting>);
 
@@ -266,7 +274,7 @@ mod tests {
         assert_eq!(last(&all, "heartbeat.interval.ms"), Some("500"));
         assert_eq!(last(&all, "queued.max.messages.kbytes"), Some("4096"));
         assert_eq!(last(&all, "queued.min.messages"), Some("9362"));
-        assert_eq!(last(&all, "max.partition.fetch.bytes"), Some("262144"));
+        assert_eq!(last(&all, "max.partition.fetch.bytes"), Some("1048576"));
         assert_eq!(last(&all, "sasl.password"), Some("hunter2"));
 
         let protocol = GroupProtocol::Consumer;
@@ -280,6 +288,14 @@ mod tests {
         ] {
             assert_eq!(last(&all, broker_decides), None, "{broker_decides}");
         }
+    }
+
+    #[test]
+    fn little_is_fetched_at_a_time_of_each_of_many_partitions() {
+        let of_partitions = [6, 12, 24, 96].map(|n| at_a_time((24 << 20) / n) >> 10);
+        assert_eq!(of_partitions, [1024, 256, 64, 64]);
+        assert_eq!(at_a_time(usize::MAX), 1 << 20);
+        assert_eq!(at_a_time(0), 64 << 10);
     }
 
     #[test]
