@@ -160,8 +160,9 @@ impl Bench {
         Ok(Play { task, side, topics })
     }
 
-    /// Waits until nothing is left to do of the turn before: files to delete, pages to write to the disk. A fast
-    /// side would otherwise pay for the one before it, and most so after another fast one.
+    /// Waits until a broker of ours on this machine has nothing left to do of the turn before: files to delete, pages to write
+    /// to the disk. A fast side would otherwise pay for the one before it (docs/design/0030). Somebody else's broker
+    /// deletes when it likes.
     pub(crate) fn settle(&self) -> Result<()> {
         std::thread::sleep(2 * DELETE_AFTER);
         let written = Command::new("sync").status().context("run sync")?;

@@ -18,12 +18,12 @@ use crate::commit_policy::{CommitPolicy, Pace};
 /// worker between idle and busy settles between them.
 const WEIGHT: u32 = 8;
 
-/// A commit that takes more than so many times what commits take is an accident: a broker that collected
-/// garbage, a machine that was busy elsewhere. It says as much of the next one as one that took just that.
-const BELIEVED: u32 = 4;
+/// What a commit takes beyond so many times what commits take is an accident: a broker that collected garbage, a
+/// machine that was busy elsewhere.
+const USUAL: u32 = 4;
 
-/// Less than this a commit may always take: where nothing is known yet, something has to be believed.
-const SLIGHT: Duration = Duration::from_millis(1);
+/// An accident counts for a sixty-fourth: one hardly shows, and those that come again and again count in full.
+const RARE: u32 = 64;
 
 /// What one commit took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,8 +45,10 @@ pub struct CommitPacer {
     configured: CommitPolicy,
     /// With the interval to the next commit.
     current: CommitPolicy,
-    /// What a commit takes from records, smoothed.
-    cost: Duration,
+    /// What a commit takes from records, smoothed, without what accidents took.
+    usual: Duration,
+    /// What accidents took, by commit.
+    accidents: Duration,
 }
 
 impl CommitPacer {
@@ -56,7 +58,8 @@ impl CommitPacer {
         let mut pacer = Self {
             configured,
             current: configured,
-            cost: Duration::ZERO,
+            usual: Duration::ZERO,
+            accidents: Duration::ZERO,
         };
         pacer.set(0);
         pacer
@@ -71,29 +74,37 @@ impl CommitPacer {
     /// What a commit takes from records, smoothed over the last ones.
     #[must_use]
     pub fn cost(&self) -> Duration {
-        self.cost
+        self.usual + self.accidents
     }
 
     /// A commit is through.
     pub fn committed(&mut self, commit: CommitCost) {
         let charged = commit.took.saturating_sub(commit.idle);
         let charged = charged.min(self.most_charged());
-        self.cost = (self.cost * (WEIGHT - 1) + charged) / WEIGHT;
+        let usual = charged.min(self.most_usual());
+        self.usual = (self.usual * (WEIGHT - 1) + usual) / WEIGHT;
+        self.accidents = (self.accidents * (RARE - 1) + (charged - usual)) / RARE;
         self.set(commit.partitions);
     }
 
-    /// One commit that took long says little about the next. Counted in full, one of 40 ms would keep a worker
-    /// that is idle half of the time from committing soon for the next half dozen. Commits that do cost more
-    /// are believed within ten; those that hang for seconds are forgotten within forty, for one counts for no more
-    /// than the longest interval.
+    /// A commit that hung for seconds says little about the next: it counts for no more than the longest
+    /// interval, or what that affords.
     fn most_charged(&self) -> Duration {
         let interval = self.configured.interval;
         match self.configured.pace {
             Pace::Fixed => interval,
+            Pace::Adaptive { percent, .. } => spent_in(interval, percent).max(interval),
+        }
+    }
+
+    /// From where on what a commit takes is an accident (docs/design/0031). Counted like the rest, one of 40 ms would
+    /// keep a worker that is idle half of the time from committing soon for the next dozen.
+    fn most_usual(&self) -> Duration {
+        match self.configured.pace {
+            Pace::Fixed => Duration::MAX,
             Pace::Adaptive { least, percent, .. } => {
-                let known = self.cost.max(spent_in(least, percent)).max(SLIGHT);
-                let longest = spent_in(interval, percent).max(interval);
-                known.saturating_mul(BELIEVED).min(longest)
+                let known = self.cost().max(spent_in(least, percent));
+                known.saturating_mul(USUAL)
             }
         }
     }
@@ -106,7 +117,7 @@ impl CommitPacer {
                 percent,
                 partitions_per_second,
             } => least
-                .max(affordable(self.cost, percent))
+                .max(affordable(self.cost(), percent))
                 .max(tolerable(partitions, partitions_per_second))
                 .min(self.configured.interval),
         };
@@ -122,7 +133,8 @@ fn affordable(cost: Duration, percent: u32) -> Duration {
     }
 }
 
-/// The cost of a commit that comes after this time.
+/// What a commit may cost that comes after this time: the inverse of [`affordable`]. Zero where any cost is
+/// affordable.
 fn spent_in(interval: Duration, percent: u32) -> Duration {
     match percent {
         0..100 => interval.saturating_mul(percent) / (100 - percent),
@@ -170,7 +182,7 @@ mod tests {
     /// The interval after many commits of this cost.
     fn settled(policy: CommitPolicy, commit: CommitCost) -> Duration {
         let mut pacer = CommitPacer::new(policy);
-        for _ in 0..200 {
+        for _ in 0..1000 {
             pacer.committed(commit);
         }
         pacer.policy().interval
@@ -246,15 +258,27 @@ mod tests {
     }
 
     #[test]
-    fn commits_that_do_cost_more_are_believed_within_ten() {
+    fn where_commits_cost_something_a_slow_one_puts_off_the_next_by_half() {
         let mut pacer = CommitPacer::new(adaptive());
-        let teach = |_| {
-            pacer.committed(cost(ms(8), Duration::ZERO, 6));
+        let mut after = |took| {
+            pacer.committed(cost(took, Duration::ZERO, 6));
             pacer.policy().interval
         };
-        let intervals: Vec<Duration> = (0..10).map(teach).collect();
-        assert!(intervals.is_sorted(), "{intervals:?}");
-        assert!(intervals[9] > ms(45), "{intervals:?}");
+        let before = (0..200).map(|_| after(ms(3))).last().unwrap();
+        assert!(before > ms(26) && before <= ms(27), "{before:?}");
+        let slow = after(ms(40));
+        assert!(slow > ms(40) && slow < ms(42), "{slow:?}");
+    }
+
+    #[test]
+    fn commits_that_do_cost_more_are_believed() {
+        let mut pacer = CommitPacer::new(adaptive());
+        let mut believed = |_: &usize| {
+            pacer.committed(cost(ms(8), Duration::ZERO, 6));
+            pacer.policy().interval > ms(45)
+        };
+        // With everything believed at once it would be the eighth.
+        assert_eq!((1..100).find(&mut believed), Some(9));
     }
 
     #[test]
@@ -271,17 +295,29 @@ mod tests {
 
     #[test]
     fn commits_that_hung_are_soon_forgotten() {
-        let mut pacer = CommitPacer::new(adaptive());
-        for _ in 0..20 {
-            pacer.committed(cost(Duration::from_secs(20), Duration::ZERO, 6));
-        }
-        assert_eq!(pacer.policy().interval, ms(100));
-        let mut spent = Duration::ZERO;
-        while pacer.policy().interval > ms(10) {
-            spent += pacer.policy().interval;
-            pacer.committed(cost(ms(1), Duration::ZERO, 6));
-        }
-        assert!(spent < Duration::from_secs(3), "{spent:?}");
+        let forgotten_after = |hung| {
+            let mut pacer = CommitPacer::new(adaptive());
+            for _ in 0..hung {
+                pacer.committed(cost(Duration::from_secs(20), Duration::ZERO, 6));
+            }
+            let slowest = pacer.policy().interval;
+            let mut spent = Duration::ZERO;
+            while pacer.policy().interval > ms(10) {
+                spent += pacer.policy().interval;
+                pacer.committed(cost(ms(1), Duration::ZERO, 6));
+            }
+            (slowest, spent)
+        };
+        let (slowest, spent) = forgotten_after(1);
+        assert!(
+            slowest < ms(20) && spent < ms(3000),
+            "{slowest:?}, {spent:?}"
+        );
+        let (slowest, spent) = forgotten_after(20);
+        assert!(
+            slowest == ms(100) && spent < ms(7000),
+            "{slowest:?}, {spent:?}"
+        );
     }
 
     /// A worker that gets work for `percent` of its time, with a commit that takes `took`: how
@@ -364,6 +400,27 @@ mod tests {
             // Averages of whole nanoseconds stay a few below.
             let forced = pacer.policy().interval + Duration::from_micros(1) >= policy.interval;
             prop_assert!(forced || share <= f64::from(percent) * 1.01, "{share} %");
+        }
+
+        #[test]
+        fn commits_take_their_share_also_where_some_of_them_are_dear(
+            cheap in 0u64..3_000, dear in 0u64..60_000, one_in in 1usize..20,
+        ) {
+            let mut pacer = CommitPacer::new(adaptive());
+            let (mut open, mut spent, mut forced) = (Duration::ZERO, Duration::ZERO, false);
+            for n in 0..4000 {
+                let took = Duration::from_micros(if n % one_in == 0 { dear } else { cheap });
+                pacer.committed(cost(took, Duration::ZERO, 0));
+                // The first ones teach it.
+                if n >= 1000 {
+                    let interval = pacer.policy().interval;
+                    forced |= interval == adaptive().interval;
+                    open += interval;
+                    spent += took;
+                }
+            }
+            let share = 100.0 * spent.as_secs_f64() / (open + spent).as_secs_f64();
+            prop_assert!(forced || share <= 10.2, "{share} %");
         }
 
         #[test]

@@ -19,6 +19,8 @@ pub struct SourceSpec {
     pub protocol: GroupProtocol,
     /// How many bytes of keys and values one partition may have waiting here.
     pub prefetch: usize,
+    /// Whether changelogs are read through it, too.
+    pub restores: bool,
 }
 
 /// How a source is a member of its group (`group.protocol`).

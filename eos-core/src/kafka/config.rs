@@ -86,7 +86,10 @@ impl KafkaConfig {
         // are. What librdkafka keeps beside a record is more than a small record itself: of a dozen
         // partitions it was 350 MiB.
         all.set("queued.min.messages", (spec.prefetch / KEPT_BESIDE).max(1));
-        all.set("max.partition.fetch.bytes", at_a_time(spec.prefetch));
+        all.set(
+            "max.partition.fetch.bytes",
+            at_a_time(spec.prefetch, spec.restores),
+        );
         all.add(&self.properties.common);
         all.add(&self.properties.consumer);
 
@@ -181,12 +184,16 @@ impl KafkaConfig {
 }
 
 /// How much of a partition comes in one answer. Every answer costs both sides some hundred microseconds, so of few
-/// partitions it is a megabyte, as by default (docs/design/0030). Half as much to keep of each is a quarter at a time: beside
-/// small records, the answers for many partitions are what memory is full of (docs/design/0026).
-fn at_a_time(prefetch: usize) -> usize {
-    const MOST: usize = 4 << 20;
-    let quarter = prefetch.min(MOST) / 4;
-    (quarter * (prefetch.min(MOST) / 1024) / (MOST / 1024)).clamp(64 << 10, 1 << 20)
+/// partitions it is a megabyte, as by default (docs/design/0030), and falls with the square of their number: beside small
+/// records, answers are what memory is full of (docs/design/0026). Where changelogs are read, too, they are
+/// more than those that `prefetch` was made for.
+fn at_a_time(prefetch: usize, restores: bool) -> usize {
+    let kib = prefetch.min(4 << 20) / 1024;
+    let most = match restores {
+        true => prefetch / 16,
+        false => kib * kib / 16,
+    };
+    most.clamp(64 << 10, if restores { 256 << 10 } else { 1 << 20 })
 }
 
 /// Settings in the order in which librdkafka gets them: the last one of a key counts.
@@ -257,6 +264,7 @@ mod tests {
     fn the_user_tunes_a_source_but_never_what_exactly_once_rests_on() {
         let spec = SourceSpec {
             prefetch: 4 << 20,
+            restores: false,
             group: "pricing".into(),
             client_id: "pricing-0".into(),
             protocol: GroupProtocol::Classic {
@@ -292,10 +300,21 @@ mod tests {
 
     #[test]
     fn little_is_fetched_at_a_time_of_each_of_many_partitions() {
-        let of_partitions = [6, 12, 24, 96].map(|n| at_a_time((24 << 20) / n) >> 10);
-        assert_eq!(of_partitions, [1024, 256, 64, 64]);
-        assert_eq!(at_a_time(usize::MAX), 1 << 20);
-        assert_eq!(at_a_time(0), 64 << 10);
+        let of = |partitions: usize, restores| at_a_time((24 << 20) / partitions, restores) >> 10;
+        assert_eq!(
+            [1, 6, 12, 24, 96].map(|n| of(n, false)),
+            [1024, 1024, 256, 64, 64]
+        );
+        assert_eq!(
+            [1, 6, 12, 24, 96].map(|n| of(n, true)),
+            [256, 256, 128, 64, 64]
+        );
+        for restores in [false, true] {
+            let falling = (1..100).map(|n| of(n, restores)).collect::<Vec<_>>();
+            assert!(falling.is_sorted_by(|a, b| a >= b), "{falling:?}");
+            assert_eq!(at_a_time(0, restores), 64 << 10);
+        }
+        assert_eq!(at_a_time(usize::MAX, false), 1 << 20);
     }
 
     #[test]

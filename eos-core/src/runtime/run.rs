@@ -377,8 +377,8 @@ fn home(_: &Settings, _: &Slot, _: &str, _: &Topology) -> (Arc<dyn Home>, CacheM
 }
 
 /// How many bytes of keys and values one partition may have waiting in a worker that may come to own
-/// all of them. librdkafka keeps some 300 bytes beside each record, so what small records take is a
-/// multiple of it; and a fetch brings a megabyte of a partition at a time.
+/// all of them. librdkafka keeps some 450 bytes beside each record, so what small records take is a
+/// multiple of it; and what it asked for before the limit was reached comes all the same.
 fn prefetch(partitions: u32) -> usize {
     const WORKER: usize = 24 << 20;
     let partitions = usize::try_from(partitions).unwrap_or(usize::MAX).max(1);

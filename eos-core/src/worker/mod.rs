@@ -260,6 +260,7 @@ impl<C: Client> Worker<C> {
                 client_id: format!("{}-consumer", spec.identity),
                 protocol: spec.protocol.clone(),
                 prefetch: spec.prefetch,
+                restores: !topology.stores().is_empty(),
             })
             .map_err(WorkerError::Client)?;
         let topics = topology.driving_topics();

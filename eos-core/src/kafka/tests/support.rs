@@ -116,6 +116,7 @@ impl Fixture {
             client_id: self.name.clone(),
             protocol: self.protocol.clone(),
             prefetch: 4 << 20,
+            restores: false,
         }
     }
 
