@@ -352,17 +352,19 @@ fn unknown(given: Given) -> SettingsError {
         };
     }
     let nearest = table::nearest(split(&key).1);
+    // A variable's name is shown anyway.
+    let is_shown = nearest.is_some() || matches!(origin, Origin::Environment { .. });
     SettingsError::Unknown {
-        key: shown_key(&key),
+        key: shown_key(&key, is_shown),
         origin,
         nearest,
     }
 }
 
 /// A line that was broken by mistake makes a key of what may be a password, or a line of a key file.
-fn shown_key(key: &str) -> String {
+fn shown_key(key: &str, is_like_one: bool) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if key.contains('.') && key.len() <= 100 && key.chars().all(plain) {
+    if (is_like_one || key.contains('.')) && key.len() <= 100 && key.chars().all(plain) {
         key.to_owned()
     } else {
         "a key that does not look like a property's (not shown)".to_owned()

@@ -203,6 +203,23 @@ fn what_was_set_is_told_with_its_place_and_without_secrets() {
     assert_eq!(settings.ignored, ["EOS_HOME"]);
 }
 
+#[test]
+fn workers_are_found_by_the_builders_name() {
+    let said = |code: &[(&str, &str)], environment: &[(&str, &str)]| {
+        resolved(code, None, environment).unwrap_err().to_string()
+    };
+    assert_eq!(
+        said(&[("workers", "4")], &[]),
+        "workers (in the program) is no property; did you mean num.stream.threads?"
+    );
+    assert_eq!(
+        said(&[], &[("EOS_WORKERS", "4")]),
+        "workers (environment variable EOS_WORKERS) is no property; did you mean num.stream.threads?"
+    );
+    let hidden = said(&[("hunter2", "")], &[]);
+    assert!(!hidden.contains("hunter2"), "{hidden}");
+}
+
 /// Who copies it has no brokers with TLS yet, and no feature for it.
 #[test]
 fn the_example_of_the_readme_starts_on_a_local_kafka() {

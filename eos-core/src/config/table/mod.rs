@@ -106,7 +106,11 @@ pub(crate) fn property(name: &str) -> Option<&'static Property> {
 
 /// The known property whose name is nearest to this one, if any is near.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
-    crate::nearest::nearest(name, all().map(|property| property.name))
+    match name {
+        // As the builder says it.
+        "workers" | "threads" => Some("num.stream.threads"),
+        _ => crate::nearest::nearest(name, all().map(|property| property.name)),
+    }
 }
 
 /// All properties.
