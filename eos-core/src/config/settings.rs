@@ -352,10 +352,8 @@ fn unknown(given: Given) -> SettingsError {
         };
     }
     let nearest = table::nearest(split(&key).1);
-    // A variable's name is shown anyway.
-    let is_shown = nearest.is_some() || matches!(origin, Origin::Environment { .. });
     SettingsError::Unknown {
-        key: shown_key(&key, is_shown),
+        key: shown_key(&key, nearest.is_some()),
         origin,
         nearest,
     }

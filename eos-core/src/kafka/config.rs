@@ -189,11 +189,8 @@ impl KafkaConfig {
 /// more than those that `prefetch` was made for.
 fn at_a_time(prefetch: usize, restores: bool) -> usize {
     let kib = prefetch.min(4 << 20) / 1024;
-    let most = match restores {
-        true => prefetch / 16,
-        false => kib * kib / 16,
-    };
-    most.clamp(64 << 10, if restores { 256 << 10 } else { 1 << 20 })
+    let most = if restores { kib * 64 } else { kib * kib / 16 };
+    most.clamp(64 << 10, 1 << 20)
 }
 
 /// Settings in the order in which librdkafka gets them: the last one of a key counts.
