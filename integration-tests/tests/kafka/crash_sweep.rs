@@ -6,14 +6,12 @@
 //! otherwise each step and each fault once, the records in turn. `EOS_CASE=pre_commit` does those
 //! whose name holds this.
 
-use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
 use crate::common::sweeps::{build_app, print, repeated, wanted};
 use anyhow::{Result, ensure};
 use integration_tests::faults::{Row, is_full, record};
-use integration_tests::process::{Program, build};
 use integration_tests::sweep::{Act, At, Case, POINTS, Report, at_once, each, sweep};
 use xtask::kafka::for_tests;
 

@@ -63,10 +63,19 @@ const PLANTED: [(&str, u64, &[&str]); 29] = [
     ("keep_in_doubt", 1_500, STATE),
 ];
 
+/// A bug that takes more seeds is looked for with `EOS_FULL=1` only (`cargo xtask soak rocksdb`).
+const QUICK: u64 = 500;
+
 #[test]
 fn each_is_found_by_a_seed() {
+    let within = if integration_tests::faults::is_full() {
+        u64::MAX
+    } else {
+        QUICK
+    };
     let missed: Vec<String> = PLANTED
         .into_iter()
+        .filter(|(_, seeds, _)| *seeds <= within)
         .filter_map(|(name, within, says)| find(name, within, says).err())
         .collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));

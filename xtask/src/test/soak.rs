@@ -22,7 +22,7 @@ struct Soak {
 
 const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
 
-const TABLE: [Soak; 10] = [
+const TABLE: [Soak; 11] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -34,6 +34,12 @@ const TABLE: [Soak; 10] = [
         what: "5,000 seeds with the state in RocksDB, and every planted bug",
         environment: &[("EOS_ROCKSDB_SEEDS", "5000"), ("EOS_FULL", "1")],
         arguments: "test -p integration-tests --features failpoints --test simulation -- --nocapture",
+    },
+    Soak {
+        name: "fuzz",
+        what: "ten minutes of bytes that no client sends, at the embedded broker",
+        environment: &[("EOS_FUZZ_SECONDS", "600")],
+        arguments: "test -p eos-testkit --lib fuzz -- --nocapture",
     },
     Soak {
         name: "kill",

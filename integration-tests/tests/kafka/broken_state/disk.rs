@@ -10,6 +10,7 @@ use eos_core::{Error, WorkerError};
 use super::Told;
 use crate::common::says;
 use crate::restart_table::scene::Scene;
+use xtask::kafka::print_skipped;
 
 /// Says that the test is to be left out where there is no right to mount.
 const SKIP_VAR: &str = "EOS_SKIP_FULL_DISK";
@@ -21,7 +22,11 @@ const FREE: u64 = 2 << 20;
 pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
     let disk = match Disk::mount(scene.case.state.path()) {
         Ok(disk) => disk,
-        Err(reason) => return skipped(&reason, std::env::var_os(SKIP_VAR).is_some()),
+        Err(reason) => {
+            let told = skipped(&reason, std::env::var_os(SKIP_VAR).is_some())?;
+            print_skipped(&format!("a full disk, as {SKIP_VAR} says: {reason:#}"));
+            return Ok(told);
+        }
     };
     scene.run(&["a", "b"])?;
     let ballast = disk.path.join("ballast");
@@ -80,7 +85,6 @@ fn skipped(reason: &anyhow::Error, told: bool) -> Result<Told> {
         "a full disk takes a small file system of its own, which can't be mounted here: {reason:#}. Run \
          this as root, or say with {SKIP_VAR}=1 that it is to be left out"
     );
-    eprintln!("SKIPPED, as {SKIP_VAR} says: the disk is full: {reason:#}");
     Ok((format!("SKIPPED, as {SKIP_VAR} says"), 0))
 }
 
