@@ -11,6 +11,7 @@ mod larger;
 mod many;
 mod misuses;
 mod operators;
+mod outages;
 mod policies;
 mod simulation;
 mod state;

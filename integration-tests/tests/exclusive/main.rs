@@ -1,16 +1,19 @@
-//! Tests on a real Kafka that measure time or need the whole machine: one at a time.
+//! Tests that measure time, need the whole machine, or use Kafka's usual port: one at a time.
 
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../proxied/mod.rs"]
 mod proxied;
 
+mod backlog;
 mod brokers;
 mod churn;
 mod counts;
+mod examples;
 mod hanging_call;
 mod kill;
 mod kip890_gap;
+mod readme;
 mod revocations;
 mod slow;
 mod small_machine;

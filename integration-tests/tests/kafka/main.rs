@@ -8,7 +8,6 @@ mod common;
 #[path = "../proxied/mod.rs"]
 mod proxied;
 
-mod backlog;
 mod bad_offsets;
 mod bad_records;
 mod bad_start;
@@ -17,7 +16,6 @@ mod chores;
 mod clocks;
 mod connection_limit;
 mod crash_sweep;
-mod examples;
 mod examples_alone;
 mod generator_and_judge;
 mod hello;
@@ -32,7 +30,6 @@ mod other_topics;
 mod pass_through_carries_everything;
 mod permanent_errors;
 mod policies;
-mod readme;
 mod rebalance_at_the_end;
 mod recreated;
 mod restart_table;

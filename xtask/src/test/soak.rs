@@ -69,7 +69,7 @@ const TABLE: [Soak; 11] = [
         name: "readme",
         what: "every command of the README, its crate of one's own included",
         environment: FULL,
-        arguments: "test -p integration-tests --test kafka readme:: -- --nocapture",
+        arguments: "test -p integration-tests --test exclusive readme:: -- --nocapture",
     },
     Soak {
         name: "shipped",

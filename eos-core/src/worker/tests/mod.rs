@@ -18,6 +18,7 @@ mod state;
 mod stops;
 mod tables;
 mod transactions;
+mod two_sources;
 mod windows;
 
 use std::collections::BTreeMap;

@@ -33,6 +33,7 @@ const PIPELINES: [Pipeline<'static>; 2] = [
 
 #[test]
 fn every_command_does_what_it_says() -> Result<()> {
+    let _alone = crate::alone();
     let readme = fs::read_to_string(xtask::workspace_root().join("README.md"))?;
     let commands = blocks(&readme, "sh").concat();
     ensure!(

@@ -20,6 +20,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 #[test]
 fn partitions_with_much_to_do_stay_side_by_side() -> Result<()> {
+    let _alone = crate::alone();
     let topics = ["in", "late", "out"].into_iter();
     let kafka = topics.fold(EmbeddedKafka::builder(), |kafka, topic| {
         kafka.topic(topic, PARTITIONS)
