@@ -10,6 +10,22 @@ use crate::ids::{AppId, TaskId, TopicName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicUuid(pub u128);
 
+/// 64 bits of a topic's id: enough to notice that a topic was deleted and made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicDigest(pub u64);
+
+impl TopicUuid {
+    /// What the name of a transaction says of the topic; nothing of an id that the brokers did not report.
+    #[must_use]
+    pub const fn digest(self) -> Option<TopicDigest> {
+        // Topic ids are random (KIP-516), so that any 64 of their bits would do.
+        match self.0 {
+            0 => None,
+            id => Some(TopicDigest((id >> 64) as u64 ^ id as u64)),
+        }
+    }
+}
+
 /// As Kafka's tools show it: base64 for URLs, without padding.
 impl fmt::Display for TopicUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

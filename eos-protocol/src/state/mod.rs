@@ -26,7 +26,7 @@ mod trim;
 
 pub use changelog_offsets::ChangelogOffsets;
 pub use family::{Family, PerFamily};
-pub use identity::{Difference, Identity, StoresHash, TopicIdentity, TopicUuid};
+pub use identity::{Difference, Identity, StoresHash, TopicDigest, TopicIdentity, TopicUuid};
 pub use position::{CommitRecord, Position, PositionError, Standing};
 pub use purge::Purge;
 pub use restart::{

@@ -1,6 +1,7 @@
 //! The worker against a scripted Kafka: what it calls, in which order, and what is visible at the
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
+mod changelog_identity;
 mod coverage;
 mod emission;
 #[cfg(feature = "failpoints")]

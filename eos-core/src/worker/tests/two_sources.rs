@@ -84,11 +84,7 @@ fn of_two_dead_letter_topics_the_failed_sources_is_written() {
         let topics = bench.worker.topology.output_names();
         let output = topics.iter().position(|it| it.as_str() == topic).unwrap();
         let broker = bench.kafka.broker();
-        broker
-            .visible
-            .iter()
-            .filter(|it| it.0 == output)
-            .count()
+        broker.visible.iter().filter(|it| it.0 == output).count()
     };
     assert_eq!((letters("of-bills"), letters("of-stats")), (0, 1));
 }
