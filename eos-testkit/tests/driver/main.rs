@@ -9,4 +9,5 @@ mod many;
 mod operators;
 mod policies;
 mod state;
+mod topics;
 mod windows;

@@ -60,6 +60,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) revoked_in_seek: Option<TopicPartition>,
     /// What the group's members are assigned, as its coordinator tells it.
     pub(in crate::worker) group: Option<Vec<TopicPartition>>,
+    /// The topics that the last source was given to watch.
+    pub(in crate::worker) watched: Vec<TopicName>,
     /// How long the last commit was given.
     pub(in crate::worker) last_commit_slice: Duration,
     epoch: u32,
@@ -218,6 +220,7 @@ impl Client for Fake {
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
+        self.broker().watched = spec.watched.clone();
         Ok(FakeSource::new(self, &spec.client_id))
     }
 

@@ -11,12 +11,12 @@ mod policies;
 mod processors;
 mod purging;
 mod rebalances;
-mod recreated;
 mod redeploys;
 mod siblings;
 mod state;
 mod stops;
 mod tables;
+mod topics;
 mod transactions;
 mod windows;
 
