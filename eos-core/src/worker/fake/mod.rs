@@ -48,6 +48,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) toxic: Option<String>,
     /// What is in the changelogs: key and value, or nothing where a transaction ended.
     pub(in crate::worker) changelogs: BTreeMap<TopicPartition, Vec<Option<Pair>>>,
+    /// How many records of changelogs were handed out.
+    pub(in crate::worker) changelog_records: u64,
     /// Where changelogs begin, if not at 0.
     pub(in crate::worker) starts: BTreeMap<TopicPartition, i64>,
     /// Records at the end of a changelog that an open transaction of somebody else holds back.
