@@ -100,8 +100,8 @@ pub use ctx::Ctx;
 pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{
-    CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicName,
-    TopicPartition,
+    CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicChange,
+    TopicChanged, TopicName, TopicPartition, TopicRole,
 };
 pub use error::{Error, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};

@@ -15,4 +15,5 @@ mod outages;
 mod policies;
 mod simulation;
 mod state;
+mod topics;
 mod windows;

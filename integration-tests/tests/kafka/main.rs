@@ -8,6 +8,7 @@ mod common;
 #[path = "../proxied/mod.rs"]
 mod proxied;
 
+mod auto_create;
 mod bad_offsets;
 mod bad_records;
 mod bad_start;

@@ -51,7 +51,7 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
     let (code, log) = fleet.await_own_end(0, PATIENCE)?;
     ensure!(code == 1, "exit code {code}:\n{log}");
     for part in [
-        "the input topic cities was deleted and made anew",
+        "the input topic cities was deleted and created again while the app ran",
         "it had the id ",
         "kafka-consumer-groups.sh --delete-offsets --group enrich-v1 --topic cities",
     ] {

@@ -117,6 +117,7 @@ impl Fixture {
             protocol: self.protocol.clone(),
             prefetch: 4 << 20,
             restores: false,
+            watched: Vec::new(),
         }
     }
 
@@ -203,14 +204,16 @@ pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Res
     })
 }
 
+/// The next event of the group.
 #[track_caller]
 pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
-    until("event", || {
-        let event = source.poll();
-        if event.is_none() {
+    until("event", || match source.poll() {
+        Some(SourceEvent::Topics(_)) => None,
+        None => {
             source.wait(SLICE);
+            None
         }
-        event
+        event => event,
     })
 }
 
