@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use xtask::os::{self, Signal};
+use xtask::test::PROGRAMS_VAR;
 
 use crate::wait::wait_until;
 
@@ -18,9 +19,6 @@ pub enum Program<'a> {
     /// An example of a package.
     Example(&'a str),
 }
-
-/// Where `cargo xtask test` has built all programs: once, for all tests.
-const PROGRAMS_VAR: &str = "TEST_PROGRAMS_DIR";
 
 /// Builds a program in the profile of the calling test and returns its path. Under `cargo xtask test` it is
 /// built already.
@@ -34,11 +32,8 @@ pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<Pa
         Program::Bin(name) => ("--bin", name),
         Program::Example(name) => ("--example", name),
     };
-    if let Some(dir) = std::env::var_os(PROGRAMS_VAR).map(PathBuf::from) {
-        let path = match program {
-            Program::Bin(name) => dir.join(name),
-            Program::Example(name) => dir.join("examples").join(name),
-        };
+    if let Some(dir) = std::env::var_os(PROGRAMS_VAR) {
+        let path = PathBuf::from(dir).join(name);
         ensure!(
             path.is_file(),
             "{PROGRAMS_VAR}: there is no {}",

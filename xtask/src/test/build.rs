@@ -22,8 +22,8 @@ pub(crate) struct Target {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Built {
     pub(crate) targets: Vec<Target>,
-    /// The directory of binaries; their examples are in `examples` below it.
-    pub(crate) programs: Option<PathBuf>,
+    /// Binaries and examples.
+    pub(crate) programs: Vec<PathBuf>,
 }
 
 /// Cargo, as the one that runs this.
@@ -61,6 +61,24 @@ fn compiled(arguments: &str) -> Result<Option<Built>> {
     let output = output.context("start cargo: is it on the PATH?")?;
     Ok(output.status.success().then(|| read(&output.stdout)))
 }
+impl Built {
+    /// Links the programs into a directory of their own, and returns it: a later build of one of them with other
+    /// features puts that in its place.
+    pub(crate) fn keep_programs(&self) -> Result<tempfile::TempDir> {
+        let first = self.programs.first().context("cargo built no program")?;
+        let beside = first.parent().context("a program has a directory")?;
+        let kept = tempfile::tempdir_in(beside).context("create a directory for programs")?;
+        for program in &self.programs {
+            let name = program.file_name().context("a program has a name")?;
+            let link = kept.path().join(name);
+            std::fs::hard_link(program, &link)
+                .or_else(|_| std::fs::copy(program, &link).map(drop))
+                .with_context(|| format!("keep {}", program.display()))?;
+        }
+        Ok(kept)
+    }
+}
+
 /// Reads cargo's messages.
 fn read(messages: &[u8]) -> Built {
     let mut built = Built::default();
@@ -72,8 +90,8 @@ fn read(messages: &[u8]) -> Built {
         };
         if message["profile"]["test"] == true {
             built.targets.extend(target(&message, executable));
-        } else if message["target"]["kind"][0] == "bin" {
-            built.programs = executable.parent().map(Path::to_owned);
+        } else {
+            built.programs.push(executable);
         }
     }
     built
@@ -98,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_and_the_directory_of_the_others_are_in_cargos_messages() {
+    fn test_programs_and_others_are_told_apart_in_cargos_messages() {
         let messages = br#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a","kind":["lib"]},"profile":{"test":false},"executable":null}
 not json
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"kafka","kind":["test"]},"profile":{"test":true},"executable":"/t/deps/kafka-1"}
@@ -112,7 +130,7 @@ not json
         };
         let expected = Built {
             targets: vec![kafka],
-            programs: Some("/t/debug".into()),
+            programs: vec!["/t/debug/examples/app".into(), "/t/debug/tool".into()],
         };
         assert_eq!(read(messages), expected);
     }

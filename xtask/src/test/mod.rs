@@ -35,7 +35,7 @@ pub const FEATURES: &str = "eos-core/prometheus,eos-core/failpoints,eos-testkit/
     eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
 
 /// Tells tests where the programs lie that they start (`integration_tests::process::build`).
-const PROGRAMS_VAR: &str = "TEST_PROGRAMS_DIR";
+pub const PROGRAMS_VAR: &str = "TEST_PROGRAMS_DIR";
 
 /// Runs the tests. One word is a filter of their names; anything else goes to `cargo test`.
 ///
@@ -73,9 +73,8 @@ fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {
     };
     let shared = kafka.shared_broker()?;
     let mut environment = kafka.environment(shared.as_ref());
-    if let Some(programs) = &built.programs {
-        environment.push((PROGRAMS_VAR.into(), programs.display().to_string()));
-    }
+    let programs = built.keep_programs()?;
+    environment.push((PROGRAMS_VAR.into(), programs.path().display().to_string()));
     run_tests("tests", &built, filter, &environment, report)?;
     drop(shared);
     if filter.is_empty() {
