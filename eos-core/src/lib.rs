@@ -9,6 +9,9 @@
 //! # struct Priced { id: String, total: u64 }
 //! # fn price(order: Order) -> Priced { Priced { id: order.id, total: order.amount * 2 } }
 //!
+//! # #[cfg(not(feature = "kafka"))]
+//! # fn main() {}
+//! # #[cfg(feature = "kafka")]
 //! #[tokio::main]
 //! async fn main() -> eos_core::Result<()> {
 //!     let orders = Topic::<String, Order>::json("orders");

@@ -163,7 +163,8 @@ pub(super) fn recreate_topic(world: &mut World, name: &str) -> Result<(), String
 pub(super) fn grow_topic(world: &mut World, name: &str, partitions: i32) -> Result<(), String> {
     let topic = CreatePartitionsTopic::default()
         .with_name(text(name).into())
-        .with_count(partitions);
+        .with_count(partitions)
+        .with_assignments(None);
     let request = CreatePartitionsRequest::default()
         .with_topics(vec![topic])
         .with_timeout_ms(1_000);

@@ -100,7 +100,8 @@ fn partitions_that_are_added_are_reported() {
     let name = StrBytes::from_string(topic.as_str().to_owned());
     let more = CreatePartitionsTopic::default()
         .with_name(name.into())
-        .with_count(3);
+        .with_count(3)
+        .with_assignments(None);
     let request = CreatePartitionsRequest::default()
         .with_topics(vec![more])
         .with_timeout_ms(5000);
