@@ -6,6 +6,7 @@ mod coverage;
 mod emission;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod fuzz;
 mod membership;
 mod metrics;
 mod policies;
