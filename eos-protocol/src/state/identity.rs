@@ -194,7 +194,8 @@ impl Identity {
     /// In what the state found (`self`) is not the task's own; `None` if it is.
     #[must_use]
     pub fn difference(&self, now: &Self) -> Option<Difference> {
-        if self.cluster != now.cluster {
+        // A cluster that does not report its id, then or now, is no evidence of another one.
+        if self.cluster != now.cluster && !self.cluster.is_empty() && !now.cluster.is_empty() {
             let (found, now) = (self.cluster.clone(), now.cluster.clone());
             return Some(Difference::Cluster { found, now });
         }
@@ -311,6 +312,10 @@ pub(crate) mod tests {
             change(&mut found);
             found.difference(&now).unwrap().to_string()
         };
+        let mut unknown = sample();
+        unknown.cluster.clear();
+        assert_eq!(unknown.difference(&now), None);
+        assert_eq!(now.difference(&unknown), None);
         assert!(says(&|i| i.cluster = "c0".into()).contains("cluster c0, this is cluster c1"));
         assert!(says(&|i| i.app = "b".into()).contains("app b, this is app a"));
         assert!(says(&|i| i.task.stage = StageId(1)).contains("task 1_3, this is task 0_3"));
