@@ -133,8 +133,7 @@ fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, D
         return Ok(Some(damaged()));
     };
     // A cluster that does not report its id, then or now, is no evidence of another one.
-    let is_other_cluster =
-        cluster != now.cluster && !cluster.is_empty() && !now.cluster.is_empty();
+    let is_other_cluster = cluster != now.cluster && !cluster.is_empty() && !now.cluster.is_empty();
     let has_more = lines.next().is_some();
     Ok(if app != now.app.as_str() {
         return Err(DirectoryError::OtherApp {

@@ -101,6 +101,15 @@ fn run_tests(
     for target in &built.targets {
         cases.extend(case::list(target, filter)?);
     }
+    if filter.is_empty() {
+        cases.retain(|case| match soak::row_of(case) {
+            Some(row) => {
+                report.left(format!("{case}  (cargo xtask soak {row})"));
+                false
+            }
+            None => true,
+        });
+    }
     let done = pool::run(cases, environment, report::print);
     report.tests(name, &done, begun.elapsed());
     Ok(())

@@ -16,6 +16,7 @@ pub(crate) struct Report {
     steps: Vec<(String, Count, Duration)>,
     slowest: Vec<(Duration, String)>,
     skipped: Vec<String>,
+    left: Vec<String>,
     failed: Vec<String>,
 }
 
@@ -37,6 +38,11 @@ pub(crate) fn print(done: &Done<'_>) {
 }
 
 impl Report {
+    /// Adds a test that was not run, with the command that runs it.
+    pub(crate) fn left(&mut self, test: String) {
+        self.left.push(test);
+    }
+
     /// Adds a step without tests.
     pub(crate) fn step(&mut self, name: &str, succeeded: bool, took: Duration) {
         let count = Count {
@@ -99,6 +105,9 @@ impl Report {
                 "{name:<14} {passed:>5} passed {failed:>3} failed {ignored:>3} skipped {seconds:>7.1} s{note}"
             );
             total.add(*count);
+        }
+        for test in &self.left {
+            println!("left out  {test}");
         }
         for line in &self.skipped {
             println!("{line}");

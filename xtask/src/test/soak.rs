@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::build::cargo;
+use super::case::Case;
 use super::exit_code;
 use super::report::Report;
 use crate::setup::{self, Need};
@@ -22,7 +23,36 @@ struct Soak {
 
 const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
 
-const TABLE: [Soak; 11] = [
+/// Tests that `cargo xtask test` leaves to a row of the table: package, target, how the name begins, and the row.
+/// Each has a quicker sibling that stays.
+pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
+    (
+        "integration-tests",
+        "exclusive",
+        "kill::on_three_nodes",
+        "kill",
+    ),
+    (
+        "integration-tests",
+        "exclusive",
+        "kill::the_control_without_transactions",
+        "kill",
+    ),
+    (
+        "integration-tests",
+        "exclusive",
+        "churn::dynamic_members",
+        "churn",
+    ),
+    (
+        "integration-tests",
+        "exclusive",
+        "wire_producer_delivers_once::while_followers",
+        "wire",
+    ),
+];
+
+const TABLE: [Soak; 13] = [
     Soak {
         name: "simulation",
         what: "100,000 seeds of the whole runtime",
@@ -46,6 +76,18 @@ const TABLE: [Soak; 11] = [
         what: "a million records under more than 25 SIGKILLs, on one node, on three, and embedded",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive kill:: -- --nocapture",
+    },
+    Soak {
+        name: "brokers",
+        what: "brokers of each role killed, frozen and restarted, and too few replicas, five times",
+        environment: FULL,
+        arguments: "test -p integration-tests --test exclusive brokers:: -- --nocapture",
+    },
+    Soak {
+        name: "wire",
+        what: "the wire producer while followers are frozen",
+        environment: &[],
+        arguments: "test -p integration-tests --test exclusive wire_producer_delivers_once:: -- --nocapture",
     },
     Soak {
         name: "churn",
@@ -90,6 +132,16 @@ const TABLE: [Soak; 11] = [
         arguments: "xtask test integration-tests",
     },
 ];
+
+/// The row that a test is left to.
+pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
+    let left = LEFT.iter().find(|(package, target, begins, _)| {
+        case.target.package == *package
+            && case.target.name == *target
+            && case.name.starts_with(begins)
+    });
+    left.map(|(.., row)| *row)
+}
 
 /// What to run.
 #[derive(Debug, Args)]
@@ -171,6 +223,16 @@ mod tests {
         let error = chosen(&["kil".to_owned()]).err().unwrap().to_string();
         assert!(error.contains("kil: choose from simulation, "), "{error}");
         assert_eq!(chosen(&[]).unwrap().len(), TABLE.len());
+    }
+
+    #[test]
+    fn what_is_left_to_a_row_is_run_by_it() {
+        for (package, target, begins, row) in LEFT {
+            let row = chosen(&[row.to_owned()]).unwrap()[0];
+            let module = begins.split_once("::").unwrap().0;
+            let runs = format!("test -p {package} --test {target} {module}::");
+            assert!(row.arguments.starts_with(&runs), "{begins}");
+        }
     }
 
     #[test]

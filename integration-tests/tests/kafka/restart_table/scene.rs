@@ -154,6 +154,10 @@ impl Scene {
     /// Starts the app, which must stop by itself before its first record because of the restart table.
     pub(crate) fn refused(&mut self) -> Result<(RestartError, Began)> {
         let app = self.counting("counts");
+        self.refused_app(app)
+    }
+
+    pub(crate) fn refused_app(&mut self, app: App) -> Result<(RestartError, Began)> {
         let (before, output) = (self.case.committed()?, self.case.output()?.len());
         let error = self.case.failure_of(app)?;
         let log = self.log();

@@ -1,7 +1,7 @@
 //! The rows after which the app stops, because every way on would lose or double: each before its first
 //! record, with the fix in its message. Where the fix is small it is done, and the app goes on.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use eos_core::{Error, RestartError, WorkerError};
 use integration_tests::wait::wait_until;
 
@@ -48,7 +48,23 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let changelog = scene.changelog()?;
     scene.case.client.delete_topic(&changelog)?;
+    // The start makes it again, empty, and touches nothing else.
     let (error, began) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::ChangelogRecreated { .. },
+        &changelog,
+        "accept.changelog="
+    );
+    ensure!(began.rows.is_empty(), "the copy was judged: {began:?}");
+    let RestartError::ChangelogRecreated { now, .. } = error else {
+        bail!("{error}");
+    };
+    // An operator who declares it complete is held to that.
+    let app = scene
+        .counting("counts")
+        .set("accept.changelog", now.to_string());
+    let (error, began) = scene.refused_app(app)?;
     stopped!(
         error,
         RestartError::ChangelogLost { .. },
