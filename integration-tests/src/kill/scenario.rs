@@ -116,13 +116,13 @@ impl Scenario {
         })
     }
 
-    /// Every three seconds somebody joins or leaves: for 18 seconds, or with `EOS_FULL=1` for
+    /// Every three seconds somebody joins or leaves: for half a minute, or with `EOS_FULL=1` for
     /// five.
     ///
     /// # Errors
     /// As [`Scenario::kills`].
     pub fn churn(members: Members) -> Result<Self> {
-        let (seconds, rate) = if is_full() { (300, 5_000) } else { (18, 4_000) };
+        let (seconds, rate) = if is_full() { (300, 5_000) } else { (36, 4_000) };
         Ok(Scenario {
             nodes: 1,
             records: seconds * rate,

@@ -31,7 +31,7 @@ pub use soak::{Options as SoakOptions, run as soak};
 
 /// The features with which everything is compiled, once: those of tests and of programs that tests start.
 /// Packages that depend on each other add theirs (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
-pub const FEATURES: &str = "eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
+pub const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
     eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
 
 /// Tells tests where the programs lie that they start (`integration_tests::process::build`).
