@@ -25,11 +25,14 @@
 //! | [`check_widths`] | whether their topics can be read together |
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | which window a record is in, when it is closed, when it is forgotten |
+//! | [`MissingOffsets`] | when a task believes that the group has no offset |
+//! | [`BrokerTime`] | for how long brokers could be reached |
 //! | [`state`] | where a task's stores stand, and what a restart makes of them |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod broker_time;
 mod commit_pacer;
 mod commit_policy;
 pub mod dead_letter;
@@ -41,6 +44,7 @@ mod ids;
 mod markers;
 mod membership;
 mod merge;
+mod missing;
 mod name;
 mod outcome;
 mod partitioner;
@@ -58,6 +62,7 @@ mod widths;
 pub mod windows;
 
 pub use backoff::Backoff;
+pub use broker_time::BrokerTime;
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use dead_letter::DeadLetter;
@@ -71,6 +76,7 @@ pub use ids::{
 pub use markers::until_markers_are_written;
 pub use membership::{NotAMember, checked_membership};
 pub use merge::{BadMaxIdle, Lag, MaxIdle, Merge, Pick, Supply};
+pub use missing::MissingOffsets;
 pub use name::{LayoutHash, NameError, TransactionName};
 pub use outcome::{Outcome, outcome};
 pub use partitioner::{murmur2, partition_for};

@@ -79,6 +79,15 @@ pub enum Start {
 }
 
 impl Start {
+    /// Whether the group has an offset for each input.
+    pub fn is_complete(&self) -> bool {
+        match self {
+            Self::Resume { .. } => true,
+            Self::Grow { inputs, .. } => inputs.iter().all(|(_, at)| at.is_some()),
+            Self::First { .. } => false,
+        }
+    }
+
     /// The offsets that the group has for it.
     pub fn committed(&self) -> impl Iterator<Item = (&TopicPartition, Offset)> {
         let (resumed, grown) = match self {

@@ -61,6 +61,7 @@ pub(crate) enum Defence {
     FirstStart,
     Coverage,
     Gone,
+    Missing,
     AskAgain,
     CountAhead,
     Replay,
@@ -148,7 +149,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 38] = [
+    pub(super) const ALL: [Self; 39] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -180,6 +181,7 @@ impl Defence {
         Self::FirstStart,
         Self::Coverage,
         Self::Gone,
+        Self::Missing,
         Self::AskAgain,
         Self::CountAhead,
         Self::Replay,
@@ -222,6 +224,7 @@ impl Defence {
             Self::FirstStart => "first_start",
             Self::Coverage => "coverage",
             Self::Gone => "gone",
+            Self::Missing => "missing",
             Self::AskAgain => "ask_again",
             Self::CountAhead => "count_ahead",
             Self::Replay => "replay",

@@ -16,7 +16,7 @@ pub(super) struct OutOfRange {
     partition: TopicPartition,
     /// The one that was fetched.
     asked: Option<Offset>,
-    /// By when the log's bounds are known.
+    /// By when the log's bounds are known, by the brokers' time.
     deadline: Deadline,
 }
 
@@ -33,7 +33,7 @@ impl<C: Client> Worker<C> {
                     self.changes.push_back(Change::Revoked { partitions, lost });
                 }
                 SourceEvent::OutOfRange { partition, asked } => {
-                    let now = self.env.now();
+                    let now = self.brokers.at(self.env.now());
                     for one in &mut self.restoring {
                         one.out_of_range(&partition, now);
                     }
@@ -46,7 +46,10 @@ impl<C: Client> Worker<C> {
                         });
                     }
                 }
-                SourceEvent::Topics(report) => self.compare_topics(&report),
+                SourceEvent::Topics(report) => {
+                    self.brokers.answered(self.env.now());
+                    self.compare_topics(&report);
+                }
                 SourceEvent::Failed(error) => self.consumer_failed(error),
             }
         }
@@ -123,7 +126,7 @@ impl<C: Client> Worker<C> {
             self.seek_again(partition, wanted);
             return Ok(());
         }
-        let late = deadline.passed(self.env.now());
+        let late = deadline.passed(self.brokers.at(self.env.now()));
         match self.source.bounds(std::slice::from_ref(&partition), SLICE) {
             Poll::Pending if late => Err(WorkerError::Client(ClientError::new(
                 CallSite::Bounds,

@@ -74,8 +74,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CommitCause, CommitPacer, Event, Isolation, Load, Now, Offset, State, TaskId, TopicName,
-    TopicPartition, TopicWatch, Transaction,
+    BrokerTime, CommitCause, CommitPacer, Event, Isolation, Load, Now, Offset, State, TaskId,
+    TopicName, TopicPartition, TopicWatch, Transaction,
 };
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
@@ -171,6 +171,8 @@ pub struct Worker<C: Client> {
     out_of_range: Vec<OutOfRange>,
     /// The app's topics, as it knows them.
     topics: TopicWatch,
+    /// For how long brokers could be reached.
+    brokers: BrokerTime,
 
     scratch: RefCell<Scratch>,
     buffers: RefCell<Buffers>,
@@ -280,6 +282,7 @@ impl<C: Client> Worker<C> {
         let limits = spec.output_limits.iter().copied().flatten();
         let least_limit = limits.min().unwrap_or(usize::MAX);
         let repartitions = purging::repartitions(&topology);
+        let brokers = BrokerTime::new(env.now());
         let mut worker = Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
             spec,
@@ -305,6 +308,7 @@ impl<C: Client> Worker<C> {
             restarts: BTreeMap::new(),
             out_of_range: Vec::new(),
             topics: watch,
+            brokers,
             scratch: RefCell::default(),
             buffers: RefCell::default(),
             kept: 0,

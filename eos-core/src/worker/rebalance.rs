@@ -67,6 +67,7 @@ impl<C: Client> Worker<C> {
             && !failpoints::undefended(Defence::RevokedStart)
         {
             resolving.partitions.retain(|p| !partitions.contains(p));
+            resolving.forget_missing(&partitions);
             resolving
                 .starts
                 .retain(|found| !partitions.contains(&found.driving));

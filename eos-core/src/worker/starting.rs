@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use eos_protocol::state::{PerFamily, TopicDigest};
 use eos_protocol::{
-    CommitCause, Committed, Deadline, ErrorClass, FirstStart, Now, Offset, Partition, Situation,
-    Stage, Start, State, TaskId, TaskProgress, TopicPartition, TransactionName, plan_start,
+    CommitCause, Committed, Deadline, ErrorClass, FirstStart, MissingOffsets, Now, Offset,
+    Partition, Situation, Stage, Start, State, TaskId, TaskProgress, TopicPartition,
+    TransactionName, plan_start,
 };
 
 use super::doubt::as_committed;
@@ -16,6 +17,7 @@ use super::restoring::Committed as Kept;
 use super::task::{Readiness, Task};
 use super::{SLICE, Worker, WorkerError};
 use crate::client::{Client, CommittedOffset, OffsetBounds, Source};
+use crate::failpoints::{self, Defence};
 use crate::metrics::Count;
 
 /// How long after an error the brokers are asked again where a task starts.
@@ -26,7 +28,7 @@ pub(super) const ASK_AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct Resolving {
     /// Those whose committed offsets are not stable yet.
     pub(super) partitions: Vec<TopicPartition>,
-    /// By when they have to be.
+    /// By when they have to be, by the brokers' time.
     deadline: Deadline,
     /// Those whose offsets are known, and how their tasks start.
     pub(super) starts: Vec<Found>,
@@ -35,6 +37,28 @@ pub(super) struct Resolving {
     /// Committed offsets that were not in the log any more. An owner of before may have gone on, and what
     /// it had done with was deleted: they are asked for once more before they are believed.
     pub(super) gone: BTreeMap<TopicPartition, Offset>,
+    /// Committed offsets that the group does not have: it is asked again before that is believed.
+    missing: MissingOffsets,
+}
+
+impl Resolving {
+    fn by(deadline: Deadline) -> Self {
+        Self {
+            partitions: Vec::new(),
+            deadline,
+            starts: Vec::new(),
+            not_before: None,
+            gone: BTreeMap::new(),
+            missing: MissingOffsets::default(),
+        }
+    }
+
+    /// These partitions belong to another worker now.
+    pub(super) fn forget_missing(&mut self, partitions: &[TopicPartition]) {
+        for partition in partitions {
+            self.missing.forget(partition);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -58,14 +82,10 @@ impl<C: Client> Worker<C> {
         self.meter.count(Count::Rebalances, 1);
         self.note_member();
         self.source.assign(&[]).map_err(WorkerError::Client)?;
-        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-        let resolving = self.resolving.get_or_insert_with(|| Resolving {
-            partitions: Vec::new(),
-            deadline,
-            starts: Vec::new(),
-            not_before: None,
-            gone: BTreeMap::new(),
-        });
+        let deadline = Deadline::after(self.brokers.at(self.env.now()), self.spec.offsets_deadline);
+        let resolving = self
+            .resolving
+            .get_or_insert_with(|| Resolving::by(deadline));
         resolving.partitions.extend(partitions);
         resolving.deadline = deadline;
         Ok(())
@@ -73,14 +93,10 @@ impl<C: Client> Worker<C> {
 
     /// Finds out once more where the task of this partition starts, but not before then.
     pub(super) fn resolve_again(&mut self, partition: TopicPartition, not_before: Now) {
-        let deadline = Deadline::after(self.env.now(), self.spec.offsets_deadline);
-        let resolving = self.resolving.get_or_insert_with(|| Resolving {
-            partitions: Vec::new(),
-            deadline,
-            starts: Vec::new(),
-            not_before: None,
-            gone: BTreeMap::new(),
-        });
+        let deadline = Deadline::after(self.brokers.at(self.env.now()), self.spec.offsets_deadline);
+        let resolving = self
+            .resolving
+            .get_or_insert_with(|| Resolving::by(deadline));
         resolving.partitions.push(partition);
         resolving.deadline = deadline;
         resolving.not_before = Some(not_before);
@@ -95,7 +111,7 @@ impl<C: Client> Worker<C> {
             return Ok(true);
         }
         let now = self.env.now();
-        if resolving.deadline.passed(now) {
+        if resolving.deadline.passed(self.brokers.at(now)) {
             return Err(self.unresolved(&resolving));
         }
         if let Some(wait) = resolving.not_before.map(|at| at.since(now))
@@ -111,6 +127,7 @@ impl<C: Client> Worker<C> {
             if resolving.starts.is_empty() {
                 let read = self.read_starts(&resolving.partitions);
                 resolving.starts = self.or_later(read, &mut resolving.not_before)?;
+                self.doubt_missing(&mut resolving);
                 let found = |p: &TopicPartition| resolving.starts.iter().any(|f| f.driving == *p);
                 resolving.partitions.retain(|p| !found(p));
             }
@@ -128,6 +145,28 @@ impl<C: Client> Worker<C> {
         self.resolving = Some(resolving);
         // Waiting for others is no reason to spin.
         Ok(false)
+    }
+
+    /// Leaves out the tasks that would start over because an offset is missing, until the group has
+    /// reported it missing often enough.
+    fn doubt_missing(&self, resolving: &mut Resolving) {
+        if failpoints::undefended(Defence::Missing) {
+            return;
+        }
+        let found = std::mem::take(&mut resolving.starts);
+        let all = found.len();
+        let missing = &mut resolving.missing;
+        resolving.starts = found
+            .into_iter()
+            .filter(|found| missing.confirm(&found.driving, &found.start))
+            .collect();
+        if resolving.starts.len() < all {
+            tracing::debug!(
+                app = %self.spec.app, worker = %self.spec.id, tasks = all - resolving.starts.len(),
+                "the group has no committed offset; it is asked again"
+            );
+            resolving.not_before = Some(self.env.now().after(MissingOffsets::PAUSE));
+        }
     }
 
     /// An answer, or nothing yet where a broker could not give one; it is asked again a little later.

@@ -32,6 +32,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) visible: Vec<(usize, String)>,
     /// Offsets that an open transaction of somebody else holds: those of these partitions.
     pub(in crate::worker) unstable: BTreeSet<TopicPartition>,
+    /// Whether no broker reports the topics.
+    pub(in crate::worker) away: bool,
     /// Partitions whose end the client has not heard of.
     pub(in crate::worker) silent: BTreeSet<TopicPartition>,
     /// How many records somebody's open transaction holds back at the end.

@@ -76,6 +76,9 @@ pub(in crate::worker) struct FakeSource {
     /// In how many looks at the membership an unsubscribe will have led to a LeaveGroup: the
     /// client sends it on its own time.
     leaves_after: Option<u32>,
+    /// Whether this look at the events ended with a report of the topics: an empty one, which shows that
+    /// brokers answer.
+    reported: bool,
 }
 
 impl FakeSource {
@@ -85,6 +88,7 @@ impl FakeSource {
             id: id.into(),
             at: BTreeMap::new(),
             leaves_after: None,
+            reported: false,
         }
     }
 
@@ -127,7 +131,17 @@ impl Source for FakeSource {
     }
 
     fn poll(&mut self) -> Option<SourceEvent> {
-        self.fake.broker().events.get_mut(&self.id)?.pop_front()
+        let mut broker = self.fake.broker();
+        if let Some(event) = broker
+            .events
+            .entry(self.id.clone())
+            .or_default()
+            .pop_front()
+        {
+            return Some(event);
+        }
+        self.reported = !self.reported && !broker.away;
+        self.reported.then(|| SourceEvent::Topics(Vec::new()))
     }
 
     fn wait(&mut self, _: Duration) {}

@@ -99,7 +99,7 @@ impl<C: Client> Worker<C> {
                 .unwrap_or_default(),
             phase: Phase::Opening,
             kind: RestoreKind::Exact,
-            since: self.env.now(),
+            since: self.brokers.at(self.env.now()),
             told: self.env.now(),
             read: Vec::new(),
             out_of_range: false,
@@ -129,10 +129,10 @@ impl<C: Client> Worker<C> {
         Ok(())
     }
 
-    /// Says once in a while what a task waits for. Answers how long it has.
+    /// Logs once in a while what a task waits for. Returns for how long it has, by the brokers' time.
     fn waits(&self, one: &mut Restoring<RecordsOf<C>>, what: &str) -> Duration {
         let now = self.env.now();
-        let waited = now.since(one.since);
+        let waited = self.brokers.at(now).since(one.since);
         if now.since(one.told) >= TELL {
             one.told = now;
             tracing::warn!(
@@ -296,7 +296,7 @@ impl<C: Client> Worker<C> {
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));
         };
-        let restore = Restore::new(reading, self.spec.state.patience, now);
+        let restore = Restore::new(reading, self.spec.state.patience, now, self.brokers.at(now));
         let from: Vec<_> = restore.wanted().collect();
         tracing::info!(
             app = %self.spec.app, worker = %self.spec.id, task = %one.task, ?from, "restoring state"

@@ -62,6 +62,7 @@ pub(in crate::worker) struct Restoring<R> {
     width: u32,
     phase: Phase<R>,
     kind: RestoreKind,
+    /// Since when it waits for a broker, by the brokers' time.
     since: Now,
     told: Now,
     /// The changelogs that were read, and are assigned still.
@@ -91,12 +92,12 @@ impl<R> Restoring<R> {
 
     /// The client says that an offset is not in the log that it was to read: if it is one of these,
     /// nothing more will come of it.
-    pub(in crate::worker) fn out_of_range(&mut self, partition: &TopicPartition, now: Now) {
+    pub(in crate::worker) fn out_of_range(&mut self, partition: &TopicPartition, brokers: Now) {
         let reading = matches!(self.phase, Phase::Reading(_));
         if reading && self.partitions().any(|log| log == *partition) {
             self.out_of_range = true;
             // Since when a broker is waited for.
-            self.since = now;
+            self.since = brokers;
         }
     }
 

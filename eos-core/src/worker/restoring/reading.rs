@@ -109,7 +109,7 @@ impl<C: Client> Worker<C> {
             }
             Some(Restored::First) => {}
             None => {
-                if let Some(stalled) = reader.restore.stalled(now) {
+                if let Some(stalled) = reader.restore.stalled(self.brokers.at(now)) {
                     return Err(WorkerError::Stalled(Box::new(stalled)));
                 }
                 if now.since(one.told) >= TELL {
@@ -151,9 +151,10 @@ impl<C: Client> Worker<C> {
             let taken = self.source.take(partition, BATCH, &mut reader.records);
             taken.map_err(WorkerError::Client)?;
             let now = self.env.now();
+            let brokers = self.brokers.at(now);
             if reader.records.first().is_none() {
                 if let Some(stable) = self.source.drained(partition) {
-                    reader.restore.ended(family, stable, now);
+                    reader.restore.ended(family, stable, brokers);
                 }
                 return Ok(());
             }
@@ -168,7 +169,7 @@ impl<C: Client> Worker<C> {
                 let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
                 let wanted = reader
                     .restore
-                    .took(family, record.offset(), bytes, commit, now)
+                    .took(family, record.offset(), bytes, commit, brokers)
                     .map_err(restart)?;
                 match entry {
                     Entry::Put { store, key, value } if wanted => {

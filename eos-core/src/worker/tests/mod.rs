@@ -125,6 +125,13 @@ impl Bench {
             .event("app-i-0-consumer", SourceEvent::Assigned(partitions));
     }
 
+    /// The group has an offset of these partitions: their first records are to come.
+    fn begun(&self, partitions: &[TopicPartition]) {
+        let mut broker = self.kafka.broker();
+        let begun = partitions.iter().map(|p| (p.clone(), (0, String::new())));
+        broker.committed.extend(begun);
+    }
+
     fn revoke(&self, partition: i32, lost: bool) {
         let event = SourceEvent::Revoked {
             partitions: vec![tp(partition)],
@@ -183,6 +190,20 @@ impl Bench {
             self.clock.pass(Duration::from_millis(50));
         }
         panic!("the worker goes on: {:?}", self.worker);
+    }
+
+    /// Steps for so long, while brokers answer, and returns the error with which the worker ends.
+    fn end_after(&mut self, time: Duration) -> WorkerError {
+        const STRIDE: Duration = Duration::from_secs(10);
+        let mut passed = Duration::ZERO;
+        while passed < time {
+            self.clock.pass(STRIDE);
+            passed += STRIDE;
+            if let Err(error) = self.worker.step() {
+                return error;
+            }
+        }
+        self.end().unwrap_err()
     }
 
     /// As [`settle`](Self::settle), but the worker may end.

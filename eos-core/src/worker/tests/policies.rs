@@ -107,6 +107,7 @@ fn a_retry_parks_the_task_and_nobody_else() {
             })
             .to(&Topic::plain("out"));
     });
+    bench.begun(&[tp(0), tp(1)]);
     bench.feed(0, &["flaky", "after"]);
     bench.assign(&[0, 1]);
     for _ in 0..15 {

@@ -134,6 +134,7 @@ fn offsets_without_a_name_are_not_believed() {
     let mut bench = bench();
     let unnamed = (2, String::new());
     bench.kafka.broker().committed.insert(words(), unnamed);
+    bench.begun(&[tp(0)]);
     bench.settle();
     assert_eq!(bench.due(), []);
     bench.an_hour_passes();
@@ -229,8 +230,7 @@ fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
     let out_of_range = out_of_range(words(), 3);
     bench.kafka.event("app-i-0-consumer", out_of_range);
     bench.worker.step().unwrap();
-    bench.clock.pass(Duration::from_secs(3601));
-    let error = bench.end().unwrap_err();
+    let error = bench.end_after(Duration::from_secs(3601));
     assert!(
         matches!(error, WorkerError::OffsetOutOfRange { .. }),
         "{error}"

@@ -9,6 +9,7 @@ fn rule_10_a_first_start_is_committed_before_the_first_record() {
     while bench.committed(0).is_none() {
         bench.step();
         assert!(bench.visible().is_empty());
+        bench.clock.pass(Duration::from_millis(1));
     }
     assert_eq!(bench.committed(0), Some(0));
     let calls = bench.kafka.calls();
@@ -211,12 +212,64 @@ fn offsets_that_never_become_stable_end_with_an_error() {
     bench.kafka.broker().unstable.insert(tp(0));
     bench.assign(&[0]);
     bench.step();
-    bench.clock.pass(Duration::from_secs(61));
-    let error = bench.end().unwrap_err();
+    let error = bench.end_after(Duration::from_secs(61));
     assert!(
         matches!(error, WorkerError::OffsetsUnstable { .. }),
         "{error}"
     );
+}
+
+/// An outage of any length passes by itself: time without brokers does not count.
+#[test]
+fn offsets_are_waited_for_while_no_broker_answers() {
+    let mut bench = Bench::new();
+    bench.kafka.broker().unstable.insert(tp(0));
+    bench.begun(&[tp(0)]);
+    bench.assign(&[0]);
+    bench.kafka.broker().away = true;
+    for _ in 0..100 {
+        bench.step();
+        bench.clock.pass(Duration::from_secs(10));
+    }
+    let mut broker = bench.kafka.broker();
+    broker.away = false;
+    broker.unstable.clear();
+    drop(broker);
+    bench.settle();
+    bench.assert_exact();
+}
+
+/// A coordinator that resigns reports no offset for a moment (KAFKA-20416).
+#[test]
+fn an_offset_that_is_missing_for_a_moment_does_not_start_a_task_over() {
+    let mut bench = Bench::running();
+    let before = bench.kafka.broker().committed.clone();
+    let spec = spec(0, Guarantee::ExactlyOnce);
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, shout);
+    bench.kafka.broker().committed.clear();
+    bench.assign(&[0]);
+    for _ in 0..10 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.broker().committed = before;
+    bench.settle();
+    bench.assert_exact();
+}
+
+/// As long as a task waits for an offset that is missing, tasks that have theirs go on.
+#[test]
+fn a_missing_offset_holds_no_other_task_up() {
+    let mut bench = Bench::new();
+    bench.begun(&[tp(1)]);
+    bench.assign(&[0, 1]);
+    for _ in 0..10 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    assert_eq!((bench.committed(0), bench.committed(1)), (None, Some(3)));
+    bench.settle();
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
 }
 
 #[test]
@@ -231,6 +284,7 @@ fn a_leader_that_is_away_for_a_moment_delays_a_start_and_no_more() {
             away(code::OFFSET_NOT_AVAILABLE),
         ],
     );
+    bench.begun(&[tp(0)]);
     bench.assign(&[0]);
     for _ in 0..20 {
         bench.step();
@@ -248,10 +302,10 @@ fn a_log_whose_bounds_nobody_tells_ends_with_what_was_said_last() {
     let away = Answer::Fails(Fault::plain(code::LEADER_NOT_AVAILABLE));
     bench.kafka.answer(CallSite::Bounds, [away; 9]);
     bench.assign(&[0]);
+    bench.begun(&[tp(0)]);
     bench.step();
     bench.step();
-    bench.clock.pass(Duration::from_secs(61));
-    let error = bench.end().unwrap_err();
+    let error = bench.end_after(Duration::from_secs(61));
     assert!(
         matches!(&error, WorkerError::Client(e) if e.call == CallSite::Bounds),
         "{error}"
@@ -262,12 +316,13 @@ fn a_log_whose_bounds_nobody_tells_ends_with_what_was_said_last() {
 fn what_is_revoked_while_its_bounds_are_asked_for_never_starts() {
     let mut bench = Bench::new();
     bench.kafka.answer(CallSite::Bounds, [Answer::Pending; 5]);
+    bench.begun(&[tp(0), tp(1)]);
     bench.assign(&[0, 1]);
     bench.step();
     bench.step();
     bench.revoke(0, false);
     bench.settle();
-    assert_eq!((bench.committed(0), bench.committed(1)), (None, Some(3)));
+    assert_eq!((bench.committed(0), bench.committed(1)), (Some(0), Some(3)));
     let calls = bench.kafka.calls();
     assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
 }

@@ -49,6 +49,7 @@ struct Track {
     arrived: bool,
     records: u64,
     bytes: u64,
+    /// By the brokers' time.
     moved: Now,
 }
 
@@ -63,9 +64,9 @@ pub enum Restored {
 
 impl Restore {
     /// Begins to read. If a changelog does not move for as long as `patience`, the restore
-    /// [is stalled](Self::stalled).
+    /// [is stalled](Self::stalled). `brokers` is the [`BrokerTime`](crate::BrokerTime) of `now`.
     #[must_use]
-    pub fn new(reading: Reading, patience: Duration, now: Now) -> Self {
+    pub fn new(reading: Reading, patience: Duration, now: Now, brokers: Now) -> Self {
         let track = |part: &Part| Track {
             position: part.from,
             seen: part.seen,
@@ -73,7 +74,7 @@ impl Restore {
             arrived: part.from >= part.bounds.end,
             records: 0,
             bytes: 0,
-            moved: now,
+            moved: brokers,
             part: part.clone(),
         };
         let tracks = PerFamily::from_fn(|family| reading.parts.get(family).as_ref().map(track));
@@ -98,7 +99,8 @@ impl Restore {
     /// A committed record arrived. Answers whether it belongs into the store: not if it was read
     /// before, or lies beyond what the offsets stand for (somebody else may own the task by now).
     ///
-    /// `bytes` is its size; `commit` is what it says if it is a commit record.
+    /// `bytes` is its size; `commit` is what it says if it is a commit record; `brokers` is the
+    /// [`BrokerTime`](crate::BrokerTime).
     ///
     /// # Errors
     /// If there should be no committed record at all, or if it is of another attempt than the
@@ -109,7 +111,7 @@ impl Restore {
         offset: Offset,
         bytes: usize,
         commit: Option<CommitRecord>,
-        now: Now,
+        brokers: Now,
     ) -> Result<bool, RestartError> {
         let changelog = self.changelog(family);
         let Some(track) = self.tracks.get_mut(family) else {
@@ -140,19 +142,20 @@ impl Restore {
         track.records += 1;
         track.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
         track.seen = commit.map(|record| record.seq).or(track.seen);
-        track.reach(offset.next(), now);
+        track.reach(offset.next(), brokers);
         Ok(true)
     }
 
     /// A read_committed reader came to the end of what it may see: the LSO
-    /// (`RD_KAFKA_RESP_ERR__PARTITION_EOF`, with its offset).
-    pub fn ended(&mut self, family: Family, lso: Offset, now: Now) {
+    /// (`RD_KAFKA_RESP_ERR__PARTITION_EOF`, with its offset). `brokers` is the
+    /// [`BrokerTime`](crate::BrokerTime).
+    pub fn ended(&mut self, family: Family, lso: Offset, brokers: Now) {
         let named = self.named(family);
         if let Some(track) = self.tracks.get_mut(family) {
             track.lso = Some(lso);
             // What lies beyond the end was not taken, so the position must not pass it.
             let lso = lso.min(track.part.bounds.end);
-            track.reach(lso, now);
+            track.reach(lso, brokers);
             track.arrived |= track.position == lso && track.seen >= named;
         }
     }
@@ -311,10 +314,10 @@ impl Restore {
 
 impl Track {
     /// The reader is there; control records and compacted ones lie in between.
-    fn reach(&mut self, position: Offset, now: Now) {
+    fn reach(&mut self, position: Offset, brokers: Now) {
         if position > self.position {
             self.position = position;
-            self.moved = now;
+            self.moved = brokers;
         }
         self.arrived |= self.position >= self.part.bounds.end;
     }

@@ -88,12 +88,13 @@ impl Restore {
         progress
     }
 
-    /// Whether a changelog stands still for too long, and why.
+    /// Whether a changelog stands still for too long, and why. Time without any broker does not count:
+    /// `brokers` is the [`BrokerTime`](crate::BrokerTime).
     #[must_use]
-    pub fn stalled(&self, now: Now) -> Option<Stalled> {
+    pub fn stalled(&self, brokers: Now) -> Option<Stalled> {
         self.tracks.iter().find_map(|(family, track)| {
             let track = track.as_ref().filter(|track| !track.arrived)?;
-            let waited = now.since(track.moved);
+            let waited = brokers.since(track.moved);
             (waited >= self.patience).then(|| Stalled {
                 task: self.reading.identity.task,
                 changelog: self.changelog(family),

@@ -19,7 +19,7 @@ fn record(seq: u64, nonce: u64) -> Option<CommitRecord> {
 fn begin(case: &Case) -> Restore {
     match case.decide().unwrap() {
         Restart::Replay(reading) | Restart::Rebuild { reading, .. } => {
-            Restore::new(reading, PATIENCE, secs(0))
+            Restore::new(reading, PATIENCE, secs(0), secs(0))
         }
         other => panic!("{other:?}"),
     }
@@ -224,7 +224,7 @@ fn every_changelog_has_to_arrive_before_the_number_is_written() {
         panic!()
     };
     name.windowed = Some(Seq(4));
-    let mut restore = Restore::new(reading, PATIENCE, secs(0));
+    let mut restore = Restore::new(reading, PATIENCE, secs(0), secs(0));
     take(&mut restore, 79, record(5, 50));
     assert_eq!(done(&restore), None);
     let taken = restore.took(Family::Windowed, offset(79), 1, record(4, 40), secs(1));
@@ -239,8 +239,8 @@ fn a_first_start_stops_at_the_first_committed_record() {
     let Ok(Restart::FirstIfEmpty { reading, .. }) = found else {
         panic!("{found:?}")
     };
-    let mut empty = Restore::new(reading.clone(), PATIENCE, secs(0));
-    let mut full = Restore::new(reading, PATIENCE, secs(0));
+    let mut empty = Restore::new(reading.clone(), PATIENCE, secs(0), secs(0));
+    let mut full = Restore::new(reading, PATIENCE, secs(0), secs(0));
     empty.ended(Family::Plain, offset(80), secs(1));
     assert_eq!(done(&empty), Some(Ok(Restored::First)), "only aborted ones");
     let found = full.took(Family::Plain, offset(3), 1, None, secs(1));

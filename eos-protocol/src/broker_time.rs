@@ -1,0 +1,93 @@
+//! A clock that stands still while no broker answers.
+
+use std::time::Duration;
+
+use crate::time::Now;
+
+/// Measures time during which brokers can be reached.
+///
+/// A deadline for something that a broker must do (make offsets stable, send records) runs on this clock: an
+/// outage that passes by itself must not end the app. The brokers count as away when no answer has arrived for
+/// [`SILENCE`](Self::SILENCE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokerTime {
+    /// When the last answer arrived.
+    answered: Now,
+    /// For how long the brokers were away until then.
+    away: Duration,
+}
+
+impl BrokerTime {
+    /// How long brokers that can be reached may send no answer. The runtime queries the topics every ten
+    /// seconds, so one query may get lost.
+    pub const SILENCE: Duration = Duration::from_secs(30);
+
+    /// A clock that runs: it takes `now` for the last answer.
+    #[must_use]
+    pub const fn new(now: Now) -> Self {
+        Self {
+            answered: now,
+            away: Duration::ZERO,
+        }
+    }
+
+    /// A broker answered.
+    pub fn answered(&mut self, now: Now) {
+        self.away += self.silence(now);
+        self.answered = self.answered.max(now);
+    }
+
+    /// The time on this clock.
+    #[must_use]
+    pub fn at(&self, now: Now) -> Now {
+        Now(now.since(Now(self.away + self.silence(now))))
+    }
+
+    /// Whether the clock stands still.
+    #[must_use]
+    pub fn is_standing(&self, now: Now) -> bool {
+        !self.silence(now).is_zero()
+    }
+
+    /// For how long the brokers have been away by now.
+    fn silence(&self, now: Now) -> Duration {
+        now.since(self.answered.after(Self::SILENCE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Now {
+        Now(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn it_runs_while_brokers_answer() {
+        let mut time = BrokerTime::new(s(5));
+        for now in (5..500).step_by(10) {
+            assert_eq!(time.at(s(now)), s(now));
+            assert!(!time.is_standing(s(now)));
+            time.answered(s(now));
+        }
+    }
+
+    #[test]
+    fn it_stands_still_while_they_are_away_and_goes_on_from_there() {
+        let mut time = BrokerTime::new(s(0));
+        time.answered(s(100));
+        assert_eq!(time.at(s(130)), s(130));
+        for now in [131, 200, 400] {
+            assert_eq!(time.at(s(now)), s(130));
+            assert!(time.is_standing(s(now)));
+        }
+        time.answered(s(400));
+        assert!(!time.is_standing(s(400)));
+        assert_eq!(time.at(s(400)), s(130));
+        assert_eq!(time.at(s(410)), s(140));
+        assert_eq!(time.at(s(500)), s(160));
+        time.answered(s(600));
+        assert_eq!(time.at(s(600)), s(160));
+    }
+}
