@@ -63,7 +63,7 @@ impl<C: Client> Worker<C> {
             let before = self.machine.state();
             let now = self.env.now();
             self.stopwatch.heard(event, now);
-            for action in self.machine.step(now, event) {
+            for action in self.machine.step(self.machine_time(now), event) {
                 if let Err(error) = self.perform(action) {
                     let (call, class) = (error.call, error.class());
                     self.last_error = Some(error);
@@ -77,6 +77,15 @@ impl<C: Client> Worker<C> {
                 self.meter.moved(after, now);
                 tracing::trace!(worker = %self.spec.id, ?event, ?before, ?after, "transaction");
             }
+        }
+    }
+
+    /// The clock of the transaction machine. An outage must not end a start, so the deadline of a producer's
+    /// first init runs only while brokers answer.
+    fn machine_time(&self, now: Now) -> Now {
+        match self.machine.state() {
+            State::Cold | State::Fenced | State::Initializing => self.brokers.at(now),
+            _ => now,
         }
     }
 
@@ -401,16 +410,16 @@ impl<C: Client> Worker<C> {
 
     /// Until the deadline of the transaction.
     fn time_left(&self) -> Duration {
-        let now = self.env.now();
+        let now = self.machine_time(self.env.now());
         let left = |deadline: Deadline| deadline.remaining(now);
         self.machine.deadline().map_or(SLICE, left).max(SLICE)
     }
 
     /// How long a call may block: not past the deadline of the transaction.
     pub(super) fn slice(&self) -> Duration {
-        self.machine
-            .deadline()
-            .map_or(SLICE, |deadline| deadline.slice(self.env.now(), SLICE))
+        self.machine.deadline().map_or(SLICE, |deadline| {
+            deadline.slice(self.machine_time(self.env.now()), SLICE)
+        })
     }
 
     fn transactional_id(&self) -> TransactionalId {
