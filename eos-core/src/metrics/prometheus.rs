@@ -91,13 +91,13 @@ const INPUTS: [Gauge; 3] = [
     ),
     (
         "eos_input_lag_offsets",
-        "Offsets left to process, up to the high watermark; 0 once nothing more may be read.",
+        "Offsets left to process, up to the high watermark: what open transactions hold back counts.",
         |i| i.lag,
     ),
     (
-        "eos_input_lso_distance_offsets",
-        "Offsets between the last stable offset and the high watermark, held back by open transactions.",
-        |i| i.lso_distance,
+        "eos_input_held_back_offsets",
+        "Offsets from the last stable offset to the high watermark, held back by open transactions.",
+        |i| i.held_back,
     ),
 ];
 

@@ -10,7 +10,7 @@ use eos_protocol::{
 };
 
 use super::*;
-use crate::metrics::{Count, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
+use crate::metrics::{Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
 
 type Labels = BTreeMap<String, String>;
 
@@ -123,15 +123,20 @@ fn metrics() -> Metrics {
         watch.heard(Event::Drained, ms(102));
         busy.committed(CommitCause::Revoke, &watch.stop(ms(end)));
     }
-    let input = |n, end, held_back| {
+    let input = |n, high: Option<i64>| {
         let partition = TopicPartition::new("in", Partition::new(n).unwrap());
-        InputMetrics::new(partition, offset(5), end, held_back)
+        let ends = Ends {
+            readable: high.map(|_| offset(6)),
+            high: high.map(offset),
+            held_back: high.map(|high| high as u64 - 6),
+        };
+        InputMetrics::new(partition, offset(5), ends)
     };
     let reading = Progress {
         remaining: 40,
         ..Progress::default()
     };
-    let inputs = vec![input(0, Some(offset(8)), Some(2)), input(1, None, None)];
+    let inputs = vec![input(0, Some(8)), input(1, None)];
     let mut task = TaskMetrics::new(TaskId::default(), inputs);
     task.stream_time = Some(eos_protocol::Timestamp(1_700_000_000_500));
     task.windows_ahead = Some(Duration::from_millis(2_500));
@@ -204,10 +209,10 @@ fn what_is_not_known_of_an_input_is_left_out() {
     };
     assert_eq!(input("eos_input_next_offset", "0"), Some(5.0));
     assert_eq!(input("eos_input_lag_offsets", "0"), Some(3.0));
-    assert_eq!(input("eos_input_lso_distance_offsets", "0"), Some(2.0));
+    assert_eq!(input("eos_input_held_back_offsets", "0"), Some(2.0));
     assert_eq!(input("eos_input_next_offset", "1"), Some(5.0));
     assert_eq!(input("eos_input_lag_offsets", "1"), None);
-    assert_eq!(input("eos_input_lso_distance_offsets", "1"), None);
+    assert_eq!(input("eos_input_held_back_offsets", "1"), None);
 }
 
 #[test]

@@ -129,8 +129,9 @@ fn inputs_tell_how_far_they_are_and_what_somebody_holds_back() {
     assert_eq!(ids, [task(0), task(1)]);
     let input = |n: usize| metrics.tasks[n].inputs[0].clone();
     assert_eq!((input(0).partition, input(0).next), (tp(0), offset(3)));
-    assert_eq!((input(0).lag, input(0).lso_distance), (Some(0), Some(4)));
-    assert_eq!((input(1).lag, input(1).lso_distance), (None, None));
+    // All that may be read is processed, and yet the input is not at its end.
+    assert_eq!((input(0).lag, input(0).held_back), (Some(4), Some(4)));
+    assert_eq!((input(1).lag, input(1).held_back), (None, None));
 }
 
 #[test]
@@ -145,6 +146,20 @@ fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
     }
     let input = bench.metrics().tasks[0].inputs[0].clone();
     assert_eq!((input.next, input.lag), (offset(4), Some(2)));
+    bench.settle();
+    assert_eq!(bench.metrics().tasks[0].inputs[0].lag, Some(0));
+
+    // What another producer's transaction holds back is lag on top of what waits here.
+    bench.kafka.broker().held_back.insert(tp(0), 3);
+    bench.kafka.answer(CallSite::Send, [Answer::Pending; 30]);
+    bench.feed(0, &["d", "e"]);
+    for _ in 0..15 {
+        bench.step();
+        bench.clock.pass(ms(50));
+    }
+    let input = bench.metrics().tasks[0].inputs[0].clone();
+    assert_eq!((input.next, input.lag), (offset(7), Some(1 + 3)));
+    bench.kafka.broker().held_back.clear();
     bench.settle();
     assert_eq!(bench.metrics().tasks[0].inputs[0].lag, Some(0));
 
