@@ -269,6 +269,13 @@ pub struct WorkerMetrics {
     /// last stable offset of its output partitions, and with it everyone who reads them. At least
     /// once nothing is held back: then it is the age of the oldest offset that is not committed.
     pub open_for: Option<Duration>,
+    /// How long ago its last step ended; before the end of its first step, how long ago it was made.
+    /// `None` once the worker has ended.
+    ///
+    /// A worker waits 50 ms at most between two steps. If this grows, a closure or a call of the Kafka
+    /// client does not return. What [`tasks`](Self::tasks) and [`restoring`](Self::restoring) say is
+    /// as old then, or older.
+    pub last_step: Option<Duration>,
     /// The group's generation as of the last commit; `None` before the first.
     pub generation: Option<Generation>,
     /// The tasks that it owns.

@@ -233,6 +233,14 @@ impl<'a> Text<'a> {
             let age = worker.open_for.unwrap_or_default();
             self.sample(name, worker, &[], age.as_secs_f64());
         }
+        let name = "eos_worker_last_step_age_seconds";
+        let help = "Time since the worker's last step ended: it grows while a closure hangs.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            if let Some(age) = worker.last_step {
+                self.sample(name, worker, &[], age.as_secs_f64());
+            }
+        }
         let name = "eos_group_generation";
         let help = "The group's generation as of the worker's last commit.";
         self.family(name, "gauge", help);

@@ -117,6 +117,7 @@ fn metrics() -> Metrics {
     let busy = &meters[1];
     busy.count(Count::RecordsIn, 7);
     busy.moved(State::Open, ms(500));
+    busy.stepped(ms(750));
     for end in [103, 104, 150] {
         let mut watch = Stopwatch::start(ms(100));
         watch.heard(Event::Sealed, ms(101));
@@ -165,6 +166,8 @@ fn a_scraper_reads_every_number_under_its_labels() {
     let cause = |cause| value("eos_commits_total", &[busy, ("cause", cause)]);
     assert_eq!((cause("revoke"), cause("interval")), (Some(3.0), Some(0.0)));
     assert_eq!(value("eos_open_transaction_seconds", &[busy]), Some(1.5));
+    let last_step = |worker| value("eos_worker_last_step_age_seconds", &[("worker", worker)]);
+    assert_eq!((last_step("1"), last_step("0")), (Some(1.25), None));
     assert_eq!(value("eos_group_generation", &[busy]), Some(4.0));
     assert_eq!(value("eos_group_generation", &[("worker", "0")]), None);
     assert_eq!(value("eos_tasks", &[busy]), Some(1.0));
