@@ -140,6 +140,10 @@ pub trait Source {
     /// without asking a broker: before everything stable was taken, above all.
     fn held_back(&mut self, of: &TopicPartition) -> Option<u64>;
 
+    /// The high watermark of an assigned partition: it counts records of open transactions, too. As of the
+    /// last fetch; `None` before the first one since the partition was assigned or sought.
+    fn high_watermark(&mut self, of: &TopicPartition) -> Option<Offset>;
+
     /// Answers an assignment: these partitions, from these offsets, in addition to what is
     /// assigned already.
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()>;

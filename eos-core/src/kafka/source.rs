@@ -283,7 +283,17 @@ impl Source for KafkaSource {
         self.end(of)?;
         let open = self.open.as_ref()?;
         let assigned = open.partitions.get(of)?;
-        assigned.tail.held_back(open.client.known(of).ok()?)
+        let waiting = assigned.queue.len() > 0;
+        assigned
+            .tail
+            .held_back(open.client.known(of).ok()?, waiting)
+    }
+
+    fn high_watermark(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let open = self.open.as_ref()?;
+        let assigned = open.partitions.get(of)?;
+        let high = assigned.tail.high(open.client.known(of).ok()?)?;
+        Offset::new(high).ok()
     }
 
     fn committed(

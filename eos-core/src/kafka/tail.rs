@@ -91,9 +91,23 @@ impl Tail {
 
     /// See [`Source::held_back`](crate::client::Source::held_back): the last stable offset shows
     /// itself where reading passes everything, or when a broker was asked for it.
-    pub(super) fn held_back(&self, known: Known) -> Option<u64> {
-        let stable = self.stable(known)?;
-        (known.high >= 0).then(|| u64::try_from(known.high - stable).unwrap_or(0))
+    pub(super) fn held_back(&self, known: Known, waiting: bool) -> Option<u64> {
+        let behind = |high: i64, stable: i64| u64::try_from(high - stable).unwrap_or(0);
+        if let Some(stable) = self.stable(known) {
+            return (known.high >= 0).then(|| behind(known.high, stable));
+        }
+        // The watermark moved since the last answer of the broker. That answer counts until the next one if
+        // reading still stops there: in a busy partition the watermark moves faster than brokers answer.
+        let (stable, high) = self.told?;
+        let stops = matches!(self.end(known, waiting), End::Unclear(_));
+        let position = known.position.max(self.next);
+        (stops && position == stable && high >= 0).then(|| behind(high, stable))
+    }
+
+    /// See [`Source::high_watermark`](crate::client::Source::high_watermark).
+    pub(super) fn high(&self, known: Known) -> Option<i64> {
+        let confirmed = self.told.is_some_and(|(_, high)| high == known.high);
+        (known.high >= 0 && (confirmed || self.is_fresh(known))).then_some(known.high)
     }
 
     /// See [`Source::drained`](crate::client::Source::drained).
@@ -153,15 +167,43 @@ mod tests {
     #[test]
     fn what_is_held_back_is_known_once_everything_was_passed_or_a_broker_was_asked() {
         let mut tail = Tail::at(0, known(NEVER, NEVER));
-        assert_eq!(tail.held_back(known(NEVER, NEVER)), None);
+        let held_back = |tail: &Tail, known| tail.held_back(known, false);
+        assert_eq!(held_back(&tail, known(NEVER, NEVER)), None);
         tail.took(0);
-        assert_eq!(tail.held_back(known(5, 1)), None, "some may be stable");
-        assert_eq!(tail.held_back(known(2, 2)), Some(0), "a marker, passed");
+        assert_eq!(held_back(&tail, known(5, 1)), None, "some may be stable");
+        assert_eq!(held_back(&tail, known(2, 2)), Some(0), "a marker, passed");
         tail.told(1, 5);
-        assert_eq!(tail.held_back(known(5, 1)), Some(4));
-        assert_eq!(tail.held_back(known(9, 1)), None, "more came since");
+        assert_eq!(held_back(&tail, known(5, 1)), Some(4));
         tail.told(9, 9);
-        assert_eq!(tail.held_back(known(9, 1)), Some(0));
+        assert_eq!(held_back(&tail, known(9, 1)), Some(0));
+    }
+
+    #[test]
+    fn what_is_held_back_stays_known_while_more_is_written_behind_it() {
+        let mut tail = Tail::at(0, known(NEVER, NEVER));
+        tail.took(0);
+        tail.told(1, 5);
+        assert_eq!(
+            tail.held_back(known(9, 1), false),
+            Some(4),
+            "as of the answer"
+        );
+        assert_eq!(tail.held_back(known(9, 1), true), None, "reading goes on");
+        assert_eq!(tail.held_back(known(9, 2), false), None, "it went on");
+        tail.told(1, 9);
+        assert_eq!(tail.held_back(known(9, 1), false), Some(8));
+    }
+
+    #[test]
+    fn the_high_watermark_is_that_of_this_reading() {
+        let mut tail = Tail::at(5, known(7, NEVER));
+        assert_eq!(tail.high(known(NEVER, NEVER)), None);
+        assert_eq!(tail.high(known(7, NEVER)), None, "of before, maybe");
+        assert_eq!(tail.high(known(9, NEVER)), Some(9));
+        tail.told(5, 7);
+        assert_eq!(tail.high(known(7, 5)), Some(7), "a broker was asked since");
+        tail.took(5);
+        assert_eq!(tail.high(known(7, 6)), Some(7));
     }
 
     #[test]

@@ -81,9 +81,33 @@ pub(crate) struct WorkerMeter {
     whole: HistogramMeter,
     /// The state's place among all, plus one; 0 once the worker has ended.
     state: AtomicU8,
-    /// When the open transaction began, in nanoseconds plus one; 0 while none is open.
-    open_since: AtomicU64,
+    /// When the open transaction began, while one is open.
+    open_since: Moment,
+    /// When the last step ended, or when the worker was made; none once it has ended.
+    stepped: Moment,
     tasks: Mutex<Tasks>,
+}
+
+/// A moment, or none: written by one thread and read by others, who compute its age themselves.
+///
+/// In nanoseconds plus one; 0 is none.
+#[derive(Debug, Default)]
+struct Moment(AtomicU64);
+
+impl Moment {
+    fn set(&self, now: Now) {
+        let nanos = u64::try_from(now.0.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos.saturating_add(1), Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    fn age(&self, now: Now) -> Option<Duration> {
+        let nanos = self.0.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(now.since(Now(Duration::from_nanos(nanos))))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -127,11 +151,7 @@ impl WorkerMeter {
     pub(crate) fn moved(&self, to: State, now: Now) {
         self.state.store(to as u8 + 1, Ordering::Relaxed);
         match to {
-            State::Open => {
-                let nanos = u64::try_from(now.0.as_nanos()).unwrap_or(u64::MAX);
-                self.open_since
-                    .store(nanos.saturating_add(1), Ordering::Relaxed);
-            }
+            State::Open => self.open_since.set(now),
             // Still open at the brokers, or not known to be decided.
             State::Sealing
             | State::SendingOffsets
@@ -139,9 +159,14 @@ impl WorkerMeter {
             | State::Aborting
             | State::InDoubt => {}
             State::Cold | State::Initializing | State::Idle | State::Fenced | State::Failed => {
-                self.open_since.store(0, Ordering::Relaxed);
+                self.open_since.clear();
             }
         }
+    }
+
+    /// A step ended, or the worker was made.
+    pub(crate) fn stepped(&self, now: Now) {
+        self.stepped.set(now);
     }
 
     /// The tasks as they are now.
@@ -161,15 +186,14 @@ impl WorkerMeter {
     /// The worker is over: what it counted stays, what it was at is gone.
     pub(crate) fn ended(&self) {
         self.state.store(0, Ordering::Relaxed);
-        self.open_since.store(0, Ordering::Relaxed);
+        self.open_since.clear();
+        self.stepped.clear();
         *self.lock() = Tasks::default();
     }
 
     /// `now` is on the worker's clock.
     pub(crate) fn read(&self, now: Now) -> WorkerMetrics {
         let state = usize::from(self.state.load(Ordering::Relaxed));
-        let since = self.open_since.load(Ordering::Relaxed).checked_sub(1);
-        let open_for = since.map(|nanos| now.since(Now(Duration::from_nanos(nanos))));
         let tasks = self.lock();
         WorkerMetrics {
             id: self.id,
@@ -177,7 +201,8 @@ impl WorkerMeter {
             state: state
                 .checked_sub(1)
                 .and_then(|n| State::ALL.get(n).copied()),
-            open_for,
+            open_for: self.open_since.age(now),
+            last_step: self.stepped.age(now),
             generation: tasks.generation,
             tasks: tasks.tasks.clone(),
             restoring: tasks.restoring.clone(),
@@ -277,6 +302,7 @@ mod tests {
         let meter = WorkerMeter::new(WorkerId(3));
         meter.count(Count::Aborts, 2);
         meter.moved(State::Open, Now::default());
+        meter.stepped(Now::default());
         meter.tasks(
             Generation::new(4).ok(),
             vec![TaskMetrics::new(
@@ -289,6 +315,7 @@ mod tests {
         meter.ended();
         let read = meter.read(Now::default());
         assert_eq!((read.state, read.open_for), (None, None));
+        assert_eq!(read.last_step, None);
         assert!(read.tasks.is_empty());
         assert_eq!((read.generation, read.totals.aborts), (None, 2));
     }

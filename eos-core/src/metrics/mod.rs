@@ -269,6 +269,13 @@ pub struct WorkerMetrics {
     /// last stable offset of its output partitions, and with it everyone who reads them. At least
     /// once nothing is held back: then it is the age of the oldest offset that is not committed.
     pub open_for: Option<Duration>,
+    /// How long ago its last step ended; before the end of its first step, how long ago it was made.
+    /// `None` once the worker has ended.
+    ///
+    /// A worker waits 50 ms at most between two steps. If this grows, a closure or a call of the Kafka
+    /// client does not return. What [`tasks`](Self::tasks) and [`restoring`](Self::restoring) say is
+    /// as old then, or older.
+    pub last_step: Option<Duration>,
     /// The group's generation as of the last commit; `None` before the first.
     pub generation: Option<Generation>,
     /// The tasks that it owns.
@@ -332,33 +339,53 @@ pub struct InputMetrics {
     pub partition: TopicPartition,
     /// The offset of the next record to process. What lies before it may not be committed yet.
     pub next: Offset,
-    /// How many offsets are left to process. `None` while nothing has been heard of the end.
+    /// How many offsets are left to process, up to the high watermark. `None` while nothing has been
+    /// heard of the end.
     ///
-    /// 0 once everything that may be read was processed. Until then it counts up to the high
-    /// watermark, and in offsets, not records: transaction markers, what compaction removed and
-    /// what open transactions hold back are among them.
+    /// In offsets, not records: transaction markers, what compaction removed and what open
+    /// transactions hold back are among them. Markers at the end of the log are not: once the worker
+    /// has processed everything, it is 0. Where reading stops at another producer's open transaction,
+    /// it equals [`held_back`](Self::held_back).
     pub lag: Option<u64>,
     /// How many offsets the last stable offset is behind the high watermark: what is written, but
-    /// held back by somebody's open transaction. `None` while there is more to read before it: it
-    /// shows where reading stops.
+    /// held back by another producer's open transaction. `None` while there is more to read before
+    /// the last stable offset: it becomes known where reading stops.
     ///
     /// It is normal that this moves. If it only grows, a producer hangs: `kafka-transactions.sh
     /// find-hanging` names it.
-    pub lso_distance: Option<u64>,
+    pub held_back: Option<u64>,
 }
 
 impl InputMetrics {
-    pub(crate) fn new(
-        partition: TopicPartition,
-        next: Offset,
-        end: Option<Offset>,
-        held_back: Option<u64>,
-    ) -> Self {
+    pub(crate) fn new(partition: TopicPartition, next: Offset, ends: Ends) -> Self {
         Self {
             partition,
             next,
-            lag: end.map(|end| distance(next, end)),
-            lso_distance: held_back,
+            lag: ends.lag(next),
+            held_back: ends.held_back,
+        }
+    }
+}
+
+/// Where an input partition ends, as far as a source knows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ends {
+    /// [`Source::end`](crate::client::Source::end).
+    pub(crate) readable: Option<Offset>,
+    /// [`Source::high_watermark`](crate::client::Source::high_watermark).
+    pub(crate) high: Option<Offset>,
+    /// [`Source::held_back`](crate::client::Source::held_back).
+    pub(crate) held_back: Option<u64>,
+}
+
+impl Ends {
+    /// The end of what may be read leaves out markers that were passed, the high watermark counts them. So
+    /// it counts only as long as there is something to read.
+    fn lag(self, next: Offset) -> Option<u64> {
+        let readable = self.readable?;
+        match self.held_back {
+            Some(held_back) if readable <= next => Some(held_back),
+            _ => Some(distance(next, self.high.unwrap_or(readable).max(readable))),
         }
     }
 }
@@ -391,11 +418,33 @@ mod tests {
     fn what_nobody_has_told_us_is_unknown_and_not_zero() {
         let lag = |next, end: Option<i64>| {
             let partition = TopicPartition::new("in", eos_protocol::Partition::ZERO);
-            InputMetrics::new(partition, offset(next), end.map(offset), None).lag
+            let ends = Ends {
+                readable: end.map(offset),
+                ..Ends::default()
+            };
+            InputMetrics::new(partition, offset(next), ends).lag
         };
         assert_eq!(lag(3, None), None);
         assert_eq!(lag(3, Some(9)), Some(6));
         assert_eq!(lag(3, Some(2)), Some(0), "old news");
+    }
+
+    #[test]
+    fn lag_counts_to_the_high_watermark_but_not_markers_that_were_passed() {
+        let lag = |next, readable, high, held_back| {
+            let ends = Ends {
+                readable: Some(offset(readable)),
+                high: Some(offset(high)),
+                held_back,
+            };
+            ends.lag(offset(next))
+        };
+        assert_eq!(lag(3, 5, 9, None), Some(6), "more than may be read");
+        assert_eq!(lag(3, 5, 9, Some(4)), Some(6));
+        assert_eq!(lag(5, 5, 9, Some(4)), Some(4), "reading stops there");
+        assert_eq!(lag(5, 5, 9, Some(3)), Some(3), "behind a marker");
+        assert_eq!(lag(5, 5, 6, Some(0)), Some(0), "a marker and nothing else");
+        assert_eq!(lag(3, 5, 4, None), Some(2), "an old watermark");
     }
 
     #[test]

@@ -91,13 +91,13 @@ const INPUTS: [Gauge; 3] = [
     ),
     (
         "eos_input_lag_offsets",
-        "Offsets left to process, up to the high watermark; 0 once nothing more may be read.",
+        "Offsets left to process, up to the high watermark: what open transactions hold back counts.",
         |i| i.lag,
     ),
     (
-        "eos_input_lso_distance_offsets",
-        "Offsets between the last stable offset and the high watermark, held back by open transactions.",
-        |i| i.lso_distance,
+        "eos_input_held_back_offsets",
+        "Offsets from the last stable offset to the high watermark, held back by open transactions.",
+        |i| i.held_back,
     ),
 ];
 
@@ -232,6 +232,14 @@ impl<'a> Text<'a> {
         for worker in workers {
             let age = worker.open_for.unwrap_or_default();
             self.sample(name, worker, &[], age.as_secs_f64());
+        }
+        let name = "eos_worker_last_step_age_seconds";
+        let help = "Time since the worker's last step ended: it grows while a closure hangs.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            if let Some(age) = worker.last_step {
+                self.sample(name, worker, &[], age.as_secs_f64());
+            }
         }
         let name = "eos_group_generation";
         let help = "The group's generation as of the worker's last commit.";

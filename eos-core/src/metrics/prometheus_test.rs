@@ -10,7 +10,7 @@ use eos_protocol::{
 };
 
 use super::*;
-use crate::metrics::{Count, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
+use crate::metrics::{Count, Ends, RestoringMetrics, Stopwatch, TaskMetrics, WorkerMeter};
 
 type Labels = BTreeMap<String, String>;
 
@@ -117,21 +117,27 @@ fn metrics() -> Metrics {
     let busy = &meters[1];
     busy.count(Count::RecordsIn, 7);
     busy.moved(State::Open, ms(500));
+    busy.stepped(ms(750));
     for end in [103, 104, 150] {
         let mut watch = Stopwatch::start(ms(100));
         watch.heard(Event::Sealed, ms(101));
         watch.heard(Event::Drained, ms(102));
         busy.committed(CommitCause::Revoke, &watch.stop(ms(end)));
     }
-    let input = |n, end, held_back| {
+    let input = |n, high: Option<i64>| {
         let partition = TopicPartition::new("in", Partition::new(n).unwrap());
-        InputMetrics::new(partition, offset(5), end, held_back)
+        let ends = Ends {
+            readable: high.map(|_| offset(6)),
+            high: high.map(offset),
+            held_back: high.map(|high| high as u64 - 6),
+        };
+        InputMetrics::new(partition, offset(5), ends)
     };
     let reading = Progress {
         remaining: 40,
         ..Progress::default()
     };
-    let inputs = vec![input(0, Some(offset(8)), Some(2)), input(1, None, None)];
+    let inputs = vec![input(0, Some(8)), input(1, None)];
     let mut task = TaskMetrics::new(TaskId::default(), inputs);
     task.stream_time = Some(eos_protocol::Timestamp(1_700_000_000_500));
     task.windows_ahead = Some(Duration::from_millis(2_500));
@@ -160,6 +166,8 @@ fn a_scraper_reads_every_number_under_its_labels() {
     let cause = |cause| value("eos_commits_total", &[busy, ("cause", cause)]);
     assert_eq!((cause("revoke"), cause("interval")), (Some(3.0), Some(0.0)));
     assert_eq!(value("eos_open_transaction_seconds", &[busy]), Some(1.5));
+    let last_step = |worker| value("eos_worker_last_step_age_seconds", &[("worker", worker)]);
+    assert_eq!((last_step("1"), last_step("0")), (Some(1.25), None));
     assert_eq!(value("eos_group_generation", &[busy]), Some(4.0));
     assert_eq!(value("eos_group_generation", &[("worker", "0")]), None);
     assert_eq!(value("eos_tasks", &[busy]), Some(1.0));
@@ -204,10 +212,10 @@ fn what_is_not_known_of_an_input_is_left_out() {
     };
     assert_eq!(input("eos_input_next_offset", "0"), Some(5.0));
     assert_eq!(input("eos_input_lag_offsets", "0"), Some(3.0));
-    assert_eq!(input("eos_input_lso_distance_offsets", "0"), Some(2.0));
+    assert_eq!(input("eos_input_held_back_offsets", "0"), Some(2.0));
     assert_eq!(input("eos_input_next_offset", "1"), Some(5.0));
     assert_eq!(input("eos_input_lag_offsets", "1"), None);
-    assert_eq!(input("eos_input_lso_distance_offsets", "1"), None);
+    assert_eq!(input("eos_input_held_back_offsets", "1"), None);
 }
 
 #[test]

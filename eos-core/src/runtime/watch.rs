@@ -229,6 +229,10 @@ impl<S: Source> Source for Around<S> {
         self.ask(|s| s.held_back(of)).flatten()
     }
 
+    fn high_watermark(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.ask(|s| s.high_watermark(of)).flatten()
+    }
+
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
         self.call(CallSite::Assign, |s| s.assign(at))
     }

@@ -6,7 +6,7 @@ use eos_protocol::Generation;
 
 use super::Worker;
 use crate::client::{Client, Source};
-use crate::metrics::{InputMetrics, RestoringMetrics, TaskMetrics};
+use crate::metrics::{Ends, InputMetrics, RestoringMetrics, TaskMetrics};
 
 /// How often at most: each time asks the client about every input.
 const EVERY: Duration = Duration::from_millis(500);
@@ -25,8 +25,12 @@ impl<C: Client> Worker<C> {
         for (id, task) in &mut self.tasks {
             let inputs = task.progress.inputs().iter().map(|input| {
                 let partition = &input.partition;
-                let (end, held_back) = (source.end(partition), source.held_back(partition));
-                InputMetrics::new(partition.clone(), input.next, end, held_back)
+                let ends = Ends {
+                    readable: source.end(partition),
+                    high: source.high_watermark(partition),
+                    held_back: source.held_back(partition),
+                };
+                InputMetrics::new(partition.clone(), input.next, ends)
             });
             let mut told = TaskMetrics::new(*id, inputs.collect());
             told.stream_time = task.progress.stream_time();

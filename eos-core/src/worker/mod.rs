@@ -353,6 +353,7 @@ impl<C: Client> Worker<C> {
             failure: None,
             last_error: None,
         };
+        worker.meter.stepped(worker.env.about_now());
         worker.feed(Event::Start);
         Ok(worker)
     }
@@ -363,6 +364,12 @@ impl<C: Client> Worker<C> {
     /// [`WorkerError`] if the worker can't go on. It is over then; dropping it leaves whatever is
     /// open to the next start with the same identity.
     pub fn step(&mut self) -> Result<Step, WorkerError> {
+        let step = self.act();
+        self.meter.stepped(self.env.about_now());
+        step
+    }
+
+    fn act(&mut self) -> Result<Step, WorkerError> {
         self.ask_again = None;
         self.look_at_markers();
         self.hear()?;

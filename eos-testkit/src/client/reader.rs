@@ -117,6 +117,12 @@ impl Reader {
         u64::try_from(high - stable).ok()
     }
 
+    /// The high watermark, as of the last fetch.
+    pub(super) fn high_watermark(&self, of: &TopicPartition) -> Option<i64> {
+        let (_, high) = self.places.get(of)?.ends?;
+        Some(high)
+    }
+
     /// Takes in what was fetched and fetches more.
     pub(super) fn tick(&mut self, look: &Look, wire: &mut Wire<'_>) {
         if let Some((mut call, asked)) = self.fetch.take() {

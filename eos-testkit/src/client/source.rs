@@ -293,6 +293,11 @@ impl Source for ModelSource {
         self.reader.held_back(of)
     }
 
+    fn high_watermark(&mut self, of: &TopicPartition) -> Option<Offset> {
+        self.tick_reader();
+        Offset::new(self.reader.high_watermark(of)?).ok()
+    }
+
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
         let call = CallSite::Assign;
         self.before(call);

@@ -9,6 +9,7 @@ mod eos_sim;
 mod found;
 mod larger;
 mod many;
+mod metrics;
 mod misuses;
 mod operators;
 mod outages;

@@ -267,6 +267,11 @@ impl Source for FakeSource {
         Some(self.fake.broker().held_back.get(of).copied().unwrap_or(0))
     }
 
+    fn high_watermark(&mut self, of: &TopicPartition) -> Option<Offset> {
+        let stable = self.end(of)?.get();
+        Offset::new(stable + self.held_back(of)? as i64).ok()
+    }
+
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
         for (partition, _) in at {
             assert!(

@@ -1,5 +1,8 @@
 //! The numbers that a worker leaves behind, after what they are to count.
 
+use std::sync::{Barrier, mpsc};
+use std::thread;
+
 use eos_protocol::{Generation, Partition, StageId};
 
 use super::*;
@@ -129,8 +132,9 @@ fn inputs_tell_how_far_they_are_and_what_somebody_holds_back() {
     assert_eq!(ids, [task(0), task(1)]);
     let input = |n: usize| metrics.tasks[n].inputs[0].clone();
     assert_eq!((input(0).partition, input(0).next), (tp(0), offset(3)));
-    assert_eq!((input(0).lag, input(0).lso_distance), (Some(0), Some(4)));
-    assert_eq!((input(1).lag, input(1).lso_distance), (None, None));
+    // All that may be read is processed, and yet the input is not at its end.
+    assert_eq!((input(0).lag, input(0).held_back), (Some(4), Some(4)));
+    assert_eq!((input(1).lag, input(1).held_back), (None, None));
 }
 
 #[test]
@@ -148,11 +152,76 @@ fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
     bench.settle();
     assert_eq!(bench.metrics().tasks[0].inputs[0].lag, Some(0));
 
+    // What another producer's transaction holds back is lag on top of what waits here.
+    bench.kafka.broker().held_back.insert(tp(0), 3);
+    bench.kafka.answer(CallSite::Send, [Answer::Pending; 30]);
+    bench.feed(0, &["d", "e"]);
+    for _ in 0..15 {
+        bench.step();
+        bench.clock.pass(ms(50));
+    }
+    let input = bench.metrics().tasks[0].inputs[0].clone();
+    assert_eq!((input.next, input.lag), (offset(7), Some(1 + 3)));
+    bench.kafka.broker().held_back.clear();
+    bench.settle();
+    assert_eq!(bench.metrics().tasks[0].inputs[0].lag, Some(0));
+
     bench.revoke(0, false);
     bench.settle();
     let metrics = bench.metrics();
     assert!(metrics.tasks.is_empty());
     assert_eq!(metrics.totals.rebalances, 2);
+}
+
+/// A scraper reads from another thread. The worker is in the closure meanwhile and stores nothing.
+#[test]
+fn ages_grow_while_a_closure_hangs() {
+    let (begun, over) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (clock, (sender, receiver)) = (Clock::default(), mpsc::channel());
+    let worker = thread::spawn({
+        let (clock, begun, over) = (clock.clone(), Arc::clone(&begun), Arc::clone(&over));
+        move || {
+            let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, |app| {
+                app.source(&Topic::<String, String>::plain("in"))
+                    .map(move |value| {
+                        if value == "hang" {
+                            begun.wait();
+                            over.wait();
+                        }
+                        value
+                    })
+                    .to(&Topic::plain("out"));
+            });
+            bench.assign(&[0]);
+            bench.settle();
+            sender.send(Arc::clone(&bench.worker.meter)).unwrap();
+            bench.feed(0, &["a", "hang"]);
+            bench.step();
+        }
+    });
+    let meter = receiver.recv().unwrap();
+    let read = || meter.read(clock.env().now());
+    begun.wait();
+    let before = read();
+    clock.pass(Duration::from_secs(3));
+    let after = read();
+    over.wait();
+    worker.join().unwrap();
+
+    assert_eq!(before.state, Some(State::Open));
+    // `settle` lets time pass after its last step.
+    assert_eq!(before.last_step, Some(ms(50)));
+    assert_eq!(after.last_step, Some(ms(3_050)));
+    assert_eq!(before.open_for, Some(ms(0)));
+    assert_eq!(after.open_for, Some(ms(3_000)));
+    assert_eq!(read().last_step, Some(ms(0)), "it is through");
+}
+
+#[test]
+fn the_first_step_has_an_age_too() {
+    let bench = Bench::new();
+    bench.clock.pass(ms(70));
+    assert_eq!(bench.metrics().last_step, Some(ms(70)), "since it was made");
 }
 
 fn offset(n: i64) -> Offset {
