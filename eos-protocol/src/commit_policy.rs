@@ -26,8 +26,8 @@ pub enum CommitCause {
     /// A record took so long that the transaction might not outlive it: what came before it is
     /// committed, and its effects go into the next one.
     Slow,
-    /// The state of a task is whole, or about to be read: its partitions can be assigned only while no
-    /// transaction is open.
+    /// The state of a task is whole or about to be read, or a task goes back to its last commit: its partitions
+    /// can be assigned only while no transaction is open.
     Restore,
 }
 

@@ -29,6 +29,8 @@ struct Expected {
     first: Option<Offset>,
     /// Whether a later one came already, and the rewind was repeated.
     asked_again: bool,
+    /// Whether it may be another one: the log has lost the one that came first.
+    gone: bool,
 }
 
 /// What to do with a record that was delivered.
@@ -41,9 +43,11 @@ pub enum Admission {
     /// batch may be on its way to us at that moment.)
     Repeated,
     /// Drop everything fetched of this input and go back there: the first record after a rewind is
-    /// a later one than before it. If it is so once more, the one before was removed meanwhile
-    /// (compaction, DeleteRecords); if not, this one was fetched before the rewind.
+    /// a later one than before it. It may have been fetched before the rewind.
     GoBack(Offset),
+    /// It is so once more: find out whether the log has lost the record at this offset (retention,
+    /// compaction, DeleteRecords). If it has, say so ([`TaskProgress::lost`]); if not, stop.
+    Missing(Offset),
 }
 
 /// The progress of one task.
@@ -98,6 +102,7 @@ impl TaskProgress {
                 expected: Some(Expected {
                     first: None,
                     asked_again: false,
+                    gone: false,
                 }),
             })
             .collect();
@@ -186,13 +191,38 @@ impl TaskProgress {
         if input.expected.is_none() && offset < input.next {
             return Ok(Admission::Repeated);
         }
-        if let Some(expected) = &mut input.expected
-            && expected.first.is_some_and(|first| offset > first)
-            && !std::mem::replace(&mut expected.asked_again, true)
-        {
-            return Ok(Admission::GoBack(input.from));
+        let Some(expected) = &mut input.expected else {
+            return Ok(Admission::Process);
+        };
+        match expected.first.filter(|first| offset > *first) {
+            Some(first) if !expected.gone => {
+                match std::mem::replace(&mut expected.asked_again, true) {
+                    false => Ok(Admission::GoBack(input.from)),
+                    true => Ok(Admission::Missing(first)),
+                }
+            }
+            _ => Ok(Admission::Process),
         }
-        Ok(Admission::Process)
+    }
+
+    /// Whether the record that came first before the rewind is still [missing](Admission::Missing).
+    #[must_use]
+    pub fn misses(&self, partition: &TopicPartition, record: Offset) -> bool {
+        let mut inputs = self.inputs.iter();
+        let input = inputs.find(|input| input.partition == *partition);
+        let expected = input.and_then(|input| input.expected);
+        expected.is_some_and(|it| it.first == Some(record) && it.asked_again && !it.gone)
+    }
+
+    /// The log of a partition has lost the record that came first before the rewind: a later one may
+    /// come now.
+    pub fn lost(&mut self, partition: &TopicPartition) {
+        let inputs = self.inputs.iter_mut();
+        for input in inputs.filter(|input| input.partition == *partition) {
+            if let Some(expected) = &mut input.expected {
+                expected.gone = true;
+            }
+        }
     }
 
     /// A record of input number `input` is done: the next transaction covers it.
@@ -295,6 +325,7 @@ impl TaskProgress {
             input.expected = Some(Expected {
                 first: input.first.take().or(before),
                 asked_again: false,
+                gone: false,
             });
         }
         self.inputs

@@ -190,9 +190,17 @@ fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
     task.advance(0, offset(10), None);
     assert_eq!(task.admit(0, offset(11)), Ok(Admission::Process));
 
-    // Removed meanwhile: it is the same on the second try.
+    // It is the same on the second try, and on each one after it: until the log is known to have lost it.
     task.discarded();
     assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
+    for _ in 0..3 {
+        assert_eq!(
+            task.admit(0, offset(14)),
+            Ok(Admission::Missing(offset(10)))
+        );
+    }
+    let partition = task.inputs()[0].partition.clone();
+    task.lost(&partition);
     assert_eq!(task.admit(0, offset(14)), Ok(Admission::Process));
 
     // A second abort before anything was processed still knows what came first.

@@ -183,6 +183,21 @@ pub enum StartError {
         /// The metadata found.
         metadata: String,
     },
+    /// A repartition topic has records that this group did not write.
+    #[error(
+        "task {task}: the repartition topic of {partition} has records, but group {group} has no committed \
+         offset of the tasks that write it. Another app may have this topic (its name joins the names of the \
+         app and of the repartition with hyphens): give this app or its repartition another name. Or the \
+         group's offsets were deleted: then delete the topic, too, to start afresh"
+    )]
+    ForeignRecords {
+        /// The task.
+        task: TaskId,
+        /// The consumer group.
+        group: String,
+        /// The partition with records.
+        partition: TopicPartition,
+    },
     /// The metadata can't be read.
     #[error(
         "task {task}: the metadata of {partition} can't be read: {source}. Run the newest version \

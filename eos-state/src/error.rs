@@ -110,6 +110,19 @@ pub enum StoreError {
         /// Its size.
         bytes: usize,
     },
+    /// A key and its value are larger than the changelog takes.
+    #[error(
+        "a key of store {store} and its value take {bytes} bytes in the changelog, whose max.message.bytes is \
+         {limit}: keep less under one key, or raise max.message.bytes of the changelog topic"
+    )]
+    Oversize {
+        /// The store.
+        store: StoreId,
+        /// The size of a record batch that holds nothing else.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The position is to be replaced from outside while writes of a transaction wait for theirs.
     #[error("the store holds writes of an open transaction: apply or discard them first")]
     OpenTransaction,
@@ -127,6 +140,7 @@ impl StoreError {
             Self::UnknownStore { .. }
                 | Self::SameId { .. }
                 | Self::TooLarge { .. }
+                | Self::Oversize { .. }
                 | Self::OpenTransaction
         )
     }

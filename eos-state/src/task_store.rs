@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
-use eos_protocol::state::{Family, Position, StoreId};
+use eos_protocol::state::{Family, PerFamily, Position, StoreId};
 
 use crate::StoreError;
 use crate::backend::StoreBackend;
@@ -12,6 +12,11 @@ use crate::cache::{CacheMemory, CommittedCache};
 use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
+
+/// What a record batch takes beside a key and a value: its own fields, the most that the length fields of a
+/// record take (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`), and the store's
+/// id in the key.
+const OVERHEAD: usize = 61 + 21 + 4;
 
 /// The stores of one task, as its records read and write them.
 ///
@@ -52,6 +57,8 @@ pub struct TaskStore {
 struct Slot {
     id: StoreId,
     overlay: Overlay,
+    /// The largest record batch that its changelog takes, in bytes.
+    limit: usize,
     /// The overlay's entries by key, once somebody asked; anything written makes it stale.
     sorted: Option<Arc<Vec<u32>>>,
 }
@@ -89,6 +96,7 @@ impl TaskStore {
             .map(|(id, kind)| Slot {
                 id,
                 overlay: Overlay::new(kind),
+                limit: usize::MAX,
                 sorted: None,
             })
             .collect();
@@ -116,6 +124,16 @@ impl TaskStore {
     pub fn cached(mut self, memory: &CacheMemory) -> Self {
         let caches = self.stores.iter().map(|_| CommittedCache::new(memory));
         self.caches = RefCell::new(caches.collect());
+        self
+    }
+
+    /// Refuses writes that are too large for a changelog: `limits` is `max.message.bytes` of each, if it is
+    /// known.
+    #[must_use]
+    pub fn limited(mut self, limits: &PerFamily<Option<usize>>) -> Self {
+        for slot in &mut self.stores {
+            slot.limit = limits.get(slot.id.family()).unwrap_or(usize::MAX);
+        }
         self
     }
 
@@ -198,7 +216,8 @@ impl TaskStore {
     /// Writes a value for the record at hand.
     ///
     /// # Errors
-    /// If the store is unknown or poisoned, or key or value are far too large.
+    /// If the store is unknown or poisoned, or key or value are too large for the
+    /// [changelog](Self::limited).
     pub fn put(&self, store: StoreId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.write(store, key, Some(value))
     }
@@ -414,6 +433,15 @@ impl TaskStore {
         let slot = self.slot(store)?;
         check_size("key", key)?;
         check_size("value", value.unwrap_or_default())?;
+        let limit = self.stores.get(slot).map_or(usize::MAX, |slot| slot.limit);
+        let bytes = OVERHEAD + key.len() + value.map_or(0, <[u8]>::len);
+        if bytes > limit {
+            return Err(StoreError::Oversize {
+                store,
+                bytes,
+                limit,
+            });
+        }
         let hash = self.hasher.hash(key);
         self.scratch.borrow_mut()[slot].write(hash, key, value);
         Ok(())

@@ -78,6 +78,7 @@
 //! | `coverage` | nobody looks for partitions that nobody has |
 //! | `gone` | the first answer that an offset is gone is believed |
 //! | `missing` | the first answer that the group has no offset is believed |
+//! | `foreign` | records of a repartition topic are taken for the app's own |
 //! | `ask_again` | the first answer that offsets are behind the state is believed |
 //! | `count_ahead` | c > m: state that is ahead of its offsets counts as theirs |
 //! | `replay` | j < k: a copy that is behind counts as exact |

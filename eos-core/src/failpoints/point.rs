@@ -62,6 +62,7 @@ pub(crate) enum Defence {
     Coverage,
     Gone,
     Missing,
+    Foreign,
     AskAgain,
     CountAhead,
     Replay,
@@ -149,7 +150,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 39] = [
+    pub(super) const ALL: [Self; 40] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -182,6 +183,7 @@ impl Defence {
         Self::Coverage,
         Self::Gone,
         Self::Missing,
+        Self::Foreign,
         Self::AskAgain,
         Self::CountAhead,
         Self::Replay,
@@ -225,6 +227,7 @@ impl Defence {
             Self::Coverage => "coverage",
             Self::Gone => "gone",
             Self::Missing => "missing",
+            Self::Foreign => "foreign",
             Self::AskAgain => "ask_again",
             Self::CountAhead => "count_ahead",
             Self::Replay => "replay",

@@ -279,6 +279,7 @@ pub(super) fn worker_spec(
         output_partitions: partitions.outputs.clone(),
         output_limits: partitions.limits.clone(),
         input_partitions: partitions.inputs.clone(),
+        compacted: partitions.compacted.clone(),
         state,
         done_with,
     }

@@ -134,6 +134,35 @@ pub enum TopologyError {
         /// The name.
         name: TopicName,
     },
+    /// The app writes to a topic that it keeps for itself.
+    #[error(
+        "the app writes to {name}, which is the name of one of its own topics: what it keeps there would be \
+         mixed with these records. Give the output or the dead-letter topic another name"
+    )]
+    OutputIsInternal {
+        /// The name.
+        name: TopicName,
+    },
+    /// Records of a topic go back to it.
+    #[error(
+        "records of the source {topic} are written to {topic} again, so they would be processed again without \
+         end: write them to another topic"
+    )]
+    Loop {
+        /// The topic.
+        topic: TopicName,
+    },
+    /// The app reads its own dead letters.
+    #[error(
+        "{topic} is the dead-letter topic of the source {letters_of}, and the app reads it, so a record that \
+         keeps failing would be processed without end: read dead letters with another app"
+    )]
+    DeadLetterIsRead {
+        /// The topic.
+        topic: TopicName,
+        /// The source whose records fail.
+        letters_of: TopicName,
+    },
     /// Two repartition topics would be one.
     #[error(
         "two calls of `repartition` name their topic {name}: give one of them another name, for each \

@@ -338,6 +338,31 @@ impl Graph {
                     reason,
                 })?;
         }
+        self.check_loops()
+    }
+
+    /// A record must not come back to the source that it came from.
+    fn check_loops(&self) -> Result<(), TopologyError> {
+        for (at, source) in self.sources.iter().enumerate() {
+            let nodes = self.behind(&[at]);
+            let outputs = nodes
+                .iter()
+                .filter_map(|&node| self.nodes.get(node)?.kind.output());
+            let mut written = outputs.filter_map(|output| self.outputs.get(output));
+            if written.any(|output| output.name == source.topic) {
+                let topic = source.topic.clone();
+                return Err(TopologyError::Loop { topic });
+            }
+            let letters = source.policy.dead_letter_topic();
+            if let Some(topic) = letters
+                && self.sources.iter().any(|source| source.topic == *topic)
+            {
+                return Err(TopologyError::DeadLetterIsRead {
+                    topic: topic.clone(),
+                    letters_of: source.topic.clone(),
+                });
+            }
+        }
         Ok(())
     }
 
@@ -389,7 +414,7 @@ impl Graph {
         }
     }
 
-    /// Two stages that write to one changelog could not be told apart in it.
+    /// Two stages that write to one changelog could not be told apart in it, nor could other records.
     fn check_internals(&self) -> Result<(), TopologyError> {
         let internals = self.internals.iter();
         let names = internals.filter_map(|internal| self.outputs.get(internal.output));
@@ -401,7 +426,16 @@ impl Graph {
                 });
             }
         }
-        Ok(())
+        let is_internal = |at: usize| self.internals.iter().any(|it| it.output == at);
+        let outputs = self.outputs.iter().enumerate();
+        let outputs = outputs.filter(|(at, _)| !is_internal(*at));
+        let written = outputs.map(|(_, output)| &output.name);
+        let letters = self.sources.iter();
+        let letters = letters.filter_map(|source| source.policy.dead_letter_topic());
+        match written.chain(letters).find(|name| seen.contains(name)) {
+            Some(name) => Err(TopologyError::OutputIsInternal { name: name.clone() }),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn changelog_name(&self, stage: &Stage, family: Family) -> String {

@@ -367,3 +367,68 @@ fn a_stage_without_state_does_not_move_one_with_state() {
     };
     assert_eq!(number(true), number(false));
 }
+
+#[test]
+fn a_topic_that_is_written_back_to_its_source_is_refused() {
+    let error = error(|app| {
+        let topic = text("t");
+        app.source(&topic).map(|v| v).to(&topic);
+    });
+    assert!(
+        error.starts_with("records of the source t are written to t again"),
+        "{error}"
+    );
+    // Another source of the app may read what this one writes.
+    let mut app = App::new("a");
+    app.source(&text("t")).to(&text("u"));
+    app.source(&text("u")).to(&text("v"));
+    assert!(app.check().is_ok());
+}
+
+#[test]
+fn a_dead_letter_topic_that_the_app_reads_is_refused() {
+    let error = error(|app| {
+        app.source(&text("t"))
+            .on_error(ErrorPolicy::dead_letter("dlq"))
+            .to(&text("out"));
+        app.source(&text("dlq")).to(&text("others"));
+    });
+    assert!(
+        error.starts_with("dlq is the dead-letter topic of the source t"),
+        "{error}"
+    );
+}
+
+fn keep_counts(app: &mut App, policy: ErrorPolicy) {
+    app.source(&text("t"))
+        .on_error(policy)
+        .group_by_key()
+        .count(&KeyValueStore::plain("counts"))
+        .to(&Topic::plain("counts"));
+}
+
+#[test]
+fn an_output_with_the_name_of_an_own_topic_is_refused() {
+    let changelog = error(|app| {
+        keep_counts(app, ErrorPolicy::Fail);
+        app.source(&text("u")).to(&text("a-t-changelog"));
+    });
+    let repartition = error(|app| {
+        app.source(&text("t"))
+            .key_by(|v: &String| v.clone())
+            .repartition(&text("by-value"))
+            .to(&text("out"));
+        app.source(&text("u")).to(&text("a-by-value-repartition"));
+    });
+    let letters = error(|app| {
+        keep_counts(app, ErrorPolicy::dead_letter("a-t-changelog"));
+    });
+    for (error, name) in [
+        (changelog, "a-t-changelog"),
+        (repartition, "a-by-value-repartition"),
+        (letters, "a-t-changelog"),
+    ] {
+        let expected = format!("the app writes to {name}, which is the name of one of its own");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}

@@ -55,6 +55,20 @@ pub enum WorkerError {
         /// The store of this program that has its name, and another format.
         name: Option<String>,
     },
+    /// The client delivers a later record after a rewind than before it, and the log still has the earlier one.
+    #[error(
+        "record {expected} of {partition} was read before a transaction was aborted, and after it the client \
+         delivers record {got} first, though the log still holds the earlier one. Going on would lose records: \
+         start the app again, and report this with the client's log (`debug=fetch`)"
+    )]
+    RecordsSkipped {
+        /// The partition.
+        partition: TopicPartition,
+        /// The record that came first before the abort.
+        expected: Offset,
+        /// The one that comes first now.
+        got: Offset,
+    },
     /// The database of a task can't be had.
     #[error("task {task}: {source}")]
     Home {

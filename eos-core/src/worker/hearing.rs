@@ -56,6 +56,8 @@ impl<C: Client> Worker<C> {
         // A partition that is about to go needs no explanation.
         if !self.out_of_range.is_empty() && self.changes.is_empty() {
             self.explain_out_of_range()?;
+        } else if !self.gaps.is_empty() && self.changes.is_empty() {
+            self.explain_gaps()?;
         }
         Ok(())
     }

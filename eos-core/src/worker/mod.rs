@@ -30,6 +30,7 @@
 //! | `failed.rs` | what becomes of a record that can't be processed |
 //! | `quiet.rs` | how often failed and late records are told of |
 //! | `send.rs` | hands its effects to the producer |
+//! | `gap.rs` | finds out whether the log has lost a record that does not come again |
 //! | `gauge.rs` | describes the tasks for the metrics |
 //! | `standing.rs` | what whoever steps it may ask of it |
 
@@ -42,6 +43,7 @@ mod error;
 mod failed;
 #[cfg(test)]
 mod fake;
+mod gap;
 mod gauge;
 mod gone;
 mod hearing;
@@ -94,6 +96,7 @@ pub use standing::InputStanding;
 use calls::Calls;
 use coverage::Coverage;
 use emitting::Emitting;
+use gap::Gap;
 use hearing::OutOfRange;
 use membership::Membership;
 use quiet::Quiet;
@@ -169,6 +172,8 @@ pub struct Worker<C: Client> {
     restarts: BTreeMap<TaskId, u32>,
     /// Partitions whose next offset is not in the log.
     out_of_range: Vec<OutOfRange>,
+    /// Records that do not come again after a rewind.
+    gaps: Vec<Gap>,
     /// The app's topics, as it knows them.
     topics: TopicWatch,
     /// For how long brokers could be reached.
@@ -307,6 +312,7 @@ impl<C: Client> Worker<C> {
             ask_singly: None,
             restarts: BTreeMap::new(),
             out_of_range: Vec::new(),
+            gaps: Vec::new(),
             topics: watch,
             brokers,
             scratch: RefCell::default(),

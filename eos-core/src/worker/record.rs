@@ -107,6 +107,10 @@ impl<C: Client> Worker<C> {
             Ok(Admission::Repeated) => return self.drop_repeated(task, input, offset),
             Ok(Admission::GoBack(_)) if failpoints::undefended(Defence::StaleRecords) => {}
             Ok(Admission::GoBack(to)) => return self.go_back(task, input, to),
+            Ok(Admission::Missing(expected)) => {
+                self.look_for_missing(task, input, expected, offset);
+                return Done::Nothing;
+            }
             Err(error) => return Done::failed(error.into()),
         }
         let Some(from) = task.progress.inputs().get(input) else {

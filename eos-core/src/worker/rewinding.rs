@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::ErrorClass;
+use eos_protocol::{CommitCause, ErrorClass};
 
 use super::task::Readiness;
 use super::{SLICE, Worker, WorkerError};
@@ -38,6 +38,7 @@ impl<C: Client> Worker<C> {
             {
                 tracing::debug!(worker = %self.spec.id, %error, "seeking again");
                 self.reassigning = true;
+                self.commit(CommitCause::Restore);
                 self.nap_at_most(Some(Duration::from_millis(5)));
                 return Ok(Rewound::Nothing);
             }

@@ -1,6 +1,6 @@
 //! What a worker is told, and what it needs of the world.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +57,9 @@ pub struct WorkerSpec {
     pub output_limits: Vec<Option<usize>>,
     /// How many partitions each input topic has.
     pub input_partitions: BTreeMap<TopicName, u32>,
+    /// The input topics that may lose records to compaction: those with `cleanup.policy=compact`, and those
+    /// whose settings are not known.
+    pub compacted: BTreeSet<TopicName>,
     /// What tasks with stores need.
     pub state: StateSpec,
     /// Where it tells what it is done with.

@@ -1,6 +1,6 @@
 //! Where assigned tasks start: committed offsets first, then the bounds of the logs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use eos_protocol::state::{PerFamily, TopicDigest};
 use eos_protocol::{
     CommitCause, Committed, Deadline, ErrorClass, FirstStart, MissingOffsets, Now, Offset,
-    Partition, Situation, Stage, Start, State, TaskId, TaskProgress, TopicPartition,
-    TransactionName, plan_start,
+    Partition, Situation, Stage, Start, StartError, State, TaskId, TaskProgress, TopicName,
+    TopicPartition, TransactionName, plan_start,
 };
 
 use super::doubt::as_committed;
@@ -122,7 +122,10 @@ impl<C: Client> Worker<C> {
             return Ok(false);
         }
         // One query of a kind at a time: what is in doubt, or gone, comes first.
-        if self.machine.state() != State::InDoubt && self.out_of_range.is_empty() {
+        if self.machine.state() != State::InDoubt
+            && self.out_of_range.is_empty()
+            && self.gaps.is_empty()
+        {
             resolving.not_before = None;
             if resolving.starts.is_empty() {
                 let read = self.read_starts(&resolving.partitions);
@@ -135,9 +138,12 @@ impl<C: Client> Worker<C> {
                 let bounds = self.offset_bounds(&resolving.starts);
                 if let Some(bounds) = self.or_later(bounds, &mut resolving.not_before)? {
                     self.look_for_gone(&mut resolving, &bounds)?;
-                    let starts = std::mem::take(&mut resolving.starts);
-                    if !starts.is_empty() {
-                        self.start(starts, &bounds)?;
+                    let proven = self.prove_repartitions(&resolving.starts, &bounds);
+                    if self.or_later(proven, &mut resolving.not_before)? {
+                        let starts = std::mem::take(&mut resolving.starts);
+                        if !starts.is_empty() {
+                            self.start(starts, &bounds)?;
+                        }
                     }
                 }
             }
@@ -296,6 +302,67 @@ impl<C: Client> Worker<C> {
             Poll::Ready(Ok(bounds)) => Ok(Some(bounds)),
             Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
         }
+    }
+
+    /// Checks that records of a repartition topic are this group's where the group has no offset of the task
+    /// that reads them: then it has one of the tasks that write them, since a task commits its start before its
+    /// first record (rule 10). Returns false while that is not known.
+    ///
+    /// Two apps may have one topic: both `a` with the repartition `b-c` and `a-b` with `c` have
+    /// `a-b-c-repartition`.
+    fn prove_repartitions(
+        &mut self,
+        starts: &[Found],
+        bounds: &[OffsetBounds],
+    ) -> Result<bool, WorkerError> {
+        let written = |partition: &TopicPartition| {
+            let mut bounds = bounds.iter();
+            let log = bounds.find(|log| log.partition == *partition);
+            log.is_some_and(|log| log.end > Offset::ZERO)
+        };
+        for found in starts {
+            let Start::First { partitions, .. } = &found.start else {
+                continue;
+            };
+            let mut own = partitions.iter();
+            let own = own.find(|p| self.repartitions.contains(&p.topic) && written(p));
+            let Some(own) = own.filter(|_| !failpoints::undefended(Defence::Foreign)) else {
+                continue;
+            };
+            let writers = self.writers_of(&own.topic);
+            let slice = self.patience();
+            let known = match self.source.committed(&writers, slice) {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(known) => known.map_err(WorkerError::Client)?,
+            };
+            if known.iter().any(|committed| committed.offset.is_some()) {
+                continue;
+            }
+            if known.len() < writers.len() {
+                return Ok(false);
+            }
+            return Err(WorkerError::Start(StartError::ForeignRecords {
+                task: found.task,
+                group: self.spec.app.as_str().to_owned(),
+                partition: own.clone(),
+            }));
+        }
+        Ok(true)
+    }
+
+    /// The partitions that drive the tasks that write this topic.
+    fn writers_of(&self, topic: &TopicName) -> Vec<TopicPartition> {
+        let outputs = self.topology.outputs().iter().enumerate();
+        let outputs = outputs.filter(|(_, output)| output.name == *topic);
+        let stages = outputs.flat_map(|(output, _)| self.topology.writers(output));
+        let driving: BTreeSet<&TopicName> = stages.map(Stage::driving_topic).collect();
+        let partitions = driving.into_iter().flat_map(|topic| {
+            let count = self.spec.input_partitions.get(topic).copied();
+            let numbers = 0..i32::try_from(count.unwrap_or(0)).unwrap_or(i32::MAX);
+            let numbers = numbers.filter_map(|number| Partition::new(number).ok());
+            numbers.map(|number| TopicPartition::new(topic.clone(), number))
+        });
+        partitions.collect()
     }
 
     fn start(&mut self, starts: Vec<Found>, bounds: &[OffsetBounds]) -> Result<(), WorkerError> {

@@ -2,7 +2,7 @@
 
 mod error;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use eos_protocol::state::TopicUuid;
@@ -23,6 +23,8 @@ pub use error::PreflightError;
 pub(crate) struct Partitions {
     /// How many partitions each has.
     pub(crate) inputs: BTreeMap<TopicName, u32>,
+    /// The inputs that are compacted, or may be.
+    pub(crate) compacted: BTreeSet<TopicName>,
     /// By the topology's outputs: how many partitions each has.
     pub(crate) outputs: Vec<u32>,
     /// By the topology's outputs: `max.message.bytes`, if it is known.
@@ -281,7 +283,13 @@ fn fit(
     for stage in topology.stages() {
         check_widths(stage, &inputs)?;
     }
+    let is_compacted = |topic: &&TopicName| {
+        let found = facts.topic(topic);
+        let policy = found.and_then(|found| found.setting("cleanup.policy"));
+        policy.is_none_or(|policy| policy.contains("compact"))
+    };
     Ok(Partitions {
+        compacted: inputs.keys().filter(is_compacted).cloned().collect(),
         inputs,
         limits: topology.outputs().iter().map(|o| limit(&o.name)).collect(),
         outputs: topology.outputs().iter().map(|o| count(&o.name)).collect(),

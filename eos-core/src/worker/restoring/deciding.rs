@@ -292,7 +292,8 @@ impl<C: Client> Worker<C> {
         let now = self.env.now();
         let store = TaskStore::new(backend, one.stores.iter().copied())
             .map_err(|source| store_failed(one.task, source))?
-            .cached(&self.spec.state.cache);
+            .cached(&self.spec.state.cache)
+            .limited(&self.changelog_limits(one));
         let Some(reading) = reading else {
             return Ok(Phase::Whole(Box::new(store)));
         };
@@ -308,6 +309,14 @@ impl<C: Client> Worker<C> {
             records: Default::default(),
             began: now,
         })))
+    }
+
+    /// The largest record batches that the task's changelogs take.
+    fn changelog_limits(&self, one: &Restoring<RecordsOf<C>>) -> PerFamily<Option<usize>> {
+        PerFamily::from_fn(|family| {
+            let (output, _) = one.logs.get(family).as_ref()?;
+            self.spec.output_limits.get(*output).copied().flatten()
+        })
     }
 
     /// Throws a database away.

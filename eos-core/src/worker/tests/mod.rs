@@ -82,6 +82,7 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         output_partitions: vec![1],
         output_limits: vec![Some(1000)],
         input_partitions: BTreeMap::from([("in".into(), 2)]),
+        compacted: BTreeSet::default(),
         state: StateSpec::default(),
         done_with: Arc::default(),
     }

@@ -37,9 +37,25 @@ fn bench_from(first_start: FirstStart) -> Bench {
         clock,
         worker,
     };
+    // The records were written by a task of this group.
+    bench.begun(&[tp(1)]);
     let assigned = SourceEvent::Assigned(vec![words(), tp(0)]);
     bench.kafka.event("app-i-0-consumer", assigned);
     bench
+}
+
+/// Two apps may have one repartition topic: this one has read nothing yet that it could have written there.
+#[test]
+fn records_of_another_app_in_a_repartition_topic_stop_the_task() {
+    let mut bench = bench();
+    bench.kafka.broker().committed.clear();
+    let error = bench.end().unwrap_err();
+    let foreign = matches!(
+        error,
+        WorkerError::Start(eos_protocol::StartError::ForeignRecords { .. })
+    );
+    assert!(foreign && error.to_string().contains(WORDS), "{error}");
+    assert_eq!(bench.visible().len(), 0);
 }
 
 /// Windows behind the repartition close by the youngest record: no partition may run ahead of the others.

@@ -219,6 +219,44 @@ fn offsets_that_never_become_stable_end_with_an_error() {
     );
 }
 
+/// Each time a later record comes first after a rewind, and the log still has the earlier one.
+#[test]
+fn rule_8_a_record_that_the_client_skips_stops_the_app() {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    bench.kafka.broker().late_seeks = 9;
+    bench.next_flush_aborts();
+    let error = bench.end().unwrap_err();
+    assert!(
+        matches!(error, WorkerError::RecordsSkipped { expected, got, .. }
+            if (expected.get(), got.get()) == (3, 4)),
+        "{error}"
+    );
+    assert_eq!(bench.visible().len(), 3, "nothing behind the gap");
+    assert!(bench.kafka.broker().late_seeks < 8, "the fault has fired");
+}
+
+/// The same, but the log begins behind it by now, or may have lost it to compaction.
+#[test]
+fn rule_8_a_record_that_is_deleted_before_it_comes_again_is_left_out() {
+    for compacted in [false, true] {
+        let mut bench = Bench::running();
+        bench.feed(0, &["a", "b"]);
+        bench.kafka.broker().late_seeks = 9;
+        if compacted {
+            bench.worker.spec.compacted.insert("in".into());
+        } else {
+            bench.kafka.broker().starts.insert(tp(0), 4);
+        }
+        bench.next_flush_aborts();
+        bench.settle();
+        let last = bench.visible().pop();
+        assert_eq!(last.as_deref(), Some("B"));
+        assert_eq!(bench.visible().len(), 4, "compacted: {compacted}");
+        assert_eq!(bench.committed(0), Some(5));
+    }
+}
+
 /// An outage of any length passes by itself: time without brokers does not count.
 #[test]
 fn offsets_are_waited_for_while_no_broker_answers() {

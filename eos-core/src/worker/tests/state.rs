@@ -710,3 +710,27 @@ fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
     );
     assert!(!database.get(id, b"stale", &mut value).unwrap());
 }
+
+/// An aggregate may outgrow its changelog: its record fails, and those of other keys go on.
+#[test]
+fn a_change_that_the_changelog_does_not_take_fails_its_record() {
+    let disk = Disk::default();
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let long = "long".repeat(100);
+    let words = ["a", &long, "b"].map(str::to_owned).to_vec();
+    kafka.broker().input.insert(tp(0), words);
+    let mut spec = stateful(&disk, 0);
+    spec.output_limits = vec![None, Some(300)];
+    let worker = new_worker(&kafka, &clock, spec, counting);
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=1", "b=1"]);
+    assert_eq!(bench.committed(0), Some(3));
+    let calls = bench.kafka.calls();
+    assert!(!calls.contains(&"abort".to_owned()), "{calls:?}");
+}

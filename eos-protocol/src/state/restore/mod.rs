@@ -156,7 +156,9 @@ impl Restore {
             // What lies beyond the end was not taken, so the position must not pass it.
             let lso = lso.min(track.part.bounds.end);
             track.reach(lso, brokers);
-            track.arrived |= track.position == lso && track.seen >= named;
+            // Where nothing is named, nothing shows that the reader saw all: a follower that lags
+            // (`client.rack`) has its own, earlier LSO.
+            track.arrived |= track.position == lso && named.is_some() && track.seen >= named;
         }
     }
 
