@@ -84,6 +84,11 @@
 //! | `restore_to_end` | a restore ends at the LSO as it was when it began |
 //! | `restore_per_task` | once one task of a worker is restored, all of them are |
 //! | `heard_after_seal` | the position takes a changelog's LSO that was heard after the transaction was sealed |
+//! | `stream_time` | the times of records that an abort gives back still move stream time |
+//! | `forget_over` | a database forgets windows that still take records |
+//! | `trim` | a changelog of windows is cut off without regard to their retention |
+//! | `sibling_offsets` | rule 2: of a task with several inputs, a transaction carries the first one's offset only |
+//! | `merge_by_time` | a task with several inputs takes what is at hand, and waits for none of them |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -68,6 +68,11 @@ pub(crate) enum Defence {
     RestoreToEnd,
     RestorePerTask,
     HeardAfterSeal,
+    StreamTime,
+    ForgetOver,
+    Trim,
+    SiblingOffsets,
+    MergeByTime,
 }
 
 #[cfg(feature = "failpoints")]
@@ -148,7 +153,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 38] = [
+    pub(super) const ALL: [Self; 43] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -187,6 +192,11 @@ impl Defence {
         Self::RestoreToEnd,
         Self::RestorePerTask,
         Self::HeardAfterSeal,
+        Self::StreamTime,
+        Self::ForgetOver,
+        Self::Trim,
+        Self::SiblingOffsets,
+        Self::MergeByTime,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -229,6 +239,11 @@ impl Defence {
             Self::RestoreToEnd => "restore_to_end",
             Self::RestorePerTask => "restore_per_task",
             Self::HeardAfterSeal => "heard_after_seal",
+            Self::StreamTime => "stream_time",
+            Self::ForgetOver => "forget_over",
+            Self::Trim => "trim",
+            Self::SiblingOffsets => "sibling_offsets",
+            Self::MergeByTime => "merge_by_time",
         }
     }
 }

@@ -21,6 +21,7 @@ mod seeds;
 mod shape;
 mod shrink;
 mod simulation;
+mod windowed;
 mod without;
 
 pub use coverage::Coverage;

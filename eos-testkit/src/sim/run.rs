@@ -44,6 +44,8 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// With which errors workers ended, and how often.
     pub errors: BTreeMap<String, u32>,
+    /// How often what the shape is there for happened, such as a record that came too late for its window.
+    pub seen: BTreeMap<&'static str, u64>,
     /// How many records came.
     pub records: usize,
     /// Virtual milliseconds.
@@ -57,7 +59,7 @@ impl Run {
     #[must_use]
     pub fn of_seed(seed: u64) -> Run {
         let mut rng = Rng::new(seed ^ 0x7368_6170_6500);
-        let shape = rng.of(&Shape::ALL).copied().unwrap_or(Shape::Counting);
+        let shape = Shape::drawn(&mut rng);
         Run {
             seed,
             shape,

@@ -2,7 +2,10 @@
 
 use eos_core::{App, KeyValueStore, Topic};
 
-/// The input of all of them.
+use super::rng::Rng;
+use super::windowed;
+
+/// The input that all of them have.
 pub(crate) const INPUT: &str = "in";
 /// Every record leads to one in each of these: what is in one and not in the other was torn apart.
 pub(crate) const OUTPUTS: [&str; 2] = ["out", "copy"];
@@ -18,23 +21,98 @@ pub enum Shape {
     Counting,
     /// A count by another key than the input's, through a repartition topic.
     Repartitioned,
+    /// A count by key and window of time, for records that come late, too.
+    Windowed,
+}
+
+/// Where a record goes, and what it has beside its key and its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draft {
+    pub(crate) topic: &'static str,
+    pub(crate) timestamp: i64,
 }
 
 impl Shape {
     /// Every one.
-    pub const ALL: [Shape; 3] = [Shape::Stateless, Shape::Counting, Shape::Repartitioned];
+    pub const ALL: [Shape; 4] = [
+        Shape::Stateless,
+        Shape::Counting,
+        Shape::Repartitioned,
+        Shape::Windowed,
+    ];
 
-    /// Whether it keeps counts.
+    /// How often it is drawn, beside the others.
+    pub(crate) fn weight(self) -> usize {
+        match self {
+            Shape::Stateless | Shape::Windowed => 2,
+            Shape::Counting | Shape::Repartitioned => 3,
+        }
+    }
+
+    /// The one that a seed has.
+    pub(crate) fn drawn(rng: &mut Rng) -> Shape {
+        let all = Shape::ALL.into_iter();
+        let all = all.flat_map(|shape| std::iter::repeat_n(shape, shape.weight()));
+        let all: Vec<_> = all.collect();
+        rng.of(&all).copied().unwrap_or(Shape::Counting)
+    }
+
+    /// In a word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Stateless => "stateless",
+            Shape::Counting => "counting",
+            Shape::Repartitioned => "repartitioned",
+            Shape::Windowed => "windowed",
+        }
+    }
+
+    /// The shape of this name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Shape> {
+        Shape::ALL.into_iter().find(|it| it.name() == name)
+    }
+
+    /// Whether it keeps anything.
     #[must_use]
     pub fn counts(self) -> bool {
         self != Shape::Stateless
     }
 
+    /// The topics that records come into. The group subscribes to the first.
+    pub(crate) fn inputs(self) -> &'static [&'static str] {
+        &[INPUT]
+    }
+
+    /// The topics that exist for what it writes.
+    pub(crate) fn outputs(self) -> &'static [&'static str] {
+        match self {
+            Shape::Stateless | Shape::Counting | Shape::Repartitioned => &OUTPUTS,
+            Shape::Windowed => &windowed::OUTPUTS,
+        }
+    }
+
+    /// The next record.
+    pub(crate) fn draft(self, rng: &mut Rng, now: i64) -> Draft {
+        let plain = Draft {
+            topic: INPUT,
+            timestamp: now,
+        };
+        match self {
+            Shape::Stateless | Shape::Counting | Shape::Repartitioned => plain,
+            Shape::Windowed => Draft {
+                timestamp: windowed::time(rng, now),
+                ..plain
+            },
+        }
+    }
+
     /// The key that a record of the input ends up under. The input's is a letter and a digit.
     pub(crate) fn key(self, key: &str) -> String {
         match self {
-            Shape::Stateless | Shape::Counting => key.to_owned(),
             Shape::Repartitioned => key.chars().skip(1).collect(),
+            _ => key.to_owned(),
         }
     }
 
@@ -76,6 +154,7 @@ impl Shape {
                     source.with_store(&counts).process(count);
                 }
             }
+            Shape::Windowed => windowed::declare(&mut app),
         }
         app
     }

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use eos_core::stepped::Stepped;
 use eos_protocol::partition_for;
 
-use super::check::{self, Copied, Given};
+use super::check::{self, Copied, Given, Left};
 use super::disks::Disks;
 use super::nemesis::Nemesis;
 use super::rng::Rng;
 use super::run::{FAULTS, Outcome, Run};
 use super::seats::Seat;
-use super::shape::{APP, INPUT, OUTPUTS};
+use super::shape::{APP, Draft};
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
 
@@ -46,6 +46,7 @@ pub(super) struct Simulation<'a> {
     pub(super) partitions: i32,
     pub(super) violations: Vec<String>,
     pub(super) errors: BTreeMap<String, u32>,
+    pub(super) seen: BTreeMap<&'static str, u64>,
 }
 
 impl<'a> Simulation<'a> {
@@ -69,7 +70,7 @@ impl<'a> Simulation<'a> {
             cluster.fetch_at_most(i32::try_from(rng.between(100, 400)).unwrap_or(200));
         }
         let partitions = i32::try_from(rng.between(1, 4)).unwrap_or(1);
-        for topic in [INPUT].into_iter().chain(OUTPUTS) {
+        for topic in run.shape.inputs().iter().chain(run.shape.outputs()) {
             if let Err(why) = cluster.add_topic(topic, partitions) {
                 unreachable!("{topic}: {why}");
             }
@@ -96,6 +97,7 @@ impl<'a> Simulation<'a> {
             partitions,
             violations: Vec::new(),
             errors: BTreeMap::new(),
+            seen: BTreeMap::new(),
         }
     }
 
@@ -186,16 +188,18 @@ impl<'a> Simulation<'a> {
         self.violations.extend(self.cluster.misuses());
         if self.violations.is_empty() {
             let databases = self.databases();
-            let found = check::violations(
-                &self.cluster,
-                self.run.shape,
-                self.partitions,
-                &self.inputs,
-                &databases,
-            );
-            self.violations.extend(found);
+            let found = check::judged(Left {
+                cluster: &self.cluster,
+                shape: self.run.shape,
+                partitions: self.partitions,
+                given: &self.inputs,
+                databases: &databases,
+            });
+            self.violations.extend(found.wrong);
+            self.seen.extend(found.seen);
         }
         Outcome {
+            seen: self.seen,
             fired: self.nemesis.fired(),
             passed: self.nemesis.passed(),
             violations: self.violations,
@@ -252,18 +256,21 @@ impl<'a> Simulation<'a> {
         let value = format!("{seq} {digit}");
         let count = u32::try_from(self.partitions).unwrap_or(1);
         let partition = partition_for(key.as_bytes(), count).get();
+        let Draft { topic, timestamp } = self.run.shape.draft(&mut self.rng, self.cluster.now());
         let record = Written {
-            timestamp: self.cluster.now(),
+            timestamp,
             key: Some(key.as_bytes()),
             value: Some(value.as_bytes()),
             headers: &[],
         };
-        match self.cluster.produce(INPUT, partition, &record) {
+        match self.cluster.produce(topic, partition, &record) {
             Ok(offset) => self.inputs.push(Given {
                 seq,
+                topic,
                 key,
                 partition,
                 offset,
+                timestamp,
             }),
             Err(code) => self
                 .violations

@@ -106,6 +106,7 @@ mod tests {
             from: 0,
             count: 1,
             threads: 1,
+            shape: None,
             without: Some("rewind"),
         };
         let _summary = seeds.run();
