@@ -19,7 +19,7 @@ const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
 /// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
 /// one of these.
-const PLANTED: [(&str, u64, &[&str]); 32] = [
+const PLANTED: [(&str, u64, &[&str]); 34] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
     ("in_doubt", 300, DOUBLED),
@@ -65,6 +65,13 @@ const PLANTED: [(&str, u64, &[&str]); 32] = [
     ("stream_time", 300, LOST),
     ("forget_over", 100, STATE),
     ("trim", 500, STATE),
+    // Of tasks with several inputs.
+    ("sibling_offsets", 100, REFUSED),
+    (
+        "merge_by_time",
+        400,
+        &["VIOLATED merged", "VIOLATED joined"],
+    ),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use eos_protocol::{TaskId, partition_for};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
-use super::windowed;
+use super::{joined, merged, windowed};
 use crate::client::Cluster;
 use crate::oracle::{
     Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
@@ -26,22 +26,27 @@ pub(crate) struct Given {
     pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
+    /// It deletes the row of its key.
+    pub(crate) tombstone: bool,
+    /// When it came, the group had committed everything below this offset of a sibling topic: what is there is
+    /// processed before it.
+    pub(crate) behind: i64,
 }
 
 /// A copy of a task's database, as its process left it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Copied {
     pub(crate) task: TaskId,
     /// Somebody had it open at the end.
     pub(crate) open: bool,
     /// The offsets of the inputs that it says it is at, by topic; none if it is not whole, or was never written.
-    positions: BTreeMap<String, i64>,
+    pub(super) positions: BTreeMap<String, i64>,
     /// The stream time that it says it is at.
     pub(super) stream_time: Option<i64>,
     /// It was written to.
-    written: bool,
+    pub(super) written: bool,
     /// It says that it is the state of a transaction, and not a part of a changelog.
-    whole: bool,
+    pub(super) whole: bool,
     pub(super) contents: Contents,
 }
 
@@ -112,6 +117,8 @@ pub(super) struct Left<'a> {
     /// How many each input and output has.
     pub(super) partitions: i32,
     pub(super) given: &'a [Given],
+    /// How many of these came before the last start: of the others, all were there before any was processed.
+    pub(super) before_last: usize,
     pub(super) databases: &'a [Copied],
 }
 
@@ -119,6 +126,23 @@ impl<'a> Left<'a> {
     /// The records of an input, in the order of their numbers.
     pub(super) fn of(&self, topic: &str) -> impl Iterator<Item = &'a Given> {
         self.given.iter().filter(move |it| it.topic == topic)
+    }
+
+    /// What came to a partition before the last start, of two topics that one task reads in order of time: the
+    /// older one first, of two of the same time that of the first topic.
+    pub(super) fn by_time(&self, topics: [&str; 2], partition: i32) -> Vec<&'a Given> {
+        let last = self.given.get(self.before_last..).unwrap_or_default();
+        let of = |topic| {
+            let its = move |it: &&Given| it.topic == topic && it.partition == partition;
+            last.iter().filter(its).peekable()
+        };
+        let [mut first, mut second] = topics.map(of);
+        let next = || match (first.peek(), second.peek()) {
+            (Some(one), Some(other)) if other.timestamp < one.timestamp => second.next(),
+            (Some(_), _) => first.next(),
+            (None, _) => second.next(),
+        };
+        std::iter::from_fn(next).collect()
     }
 
     /// Evidence of these records of an input, with the offsets that the group committed for it.
@@ -213,10 +237,12 @@ fn inputs(shape: Shape) -> Vec<String> {
 
 pub(super) fn changelog(shape: Shape) -> Option<String> {
     match shape {
-        Shape::Stateless => None,
+        Shape::Stateless | Shape::Merged => None,
         Shape::Counting => Some(format!("{APP}-{INPUT}-changelog")),
         Shape::Repartitioned => Some(format!("{APP}-by-digit-repartition-changelog")),
         Shape::Windowed => Some(format!("{APP}-{INPUT}-windowed-changelog")),
+        // The stage is named after the topic that is declared first.
+        Shape::Joined => Some(format!("{APP}-{}-changelog", joined::ROWS)),
     }
 }
 
@@ -276,6 +302,8 @@ pub(super) fn judged(left: Left<'_>) -> Found {
     let by_oracle = match left.shape {
         Shape::Stateless | Shape::Counting | Shape::Repartitioned => counts_of(left, &mut found),
         Shape::Windowed => windowed::judge(left, &mut found),
+        Shape::Joined => joined::judge(left, &mut found),
+        Shape::Merged => merged::judge(left, &mut found),
     };
     found.judged(by_oracle.unwrap_or_else(|why| vec![why]));
     found
@@ -296,7 +324,7 @@ fn counts_of(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let running = (shape == Shape::Counting).then(counts);
     let outputs = OUTPUTS.map(|topic| left.output(topic, &mut keys, running.clone()));
     let state = match shape {
-        Shape::Counting => copies(left.cluster, shape, left.databases),
+        Shape::Counting => copies(left, INPUT, &counts()),
         // A task counts what comes from several partitions of the input: nothing that one of them folds into.
         Shape::Repartitioned => {
             counted_across(left, &mut found.wrong);
@@ -371,31 +399,28 @@ fn in_parts(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<String
     wrong.collect()
 }
 
-/// The changelog and the databases, each as what the input partition of its task is to make of it.
-fn copies(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<StateCopy> {
-    let fold = counts();
+/// The changelog and the databases, each as what the task's partition of this input is to make of it.
+pub(super) fn copies(left: Left<'_>, topic: &str, fold: &Fold) -> Vec<StateCopy> {
     let mut copies = Vec::new();
-    if let Some(topic) = changelog(shape) {
-        for partition in 0..cluster.partitions(&topic) {
-            let name = format!("changelog {topic}-{partition}");
-            let contents = logged(cluster, &topic, partition);
-            copies.push(StateCopy::new(name, &fold, partition, contents));
+    if let Some(changelog) = changelog(left.shape) {
+        for partition in 0..left.cluster.partitions(&changelog) {
+            let name = format!("changelog {changelog}-{partition}");
+            let contents = left.logged(&changelog, partition);
+            copies.push(StateCopy::new(name, fold, partition, contents));
         }
     }
-    for it in databases {
+    for it in left.databases {
         // A restore that was interrupted says of itself that it is nothing yet.
-        let position = it.position(INPUT);
-        if position.is_none() {
+        let Some(position) = it.position(topic) else {
             continue;
-        }
+        };
         let name = format!("database of task {}", it.task);
         let partition = it.task.partition.get();
-        let copy = StateCopy::new(name, &fold, partition, it.contents.clone());
         copies.push(StateCopy {
-            position,
+            position: Some(position),
             // That of a process which has not got the task any more is what it was then.
             may_lag: !it.open,
-            ..copy
+            ..StateCopy::new(name, fold, partition, it.contents.clone())
         });
     }
     copies

@@ -13,6 +13,8 @@ mod check;
 mod coverage;
 mod disks;
 mod fault;
+mod joined;
+mod merged;
 mod nemesis;
 mod rng;
 mod run;

@@ -3,7 +3,7 @@
 use eos_core::{App, KeyValueStore, Topic};
 
 use super::rng::Rng;
-use super::windowed;
+use super::{joined, merged, windowed};
 
 /// The input that all of them have.
 pub(crate) const INPUT: &str = "in";
@@ -23,6 +23,10 @@ pub enum Shape {
     Repartitioned,
     /// A count by key and window of time, for records that come late, too.
     Windowed,
+    /// A stream that joins with a table of a sibling topic.
+    Joined,
+    /// Two topics that one task reads in order of time.
+    Merged,
 }
 
 /// Where a record goes, and what it has beside its key and its number.
@@ -30,21 +34,26 @@ pub enum Shape {
 pub(crate) struct Draft {
     pub(crate) topic: &'static str,
     pub(crate) timestamp: i64,
+    /// It deletes the row of its key.
+    pub(crate) tombstone: bool,
 }
 
 impl Shape {
     /// Every one.
-    pub const ALL: [Shape; 4] = [
+    pub const ALL: [Shape; 6] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
         Shape::Windowed,
+        Shape::Joined,
+        Shape::Merged,
     ];
 
     /// How often it is drawn, beside the others.
     pub(crate) fn weight(self) -> usize {
         match self {
-            Shape::Stateless | Shape::Windowed => 2,
+            Shape::Merged => 1,
+            Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }
@@ -65,6 +74,8 @@ impl Shape {
             Shape::Counting => "counting",
             Shape::Repartitioned => "repartitioned",
             Shape::Windowed => "windowed",
+            Shape::Joined => "joined",
+            Shape::Merged => "merged",
         }
     }
 
@@ -77,19 +88,28 @@ impl Shape {
     /// Whether it keeps anything.
     #[must_use]
     pub fn counts(self) -> bool {
-        self != Shape::Stateless
+        !matches!(self, Shape::Stateless | Shape::Merged)
     }
 
     /// The topics that records come into. The group subscribes to the first.
     pub(crate) fn inputs(self) -> &'static [&'static str] {
-        &[INPUT]
+        match self {
+            Shape::Joined => &joined::INPUTS,
+            Shape::Merged => &merged::INPUTS,
+            _ => &[INPUT],
+        }
+    }
+
+    /// The topic that a record of this one finds something in.
+    pub(crate) fn sibling(self, topic: &str) -> Option<&'static str> {
+        (self == Shape::Joined && topic == INPUT).then_some(joined::ROWS)
     }
 
     /// The topics that exist for what it writes.
     pub(crate) fn outputs(self) -> &'static [&'static str] {
         match self {
-            Shape::Stateless | Shape::Counting | Shape::Repartitioned => &OUTPUTS,
             Shape::Windowed => &windowed::OUTPUTS,
+            _ => &OUTPUTS,
         }
     }
 
@@ -98,6 +118,7 @@ impl Shape {
         let plain = Draft {
             topic: INPUT,
             timestamp: now,
+            tombstone: false,
         };
         match self {
             Shape::Stateless | Shape::Counting | Shape::Repartitioned => plain,
@@ -105,6 +126,8 @@ impl Shape {
                 timestamp: windowed::time(rng, now),
                 ..plain
             },
+            Shape::Joined => joined::draft(rng, now),
+            Shape::Merged => merged::draft(rng, now),
         }
     }
 
@@ -155,6 +178,8 @@ impl Shape {
                 }
             }
             Shape::Windowed => windowed::declare(&mut app),
+            Shape::Joined => joined::declare(&mut app),
+            Shape::Merged => merged::declare(&mut app),
         }
         app
     }

@@ -47,6 +47,8 @@ pub(super) struct Simulation<'a> {
     pub(super) violations: Vec<String>,
     pub(super) errors: BTreeMap<String, u32>,
     pub(super) seen: BTreeMap<&'static str, u64>,
+    /// How many records there were when they came for the last time.
+    before_last: usize,
 }
 
 impl<'a> Simulation<'a> {
@@ -98,6 +100,7 @@ impl<'a> Simulation<'a> {
             violations: Vec::new(),
             errors: BTreeMap::new(),
             seen: BTreeMap::new(),
+            before_last: 0,
         }
     }
 
@@ -179,6 +182,7 @@ impl<'a> Simulation<'a> {
                 self.over(seat, pause, "dies");
             }
         }
+        self.before_last = self.inputs.len();
         for _ in 0..12 {
             self.feed_one();
         }
@@ -193,6 +197,7 @@ impl<'a> Simulation<'a> {
                 shape: self.run.shape,
                 partitions: self.partitions,
                 given: &self.inputs,
+                before_last: self.before_last,
                 databases: &databases,
             });
             self.violations.extend(found.wrong);
@@ -256,11 +261,19 @@ impl<'a> Simulation<'a> {
         let value = format!("{seq} {digit}");
         let count = u32::try_from(self.partitions).unwrap_or(1);
         let partition = partition_for(key.as_bytes(), count).get();
-        let Draft { topic, timestamp } = self.run.shape.draft(&mut self.rng, self.cluster.now());
+        let Draft {
+            topic,
+            timestamp,
+            tombstone,
+        } = self.run.shape.draft(&mut self.rng, self.cluster.now());
+        let behind = match self.run.shape.sibling(topic) {
+            Some(sibling) => self.cluster.committed(APP, sibling, partition),
+            None => Ok(None),
+        };
         let record = Written {
             timestamp,
             key: Some(key.as_bytes()),
-            value: Some(value.as_bytes()),
+            value: (!tombstone).then_some(value.as_bytes()),
             headers: &[],
         };
         match self.cluster.produce(topic, partition, &record) {
@@ -271,6 +284,8 @@ impl<'a> Simulation<'a> {
                 partition,
                 offset,
                 timestamp,
+                tombstone,
+                behind: behind.ok().flatten().unwrap_or(0),
             }),
             Err(code) => self
                 .violations

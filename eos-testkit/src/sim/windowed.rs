@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_core::codec::PlainCodec;
 use eos_core::{App, Topic, Tumbling, WindowStore, Windowed, WindowedCodec};
 
-use super::check::{Found, Given, Left, changelog, verdict};
+use super::check::{Copied, Found, Given, Left, changelog, copies, verdict};
 use super::rng::Rng;
 use super::shape::INPUT;
 use crate::oracle::{Contents, Evidence, Fold, Keys, Row, StateCopy};
@@ -156,7 +156,7 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
     let outputs = [first, second].map(|topic| left.output(topic, &mut keys, running()));
     let updates = Evidence {
         outputs: outputs.into(),
-        state: copies(left),
+        state: open_windows(left),
         ..left.evidence(INPUT, rows, keys)?
     };
     let mut keys = Keys::default();
@@ -179,32 +179,24 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
     Ok([updates, late].iter().filter_map(verdict).collect())
 }
 
-fn copies(left: Left<'_>) -> Vec<StateCopy> {
-    let fold = windows();
-    let mut copies = Vec::new();
-    if let Some(topic) = changelog(left.shape) {
-        for partition in 0..left.cluster.partitions(&topic) {
-            let name = format!("changelog {topic}-{partition}");
-            let given = left.given.iter().filter(|it| it.partition == partition);
-            let contents = left.logged(&topic, partition);
-            let contents = open(contents, given.map(|it| it.timestamp).max());
-            copies.push(StateCopy::new(name, &fold, partition, contents));
-        }
-    }
-    for it in left.databases {
-        // A restore that was interrupted says of itself that it is nothing yet.
-        let Some(position) = it.position(INPUT) else {
-            continue;
-        };
-        let name = format!("database of task {}", it.task);
-        let partition = it.task.partition.get();
-        let contents = open(it.contents.clone(), it.stream_time);
-        copies.push(StateCopy {
-            position: Some(position),
-            // That of a process which has not got the task any more is what it was then.
-            may_lag: !it.open,
-            ..StateCopy::new(name, &fold, partition, contents)
-        });
+fn open_windows(left: Left<'_>) -> Vec<StateCopy> {
+    let databases = left.databases.iter().map(|it| Copied {
+        contents: open(it.contents.clone(), it.stream_time),
+        ..it.clone()
+    });
+    let databases: Vec<_> = databases.collect();
+    let left = Left {
+        databases: &databases,
+        ..left
+    };
+    let mut copies = copies(left, INPUT, &windows());
+    let changelogs = copies.iter_mut().filter(|it| it.position.is_none());
+    for it in changelogs {
+        let given = left.given.iter().filter(|at| at.partition == it.partition);
+        it.contents = open(
+            std::mem::take(&mut it.contents),
+            given.map(|it| it.timestamp).max(),
+        );
     }
     copies
 }
