@@ -89,6 +89,8 @@
 //! | `trim` | a changelog of windows is cut off without regard to their retention |
 //! | `sibling_offsets` | rule 2: of a task with several inputs, a transaction carries the first one's offset only |
 //! | `merge_by_time` | a task with several inputs takes what is at hand, and waits for none of them |
+//! | `failed_effects` | what a record emitted and kept before it failed stays |
+//! | `held_back` | results that go on once per commit take the effects of a record along that waits for the next transaction |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

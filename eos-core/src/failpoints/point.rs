@@ -73,6 +73,8 @@ pub(crate) enum Defence {
     Trim,
     SiblingOffsets,
     MergeByTime,
+    FailedEffects,
+    HeldBack,
 }
 
 #[cfg(feature = "failpoints")]
@@ -153,7 +155,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 43] = [
+    pub(super) const ALL: [Self; 45] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -197,6 +199,8 @@ impl Defence {
         Self::Trim,
         Self::SiblingOffsets,
         Self::MergeByTime,
+        Self::FailedEffects,
+        Self::HeldBack,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -244,6 +248,8 @@ impl Defence {
             Self::Trim => "trim",
             Self::SiblingOffsets => "sibling_offsets",
             Self::MergeByTime => "merge_by_time",
+            Self::FailedEffects => "failed_effects",
+            Self::HeldBack => "held_back",
         }
     }
 }

@@ -10,6 +10,7 @@ use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::ErrorPolicy;
+use crate::failpoints::{self, Defence};
 use crate::topology::Fault;
 
 /// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
@@ -25,8 +26,10 @@ impl<C: Client> Worker<C> {
         source: usize,
         fault: Fault,
     ) -> Done {
-        self.scratch.get_mut().clear();
-        task.forget();
+        if !failpoints::undefended(Defence::FailedEffects) {
+            self.scratch.get_mut().clear();
+            task.forget();
+        }
         let source = task
             .chains
             .inputs

@@ -7,6 +7,7 @@ use eos_protocol::state::Standing;
 use eos_protocol::{TaskId, partition_for};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
+use super::policies::{self, Kind};
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
 use super::{joined, merged, windowed};
 use crate::client::Cluster;
@@ -28,6 +29,8 @@ pub(crate) struct Given {
     pub(crate) timestamp: i64,
     /// It deletes the row of its key.
     pub(crate) tombstone: bool,
+    /// What the app's closure makes of it.
+    pub(crate) kind: Kind,
     /// When it came, the group had committed everything below this offset of a sibling topic: what is there is
     /// processed before it.
     pub(crate) behind: i64,
@@ -238,7 +241,9 @@ fn inputs(shape: Shape) -> Vec<String> {
 pub(super) fn changelog(shape: Shape) -> Option<String> {
     match shape {
         Shape::Stateless | Shape::Merged => None,
-        Shape::Counting => Some(format!("{APP}-{INPUT}-changelog")),
+        Shape::Counting | Shape::Skipping | Shape::DeadLetters => {
+            Some(format!("{APP}-{INPUT}-changelog"))
+        }
         Shape::Repartitioned => Some(format!("{APP}-by-digit-repartition-changelog")),
         Shape::Windowed => Some(format!("{APP}-{INPUT}-windowed-changelog")),
         // The stage is named after the topic that is declared first.
@@ -304,6 +309,7 @@ pub(super) fn judged(left: Left<'_>) -> Found {
         Shape::Windowed => windowed::judge(left, &mut found),
         Shape::Joined => joined::judge(left, &mut found),
         Shape::Merged => merged::judge(left, &mut found),
+        Shape::Skipping | Shape::DeadLetters => policies::judge(left, &mut found),
     };
     found.judged(by_oracle.unwrap_or_else(|why| vec![why]));
     found

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use eos_core::{App, KeyValueStore, Topic};
 
 use super::check::{Found, Given, Left, copies, verdict};
+use super::policies::Kind;
 use super::rng::Rng;
 use super::shape::{Draft, INPUT, OUTPUTS};
 use crate::oracle::{Evidence, Fold, Keys, Row};
@@ -37,6 +38,7 @@ pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
         topic: if row { ROWS } else { INPUT },
         timestamp: now - rng.between(0, 40),
         tombstone: row && rng.one_in(6),
+        kind: Kind::Good,
     }
 }
 
@@ -192,6 +194,7 @@ mod tests {
             offset,
             timestamp: 0,
             tombstone: false,
+            kind: Kind::Good,
             behind,
         }
     }

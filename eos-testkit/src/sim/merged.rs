@@ -3,6 +3,7 @@
 use eos_core::{App, Topic};
 
 use super::check::{Found, Left, verdict};
+use super::policies::Kind;
 use super::rng::Rng;
 use super::shape::{Draft, INPUT, OUTPUTS};
 use crate::oracle::{Evidence, Keys, Row};
@@ -23,6 +24,7 @@ pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
         topic: INPUTS[rng.below(2)],
         timestamp: now - rng.between(0, 40),
         tombstone: false,
+        kind: Kind::Good,
     }
 }
 

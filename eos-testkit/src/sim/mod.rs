@@ -16,6 +16,7 @@ mod fault;
 mod joined;
 mod merged;
 mod nemesis;
+mod policies;
 mod rng;
 mod run;
 mod seats;

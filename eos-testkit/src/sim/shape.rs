@@ -1,9 +1,11 @@
 //! The apps that are simulated.
 
-use eos_core::{App, KeyValueStore, Topic};
+use eos_core::{App, ErrorPolicy, KeyValueStore, Topic};
 
+use super::policies::{self, Kind};
 use super::rng::Rng;
 use super::{joined, merged, windowed};
+use crate::client::Cluster;
 
 /// The input that all of them have.
 pub(crate) const INPUT: &str = "in";
@@ -27,6 +29,11 @@ pub enum Shape {
     Joined,
     /// Two topics that one task reads in order of time.
     Merged,
+    /// Records that fail and are tried again or left out, closures that take seconds, and counts that go on once
+    /// per commit.
+    Skipping,
+    /// The same, and what fails for good goes to another topic.
+    DeadLetters,
 }
 
 /// Where a record goes, and what it has beside its key and its number.
@@ -36,23 +43,26 @@ pub(crate) struct Draft {
     pub(crate) timestamp: i64,
     /// It deletes the row of its key.
     pub(crate) tombstone: bool,
+    pub(crate) kind: Kind,
 }
 
 impl Shape {
     /// Every one.
-    pub const ALL: [Shape; 6] = [
+    pub const ALL: [Shape; 8] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
         Shape::Windowed,
         Shape::Joined,
         Shape::Merged,
+        Shape::Skipping,
+        Shape::DeadLetters,
     ];
 
     /// How often it is drawn, beside the others.
     pub(crate) fn weight(self) -> usize {
         match self {
-            Shape::Merged => 1,
+            Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
@@ -76,6 +86,8 @@ impl Shape {
             Shape::Windowed => "windowed",
             Shape::Joined => "joined",
             Shape::Merged => "merged",
+            Shape::Skipping => "skipping",
+            Shape::DeadLetters => "dead_letters",
         }
     }
 
@@ -109,6 +121,7 @@ impl Shape {
     pub(crate) fn outputs(self) -> &'static [&'static str] {
         match self {
             Shape::Windowed => &windowed::OUTPUTS,
+            Shape::Skipping | Shape::DeadLetters => &policies::OUTPUTS,
             _ => &OUTPUTS,
         }
     }
@@ -119,6 +132,7 @@ impl Shape {
             topic: INPUT,
             timestamp: now,
             tombstone: false,
+            kind: Kind::Good,
         };
         match self {
             Shape::Stateless | Shape::Counting | Shape::Repartitioned => plain,
@@ -128,6 +142,10 @@ impl Shape {
             },
             Shape::Joined => joined::draft(rng, now),
             Shape::Merged => merged::draft(rng, now),
+            Shape::Skipping | Shape::DeadLetters => Draft {
+                kind: Kind::drawn(rng),
+                ..plain
+            },
         }
     }
 
@@ -139,8 +157,8 @@ impl Shape {
         }
     }
 
-    /// The app. Each output's value is the input's, and behind it its key's count, if there is one.
-    pub(crate) fn app(self) -> App {
+    /// The app, for which time passes on this cluster. Each output's value is the input's, and behind it its key's count, if there is one.
+    pub(crate) fn app(self, cluster: &Cluster) -> App {
         let mut app = App::new(APP)
             .set("commit.interval.ms", 40)
             .set("session.timeout.ms", 3_000)
@@ -180,6 +198,11 @@ impl Shape {
             Shape::Windowed => windowed::declare(&mut app),
             Shape::Joined => joined::declare(&mut app),
             Shape::Merged => merged::declare(&mut app),
+            Shape::Skipping => policies::declare(&mut app, cluster, ErrorPolicy::skip()),
+            Shape::DeadLetters => {
+                let letters = ErrorPolicy::dead_letter(policies::DEAD);
+                policies::declare(&mut app, cluster, letters);
+            }
         }
         app
     }

@@ -77,7 +77,7 @@ impl<'a> Simulation<'a> {
                 unreachable!("{topic}: {why}");
             }
         }
-        let app = match run.shape.app().stepped(cluster.clone()) {
+        let app = match run.shape.app(&cluster).stepped(cluster.clone()) {
             Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
@@ -219,6 +219,9 @@ impl<'a> Simulation<'a> {
     /// What all processes leave behind: they are dead from here on.
     fn databases(&mut self) -> Vec<Copied> {
         let mut found = Vec::new();
+        for seat in 0..self.seats.len() {
+            self.count_what_it_did(seat);
+        }
         for seat in &mut self.seats {
             let known = seat.home.known();
             seat.process = None;
@@ -258,14 +261,15 @@ impl<'a> Simulation<'a> {
         let letter = char::from(b'a' + self.rng.below(3) as u8);
         let digit = self.rng.below(4);
         let key = format!("{letter}{digit}");
-        let value = format!("{seq} {digit}");
         let count = u32::try_from(self.partitions).unwrap_or(1);
         let partition = partition_for(key.as_bytes(), count).get();
         let Draft {
             topic,
             timestamp,
             tombstone,
+            kind,
         } = self.run.shape.draft(&mut self.rng, self.cluster.now());
+        let value = kind.value(seq, digit);
         let behind = match self.run.shape.sibling(topic) {
             Some(sibling) => self.cluster.committed(APP, sibling, partition),
             None => Ok(None),
@@ -273,7 +277,7 @@ impl<'a> Simulation<'a> {
         let record = Written {
             timestamp,
             key: Some(key.as_bytes()),
-            value: (!tombstone).then_some(value.as_bytes()),
+            value: (!tombstone).then_some(&value[..]),
             headers: &[],
         };
         match self.cluster.produce(topic, partition, &record) {
@@ -285,6 +289,7 @@ impl<'a> Simulation<'a> {
                 offset,
                 timestamp,
                 tombstone,
+                kind,
                 behind: behind.ok().flatten().unwrap_or(0),
             }),
             Err(code) => self
