@@ -122,6 +122,8 @@ pub(super) struct Left<'a> {
     pub(super) given: &'a [Given],
     /// How many of these came before the last start: of the others, all were there before any was processed.
     pub(super) before_last: usize,
+    /// How many of them came before the last fault was over and everything was committed.
+    pub(super) after_faults: usize,
     pub(super) databases: &'a [Copied],
 }
 
@@ -240,7 +242,7 @@ fn inputs(shape: Shape) -> Vec<String> {
 
 pub(super) fn changelog(shape: Shape) -> Option<String> {
     match shape {
-        Shape::Stateless | Shape::Merged => None,
+        Shape::Stateless | Shape::Merged | Shape::AtLeastOnce => None,
         Shape::Counting | Shape::Skipping | Shape::DeadLetters => {
             Some(format!("{APP}-{INPUT}-changelog"))
         }
@@ -305,7 +307,9 @@ pub(super) fn judged(left: Left<'_>) -> Found {
         ..Found::default()
     };
     let by_oracle = match left.shape {
-        Shape::Stateless | Shape::Counting | Shape::Repartitioned => counts_of(left, &mut found),
+        Shape::Stateless | Shape::Counting | Shape::Repartitioned | Shape::AtLeastOnce => {
+            counts_of(left, &mut found)
+        }
         Shape::Windowed => windowed::judge(left, &mut found),
         Shape::Joined => joined::judge(left, &mut found),
         Shape::Merged => merged::judge(left, &mut found),
@@ -343,7 +347,36 @@ fn counts_of(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
         state,
         ..left.evidence(INPUT, rows, keys)?
     };
+    if shape == Shape::AtLeastOnce {
+        return Ok(repeated(left, &evidence, found).into_iter().collect());
+    }
     Ok(verdict(&evidence).into_iter().collect())
+}
+
+/// The verdict on an app that may repeat records: of each the first counts. What came after the last fault is not
+/// repeated either.
+fn repeated(left: Left<'_>, evidence: &Evidence, found: &mut Found) -> Option<String> {
+    let mut verdict = judge(evidence, Expectation::Finished);
+    let doubled = std::mem::take(&mut verdict.doubled);
+    let times = usize::try_from(doubled.count).unwrap_or(usize::MAX);
+    found.saw("records were repeated", times);
+    for output in &evidence.outputs {
+        let mut times = BTreeMap::new();
+        for seq in output.rows.iter().filter_map(|row| row.seq) {
+            *times.entry(seq).or_insert(0) += 1;
+        }
+        let after = left.given.get(left.after_faults..).unwrap_or_default();
+        for it in after {
+            let (topic, seq) = (&output.topic, it.seq);
+            match times.get(&seq) {
+                Some(times) if *times > 1 => found.wrong.push(format!(
+                    "VIOLATED repeated: seq {seq} is {times} times in {topic}, and it came after the last fault"
+                )),
+                _ => {}
+            }
+        }
+    }
+    (!verdict.is_clean()).then(|| text(evidence, &verdict))
 }
 
 fn output(

@@ -1,6 +1,6 @@
 //! The apps that are simulated.
 
-use eos_core::{App, ErrorPolicy, KeyValueStore, Topic};
+use eos_core::{App, ErrorPolicy, Guarantee, KeyValueStore, Topic};
 
 use super::policies::{self, Kind};
 use super::rng::Rng;
@@ -34,6 +34,8 @@ pub enum Shape {
     Skipping,
     /// The same, and what fails for good goes to another topic.
     DeadLetters,
+    /// As the first, and records may be repeated.
+    AtLeastOnce,
 }
 
 /// Where a record goes, and what it has beside its key and its number.
@@ -48,7 +50,7 @@ pub(crate) struct Draft {
 
 impl Shape {
     /// Every one.
-    pub const ALL: [Shape; 8] = [
+    pub const ALL: [Shape; 9] = [
         Shape::Stateless,
         Shape::Counting,
         Shape::Repartitioned,
@@ -57,12 +59,15 @@ impl Shape {
         Shape::Merged,
         Shape::Skipping,
         Shape::DeadLetters,
+        Shape::AtLeastOnce,
     ];
 
     /// How often it is drawn, beside the others.
     pub(crate) fn weight(self) -> usize {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
+            // The only one that commits through the consumer.
+            Shape::AtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
@@ -88,6 +93,7 @@ impl Shape {
             Shape::Merged => "merged",
             Shape::Skipping => "skipping",
             Shape::DeadLetters => "dead_letters",
+            Shape::AtLeastOnce => "at_least_once",
         }
     }
 
@@ -100,7 +106,7 @@ impl Shape {
     /// Whether it keeps anything.
     #[must_use]
     pub fn counts(self) -> bool {
-        !matches!(self, Shape::Stateless | Shape::Merged)
+        !matches!(self, Shape::Stateless | Shape::Merged | Shape::AtLeastOnce)
     }
 
     /// The topics that records come into. The group subscribes to the first.
@@ -135,7 +141,7 @@ impl Shape {
             kind: Kind::Good,
         };
         match self {
-            Shape::Stateless | Shape::Counting | Shape::Repartitioned => plain,
+            Shape::Stateless | Shape::Counting | Shape::Repartitioned | Shape::AtLeastOnce => plain,
             Shape::Windowed => Draft {
                 timestamp: windowed::time(rng, now),
                 ..plain
@@ -167,7 +173,10 @@ impl Shape {
         let input = Topic::<String, String>::plain(INPUT);
         let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
         match self {
-            Shape::Stateless => {
+            Shape::Stateless | Shape::AtLeastOnce => {
+                if self == Shape::AtLeastOnce {
+                    app = app.guarantee(Guarantee::AtLeastOnce);
+                }
                 let (one, other) = app.source(&input).tee();
                 one.to(&first);
                 other.to(&second);

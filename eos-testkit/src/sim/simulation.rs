@@ -49,6 +49,8 @@ pub(super) struct Simulation<'a> {
     pub(super) seen: BTreeMap<&'static str, u64>,
     /// How many records there were when they came for the last time.
     before_last: usize,
+    /// How many there were when all was settled for the first time.
+    after_faults: usize,
 }
 
 impl<'a> Simulation<'a> {
@@ -101,6 +103,7 @@ impl<'a> Simulation<'a> {
             errors: BTreeMap::new(),
             seen: BTreeMap::new(),
             before_last: 0,
+            after_faults: 0,
         }
     }
 
@@ -182,6 +185,9 @@ impl<'a> Simulation<'a> {
                 self.over(seat, pause, "dies");
             }
         }
+        if nth == 0 {
+            self.after_faults = self.inputs.len();
+        }
         self.before_last = self.inputs.len();
         for _ in 0..12 {
             self.feed_one();
@@ -198,6 +204,7 @@ impl<'a> Simulation<'a> {
                 partitions: self.partitions,
                 given: &self.inputs,
                 before_last: self.before_last,
+                after_faults: self.after_faults,
                 databases: &databases,
             });
             self.violations.extend(found.wrong);
