@@ -91,6 +91,7 @@
 //! | `merge_by_time` | a task with several inputs takes what is at hand, and waits for none of them |
 //! | `failed_effects` | what a record emitted and kept before it failed stays |
 //! | `held_back` | results that go on once per commit take the effects of a record along that waits for the next transaction |
+//! | `tombstones` | what a transaction deletes from a store is not deleted from its changelog |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

@@ -75,6 +75,7 @@ pub(crate) enum Defence {
     MergeByTime,
     FailedEffects,
     HeldBack,
+    Tombstones,
 }
 
 #[cfg(feature = "failpoints")]
@@ -155,7 +156,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 45] = [
+    pub(super) const ALL: [Self; 46] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -201,6 +202,7 @@ impl Defence {
         Self::MergeByTime,
         Self::FailedEffects,
         Self::HeldBack,
+        Self::Tombstones,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -250,6 +252,7 @@ impl Defence {
             Self::MergeByTime => "merge_by_time",
             Self::FailedEffects => "failed_effects",
             Self::HeldBack => "held_back",
+            Self::Tombstones => "tombstones",
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use eos_core::client::Client;
 use eos_core::stepped::Stepped;
-use eos_protocol::partition_for;
+use eos_protocol::{Offset, Partition, TopicPartition, partition_for};
 
 use super::check::{self, Copied, Given, Left};
 use super::disks::Disks;
@@ -13,6 +15,7 @@ use super::rng::Rng;
 use super::run::{FAULTS, Outcome, Run};
 use super::seats::Seat;
 use super::shape::{APP, Draft};
+use super::without::COMPACTION;
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
 
@@ -49,6 +52,8 @@ pub(super) struct Simulation<'a> {
     pub(super) seen: BTreeMap<&'static str, u64>,
     /// How many records there were when they came for the last time.
     before_last: usize,
+    /// When changelogs are compacted, if they are.
+    compact_at: Option<i64>,
     /// How many there were when all was settled for the first time.
     after_faults: usize,
 }
@@ -56,6 +61,7 @@ pub(super) struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     pub(super) fn new(run: Run, disks: &'a dyn Disks) -> Simulation<'a> {
         let mut rng = Rng::new(run.seed);
+        let run_seed = run.seed;
         let nemesis = match &run.plan {
             Some(faults) => Nemesis::of(run.seed, faults.clone()),
             None => Nemesis::drawing(run.seed, run.faults),
@@ -103,6 +109,9 @@ impl<'a> Simulation<'a> {
             errors: BTreeMap::new(),
             seen: BTreeMap::new(),
             before_last: 0,
+            compact_at: Rng::new(run_seed ^ 0x636f_6d70_6163_7400)
+                .one_in(2)
+                .then_some(BEGIN),
             after_faults: 0,
         }
     }
@@ -129,6 +138,7 @@ impl<'a> Simulation<'a> {
                 }
             }
             self.obey();
+            self.compact();
             let idle = self.step_all();
             self.look_for_two_owners();
             if !self.violations.is_empty() {
@@ -173,6 +183,39 @@ impl<'a> Simulation<'a> {
             self.cluster.pass(next);
         }
         self.finish()
+    }
+
+    /// In half of the runs Kafka's cleaner goes through the changelogs every second or two. Without what
+    /// [`COMPACTION`] stands for it cuts off what is old instead.
+    fn compact(&mut self) {
+        let now = self.cluster.now();
+        let Some(at) = self.compact_at.filter(|at| *at <= now) else {
+            return;
+        };
+        self.compact_at = Some(at.max(now) + self.rng.between(500, 3_000));
+        if self.run.without == Some(COMPACTION) {
+            let changelog = check::changelog(self.run.shape);
+            for topic in changelog.iter() {
+                for partition in 0..self.cluster.partitions(topic) {
+                    let (stable, _) = self.cluster.ends(topic, partition);
+                    let before = Offset::new(stable / 2).unwrap_or(Offset::ZERO);
+                    let Ok(partition) = Partition::new(partition) else {
+                        continue;
+                    };
+                    let partition = TopicPartition::new(topic.as_str(), partition);
+                    let old = [(partition, before)];
+                    if let Err(error) = self.cluster.delete_records(&old, Duration::ZERO) {
+                        self.violations
+                            .push(format!("records can't be deleted: {error}"));
+                    }
+                }
+            }
+            return;
+        }
+        let compacted = self.cluster.broker(|broker| broker.compact(now));
+        if compacted > 0 {
+            *self.seen.entry("changelogs were compacted").or_default() += 1;
+        }
     }
 
     /// Once more records come, after all is settled: to those that run, and then to those that were killed and
