@@ -9,6 +9,9 @@
 //! # struct Priced { id: String, total: u64 }
 //! # fn price(order: Order) -> Priced { Priced { id: order.id, total: order.amount * 2 } }
 //!
+//! # #[cfg(not(feature = "kafka"))]
+//! # fn main() {}
+//! # #[cfg(feature = "kafka")]
 //! #[tokio::main]
 //! async fn main() -> eos_core::Result<()> {
 //!     let orders = Topic::<String, Order>::json("orders");
@@ -100,8 +103,8 @@ pub use ctx::Ctx;
 pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{
-    CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicName,
-    TopicPartition,
+    CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicChange,
+    TopicChanged, TopicName, TopicPartition, TopicRole,
 };
 pub use error::{Error, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};

@@ -1,19 +1,25 @@
 //! The name of a transaction: what the metadata of every committed offset says.
 //!
-//! One line of text, versioned, because other tools show it and older versions must read it:
+//! One line of text, versioned, because other tools show it and other versions read it:
 //!
 //! ```text
 //! eos1;<layout>;<width>;<seq>;<nonce>;<plain>;<windowed>;<stream time>
 //! eos1;91f0a2b3c4d5e6f7;6;42;00c0ffee00c0ffee;-;-;1700000000000
+//! eos2;<layout>;<width>;<seq>;<nonce>;<plain>;<windowed>;<stream time>;<plain topic>;<windowed topic>
+//! eos2;91f0a2b3c4d5e6f7;6;42;00c0ffee00c0ffee;42;-;1700000000000;5e6f791f0a2b3c4d;-
 //! ```
 //!
-//! Numbers are decimal, except `layout` and `nonce`: 16 hexadecimal digits. `-` stands for none.
+//! Numbers are decimal, except `layout`, `nonce` and the topics: 16 hexadecimal digits. `-` stands for none.
 //! It stays far below the broker's limit (`offset.metadata.max.bytes`, 4,096).
+//!
+//! Format 2 also names the changelog topics. A task without changelogs keeps format 1, so that instances of
+//! both versions can work on it. A task with stores can go from an older version to this one, not back: the older
+//! one refuses its offsets ([`NameError::Newer`]).
 
 use std::fmt;
 
 use crate::ids::{Nonce, Seq, Timestamp};
-use crate::state::PerFamily;
+use crate::state::{PerFamily, TopicDigest};
 
 /// A hash of what a stage reads: its topics and which of them drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,13 +52,16 @@ pub struct TransactionName {
     pub windowed: Option<Seq>,
     /// The highest record time seen by the task.
     pub stream_time: Option<Timestamp>,
+    /// Which of all topics of their names the changelogs were. Unknown where the brokers report no ids, and
+    /// in format 1.
+    pub topics: PerFamily<Option<TopicDigest>>,
 }
 
 /// Why a text is not a transaction's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Written by a newer version of this library.
-    #[error("written by a newer format, eos{version}; this version reads up to eos1")]
+    #[error("written by a newer format, eos{version}; this version reads up to eos2")]
     Newer {
         /// The format's number.
         version: u32,
@@ -86,21 +95,19 @@ impl TransactionName {
             .next()
             .and_then(|f| f.strip_prefix("eos"))
             .and_then(|v| v.parse().ok());
-        match version {
+        let name = match version {
             None => return Ok(None),
-            Some(1) => {}
+            Some(version @ (1 | 2)) => read(fields, version),
             Some(version) => return Err(NameError::Newer { version }),
-        }
-        read_v1(fields)
-            .map(Some)
-            .ok_or_else(|| NameError::Malformed {
-                text: text.to_owned(),
-            })
+        };
+        name.map(Some).ok_or_else(|| NameError::Malformed {
+            text: text.to_owned(),
+        })
     }
 }
 
-fn read_v1<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<TransactionName> {
-    let name = TransactionName {
+fn read<'a>(mut fields: impl Iterator<Item = &'a str>, version: u32) -> Option<TransactionName> {
+    let mut name = TransactionName {
         layout: LayoutHash(hex(fields.next()?)?),
         width: decimal(fields.next()?)?,
         seq: Seq(decimal(fields.next()?)?),
@@ -108,7 +115,12 @@ fn read_v1<'a>(mut fields: impl Iterator<Item = &'a str>) -> Option<TransactionN
         plain: optional(fields.next()?)?.map(Seq),
         windowed: optional(fields.next()?)?.map(Seq),
         stream_time: optional(fields.next()?)?.map(Timestamp),
+        topics: PerFamily::default(),
     };
+    if version > 1 {
+        name.topics.plain = digest(fields.next()?)?;
+        name.topics.windowed = digest(fields.next()?)?;
+    }
     fields.next().is_none().then_some(name)
 }
 
@@ -123,6 +135,13 @@ fn decimal<T: std::str::FromStr>(field: &str) -> Option<T> {
         None
     } else {
         field.parse().ok()
+    }
+}
+
+fn digest(field: &str) -> Option<Option<TopicDigest>> {
+    match field {
+        "-" => Some(None),
+        digits => hex(digits).map(|digest| Some(TopicDigest(digest))),
     }
 }
 
@@ -145,9 +164,11 @@ impl fmt::Display for TransactionName {
                 }
             }
         }
+        let PerFamily { plain, windowed } = self.topics;
+        let version = if plain.or(windowed).is_some() { 2 } else { 1 };
         write!(
             f,
-            "eos1;{};{};{};{:016x};{};{};{}",
+            "eos{version};{};{};{};{:016x};{};{};{}",
             self.layout,
             self.width,
             self.seq.0,
@@ -155,7 +176,12 @@ impl fmt::Display for TransactionName {
             Or(self.plain.map(|s| s.0)),
             Or(self.windowed.map(|s| s.0)),
             Or(self.stream_time.map(|t| t.0)),
-        )
+        )?;
+        if version == 1 {
+            return Ok(());
+        }
+        let digits = |topic: TopicDigest| format!("{:016x}", topic.0);
+        write!(f, ";{};{}", Or(plain.map(digits)), Or(windowed.map(digits)))
     }
 }
 
@@ -173,7 +199,22 @@ mod tests {
             plain: Some(Seq(41)),
             windowed: None,
             stream_time: Some(Timestamp(-1)),
+            topics: PerFamily::default(),
         }
+    }
+
+    #[test]
+    fn the_text_of_version_2_is_pinned() {
+        let name = TransactionName {
+            topics: PerFamily {
+                plain: Some(TopicDigest(0x5e6f)),
+                windowed: None,
+            },
+            ..sample()
+        };
+        let text = "eos2;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;0000000000005e6f;-";
+        assert_eq!(name.to_string(), text);
+        assert_eq!(TransactionName::parse(text), Ok(Some(name)));
     }
 
     #[test]
@@ -193,8 +234,8 @@ mod tests {
     #[test]
     fn a_newer_format_is_told_from_damage() {
         assert_eq!(
-            TransactionName::parse("eos2;x"),
-            Err(NameError::Newer { version: 2 })
+            TransactionName::parse("eos3;x"),
+            Err(NameError::Newer { version: 3 })
         );
         for text in [
             "eos1",
@@ -202,6 +243,8 @@ mod tests {
             "eos1;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-",
             "eos1;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;9",
             "eos1;+1f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-",
+            "eos2;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1",
+            "eos2;91f0a2b3c4d5e6f7;6;42;00000000c0ffee00;41;-;-1;5e6f;-",
         ] {
             let error = TransactionName::parse(text).unwrap_err();
             assert_eq!(error, NameError::Malformed { text: text.into() });
@@ -213,10 +256,14 @@ mod tests {
         fn every_name_reads_back(
             layout: u64, width: u32, seq: u64, nonce: u64,
             plain: Option<u64>, windowed: Option<u64>, time: Option<i64>,
+            topics: (Option<u64>, Option<u64>),
         ) {
             let name = TransactionName {
                 layout: LayoutHash(layout), width, seq: Seq(seq), nonce: Nonce(nonce),
                 plain: plain.map(Seq), windowed: windowed.map(Seq), stream_time: time.map(Timestamp),
+                topics: PerFamily {
+                    plain: topics.0.map(TopicDigest), windowed: topics.1.map(TopicDigest),
+                },
             };
             let text = name.to_string();
             prop_assert!(text.len() < 200);
@@ -224,7 +271,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "(eos1;)?[-;0-9a-fx+]{0,80}") {
+        fn no_text_panics(text in "(eos[12];)?[-;0-9a-fx+]{0,80}") {
             let _ = TransactionName::parse(&text);
         }
     }

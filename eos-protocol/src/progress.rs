@@ -3,7 +3,7 @@
 use crate::halving::Taken;
 use crate::ids::{Nonce, Offset, Seq, TaskId, Timestamp, TopicPartition};
 use crate::name::{LayoutHash, TransactionName};
-use crate::state::PerFamily;
+use crate::state::{PerFamily, TopicDigest};
 
 /// One input partition of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,7 @@ pub struct TaskProgress {
     touched: bool,
     sealed: Option<TransactionName>,
     stream_time: Option<Timestamp>,
+    changelogs: PerFamily<Option<TopicDigest>>,
 }
 
 /// A record that must not come now.
@@ -111,7 +112,16 @@ impl TaskProgress {
             touched: false,
             sealed: None,
             stream_time,
+            changelogs: PerFamily::default(),
         }
+    }
+
+    /// The changelogs of its stage, by the ids that their topics had when this process started: its names say so,
+    /// and a successor that finds other topics knows that they don't hold all of the state.
+    #[must_use]
+    pub fn with_changelogs(mut self, topics: PerFamily<Option<TopicDigest>>) -> Self {
+        self.changelogs = topics;
+        self
     }
 
     /// Its input partitions, in the order of its stage's topics.
@@ -231,6 +241,7 @@ impl TaskProgress {
             plain: wrote.plain.then_some(seq).or(before.plain),
             windowed: wrote.windowed.then_some(seq).or(before.windowed),
             stream_time: self.stream_time,
+            topics: self.changelogs,
         };
         let text = name.to_string();
         self.sealed = Some(name);

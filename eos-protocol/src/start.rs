@@ -323,6 +323,7 @@ mod tests {
             plain: None,
             windowed: None,
             stream_time: None,
+            topics: crate::state::PerFamily::default(),
         }
     }
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use xtask::os::{self, Signal};
+use xtask::test::PROGRAMS_VAR;
 
 use crate::wait::wait_until;
 
@@ -19,7 +20,8 @@ pub enum Program<'a> {
     Example(&'a str),
 }
 
-/// Builds a program in the profile of the calling test and says where it is.
+/// Builds a program in the profile of the calling test and returns its path. Under `cargo xtask test` it is
+/// built already.
 ///
 /// `options` are further arguments for cargo, such as `--features failpoints`.
 ///
@@ -30,6 +32,15 @@ pub fn build(package: &str, program: Program<'_>, options: &[&str]) -> Result<Pa
         Program::Bin(name) => ("--bin", name),
         Program::Example(name) => ("--example", name),
     };
+    if let Some(dir) = std::env::var_os(PROGRAMS_VAR) {
+        let path = PathBuf::from(dir).join(name);
+        ensure!(
+            path.is_file(),
+            "{PROGRAMS_VAR}: there is no {}",
+            path.display()
+        );
+        return Ok(path);
+    }
     let mut command = Command::new(cargo());
     command.arg("build").args(["-p", package, flag, name]);
     if !cfg!(debug_assertions) {

@@ -41,9 +41,20 @@ enum Command {
     },
     /// The fault-injection tests, and the table of what they found
     Faults(faults::Options),
-    /// All tests, those on a real Kafka included; further arguments go to `cargo test`
+    /// The inner loop: format, lints, and every test that needs no broker and no C code
+    Check {
+        /// Only tests whose name holds this
+        #[arg(default_value = "")]
+        filter: String,
+    },
+    /// Prints the features that `test` compiles everything with, for lints of the same code
+    #[command(hide = true)]
+    Features,
+    /// Full sizes, repeats and long sweeps: hours, for each night or each release
+    Soak(test::SoakOptions),
+    /// All tests, those on a real Kafka included
     Test {
-        /// A filter, or anything that `cargo test` takes
+        /// Part of a test's name, or anything that `cargo test` takes
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -122,6 +133,9 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Kafka(kafka) => run_kafka(kafka)?,
         Command::Demo(options) => return demo::run(&options),
         Command::Faults(options) => return faults::run(&options),
+        Command::Check { filter } => return test::check(&filter),
+        Command::Features => println!("{}", test::FEATURES),
+        Command::Soak(options) => return test::soak(&options),
         Command::Test { arguments } => return test::run(&arguments),
         Command::Bench { arguments } => return bench::run(&arguments),
         Command::Sim { arguments } => return sim::run(&arguments),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use eos_protocol::state::TopicUuid;
-use eos_protocol::{Guarantee, Offset, TopicName, TopicPartition, TransactionalId};
+use eos_protocol::{Guarantee, Offset, SeenTopic, TopicName, TopicPartition, TransactionalId};
 
 use super::ClientError;
 
@@ -21,6 +21,8 @@ pub struct SourceSpec {
     pub prefetch: usize,
     /// Whether changelogs are read through it, too.
     pub restores: bool,
+    /// The topics that it queries the brokers for now and then: see [`SourceEvent::Topics`].
+    pub watched: Vec<TopicName>,
 }
 
 /// How a source is a member of its group (`group.protocol`).
@@ -90,16 +92,10 @@ pub enum SourceEvent {
         /// The offset, if it is known: it may be one from before the partition was last sought or assigned.
         asked: Option<Offset>,
     },
-    /// A topic of which partitions were assigned was deleted and made anew under its name. What is
-    /// taken from now on would be of another log.
-    Recreated {
-        /// The topic.
-        topic: TopicName,
-        /// Which one was assigned.
-        before: TopicUuid,
-        /// Which one there is now.
-        now: TopicUuid,
-    },
+    /// What the brokers report of the [watched](SourceSpec::watched) topics, those left out for which there was
+    /// no answer. A source reports it every ten seconds or more often, and whenever a topic may have become
+    /// another one. No record is handed out between such a report and the poll that takes it.
+    Topics(Vec<(TopicName, Option<SeenTopic>)>),
     /// The consumer cannot go on.
     Failed(ClientError),
 }

@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) max_task_idle: Option<Duration>,
     pub(crate) first_start: FirstStart,
     pub(crate) accepted_layout: Option<String>,
+    /// Ids of topics.
+    pub(crate) accepted_changelogs: Vec<String>,
     pub(crate) transaction_timeout: Duration,
     pub(crate) start_deadline: Duration,
     pub(crate) protocol: Protocol,
@@ -105,6 +107,7 @@ impl Settings {
             max_task_idle: Some(Duration::ZERO),
             first_start: FirstStart::Earliest,
             accepted_layout: None,
+            accepted_changelogs: Vec::new(),
             transaction_timeout: Duration::from_secs(30),
             start_deadline: Duration::from_secs(15),
             protocol: Protocol::Classic,

@@ -317,6 +317,7 @@ fn every_property_that_is_ours_does_something() {
             ),
             (
                 &s.accepted_layout,
+                &s.accepted_changelogs,
                 s.transaction_timeout,
                 s.start_deadline,
                 s.protocol

@@ -45,6 +45,7 @@ impl KafkaConfig {
         all.set("log.connection.close", true);
         all.add(&self.properties.common);
         all.set("bootstrap.servers", &self.bootstrap);
+        all.creates_no_topics();
         all.0
     }
 
@@ -122,7 +123,7 @@ impl KafkaConfig {
         all.set("enable.partition.eof", false);
         // An offset that is not there is a question for the runtime, never a silent reset.
         all.set("auto.offset.reset", "error");
-        all.set("allow.auto.create.topics", false);
+        all.creates_no_topics();
         all.0
     }
 
@@ -143,6 +144,7 @@ impl KafkaConfig {
         all.add(&self.properties.producer);
 
         all.set("bootstrap.servers", &self.bootstrap);
+        all.creates_no_topics();
         all.set("enable.idempotence", true);
         // A worker waits when the queue is full: not a bound on a transaction, but on what is kept beside
         // its records until they are acknowledged, which of small ones is more than themselves.
@@ -213,6 +215,13 @@ impl Settings {
         self.0.push((key.to_owned(), value.to_string()));
     }
 
+    /// A topic that was deleted stays away. librdkafka's default for producers is `true`: each refresh of their
+    /// metadata would have brokers create it again (`auto.create.topics.enable`, on by default), with a number of
+    /// partitions and a retention that were never chosen for it.
+    fn creates_no_topics(&mut self) {
+        self.set("allow.auto.create.topics", false);
+    }
+
     /// Lowers a number, if it is more.
     fn at_most(&mut self, key: &str, limit: usize) {
         let set = self.0.iter().rev().find(|(name, _)| name == key);
@@ -262,6 +271,7 @@ mod tests {
         let spec = SourceSpec {
             prefetch: 4 << 20,
             restores: false,
+            watched: Vec::new(),
             group: "pricing".into(),
             client_id: "pricing-0".into(),
             protocol: GroupProtocol::Classic {
@@ -364,5 +374,39 @@ mod tests {
             printed.contains("sasl.password") && !printed.contains("hunter2"),
             "{printed}"
         );
+    }
+
+    #[test]
+    fn no_client_has_brokers_create_a_topic_that_is_gone() {
+        let source = SourceSpec {
+            group: "pricing".into(),
+            client_id: "pricing-0".into(),
+            protocol: GroupProtocol::Consumer,
+            prefetch: 4 << 20,
+            restores: true,
+            watched: Vec::new(),
+        };
+        let producer = ProducerSpec {
+            client_id: "pricing-0".into(),
+            transactional_id: None,
+            transaction_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(2),
+            topics: Vec::new(),
+            batch_limits: Vec::new(),
+        };
+        let mut config = config();
+        let allow = ("allow.auto.create.topics".to_owned(), "true".to_owned());
+        config.properties.common.push(allow.clone());
+        config.properties.consumer.push(allow.clone());
+        config.properties.producer.push(allow);
+        for all in [
+            config.for_source(&source),
+            config.for_producer(&producer),
+            config.for_queries("q"),
+            config.for_deletions("d"),
+            config.for_lookups("l"),
+        ] {
+            assert_eq!(last(&all, "allow.auto.create.topics"), Some("false"));
+        }
     }
 }

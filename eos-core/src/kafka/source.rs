@@ -108,7 +108,7 @@ impl KafkaSource {
             ends: None,
             commit: None,
             assigned: None,
-            identities: Identities::default(),
+            identities: Identities::of(&spec.watched),
             group: spec.group.clone(),
             uncommitted: Uncommitted {
                 config: config.clone(),
@@ -218,8 +218,8 @@ impl Source for KafkaSource {
         if let Some(open) = &mut self.open
             && open.closing.is_none()
         {
-            let recreated = open.identities.look(&open.client, &self.wake);
-            self.events.extend(recreated);
+            let report = open.identities.look(&open.client, &self.wake);
+            self.events.extend(report);
         }
         self.events.pop_front()
     }
@@ -252,8 +252,10 @@ impl Source for KafkaSource {
         if identities.hold(client) {
             events.extend(identities.look(client, &self.wake));
         }
-        // Nothing is taken of a topic that may be another one by now.
-        let max = if identities.hold(client) { 0 } else { max };
+        // Nothing is taken of a topic that may be another one by now, nor before the worker has judged that.
+        let unread = events.iter().any(|it| matches!(it, SourceEvent::Topics(_)));
+        let held = unread || identities.hold(client);
+        let max = if held { 0 } else { max };
         queue.take(max, into, |code, offset, text| match code {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange {
@@ -377,7 +379,7 @@ impl Source for KafkaSource {
         let wake = Arc::clone(&self.wake);
         let open = self.open(call)?;
         let list = with_offsets(at).map_err(|e| e.at(call))?;
-        open.identities.add(at.iter().map(|(p, _)| &p.topic));
+        open.identities.assigned();
         // The queues are parted from the consumer's before the fetchers start, so that no record
         // ends up among the group's events.
         let mut queues = Vec::with_capacity(at.len());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use eos_protocol::state::is_of_another_log;
 use eos_protocol::{AppId, Offset, TopicPartition};
 
 use super::chores::Chore;
@@ -62,7 +63,7 @@ fn turn(
             }
             Err(error) => {
                 failed += 1;
-                if error.fault.code == eos_protocol::code::OFFSET_OUT_OF_RANGE {
+                if is_of_another_log(error.fault.code) {
                     done_with.forget(&partition);
                 }
                 if failed == 1 {
@@ -114,5 +115,28 @@ mod tests {
             Ok(vec![(tp(0), Ok(offset(3)))])
         });
         turn(&app, &done_with, |_| unreachable!("nothing is due"));
+    }
+
+    /// A topic of that name that is created later has records below the offset that nothing has read.
+    #[test]
+    fn an_offset_of_a_log_that_is_gone_is_never_deleted_up_to_in_the_next_one() {
+        let codes = [
+            code::OFFSET_OUT_OF_RANGE,
+            code::UNKNOWN_TOPIC_OR_PARTITION,
+            code::LOCAL_UNKNOWN_TOPIC,
+            code::LOCAL_UNKNOWN_PARTITION,
+        ];
+        for gone in codes {
+            let (app, done_with) = ("a".into(), DoneWith::default());
+            done_with.told(&tp(0), offset(3));
+            let failure = ClientError::new(CallSite::DeleteRecords, gone, "gone");
+            let mut turns = 0;
+            turn(&app, &done_with, |_| {
+                turns += 1;
+                Ok(vec![(tp(0), Err(failure))])
+            });
+            assert_eq!(turns, 1);
+            turn(&app, &done_with, |due| panic!("{due:?} after {gone}"));
+        }
     }
 }

@@ -341,6 +341,7 @@ pub(super) fn state_in(
         cache,
         cluster: partitions.cluster.clone().unwrap_or_default(),
         topic_ids: partitions.ids.clone(),
+        accepted_changelogs: settings.accepted_changelogs.clone(),
         delete_retention: retention.collect(),
         // A peer that died may hold a changelog for as long as its transaction lasts.
         patience: settings.offsets_deadline().max(Duration::from_secs(60)),

@@ -202,6 +202,14 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
             file.write_all(id.as_bytes()).map_err(unusable(&aside))?;
             file.sync_all().map_err(unusable(&aside))?;
             fs::rename(&aside, path).map_err(unusable(path))?;
+            // Else a power loss may undo the renaming: another identity, and what this one left open holds readers
+            // back until `transaction.timeout.ms`.
+            #[cfg(unix)]
+            if let Some(directory) = path.parent() {
+                File::open(directory)
+                    .and_then(|directory| directory.sync_all())
+                    .map_err(unusable(directory))?;
+            }
             Ok(InstanceId::new(id))
         }
         Err(error) => Err(unusable(path)(error)),

@@ -90,6 +90,12 @@ impl Topology {
         &self.graph.outputs
     }
 
+    /// Whether only dead letters go to this output.
+    pub(crate) fn is_dead_letter(&self, output: usize) -> bool {
+        let mut sources = self.graph.sources.iter();
+        sources.any(|source| source.dead_letter == Some(output))
+    }
+
     /// The topics of dead letters.
     pub(crate) fn dead_letter_names(&self) -> impl Iterator<Item = &TopicName> {
         let sources = self.graph.sources.iter();

@@ -1,11 +1,11 @@
 //! Why a worker stopped.
 
 use eos_protocol::{
-    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicName,
+    ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicChanged,
     TopicPartition,
 };
 
-use eos_protocol::state::{RestartError, Stalled, StoreId, TopicUuid};
+use eos_protocol::state::{RestartError, Stalled, StoreId};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
@@ -203,24 +203,9 @@ pub enum WorkerError {
         /// The last answer.
         last: Option<ClientError>,
     },
-    /// An input is not the topic any more that it was.
-    #[error(
-        "the input topic {topic} was deleted and made anew while it was read: it had the id {before}, \
-         now it has {now}. What was open is aborted, and nothing was taken of the new one. The offsets \
-         that the group committed are the old topic's: delete what Kafka has kept of them once no \
-         instance runs (kafka-consumer-groups.sh --delete-offsets --group {app} --topic {topic}), and \
-         start this app again. It reads the new one as at a first start"
-    )]
-    Recreated {
-        /// The topic.
-        topic: TopicName,
-        /// Which one was read.
-        before: TopicUuid,
-        /// Which one there is now.
-        now: TopicUuid,
-        /// The app, and its group.
-        app: String,
-    },
+    /// A topic of the app was deleted, created again or given partitions while it ran.
+    #[error("{0}")]
+    TopicChanged(Box<TopicChanged>),
     /// The client delivered a record twice: a defect, and reason enough to stop.
     #[error("out of order: {0}")]
     OutOfOrder(#[from] OutOfOrder),

@@ -1,7 +1,5 @@
 //! What becomes of a record that can't be processed: the policy of its source decides.
 
-use std::sync::Arc;
-
 use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
 
 use super::quiet::Fate;
@@ -30,14 +28,17 @@ impl<C: Client> Worker<C> {
             self.scratch.get_mut().clear();
             task.forget();
         }
-        let source = task
-            .chains
-            .inputs
-            .get(record.input)
-            .and_then(|all| all.get(source));
-        let (policy, letters) = source.map_or((Arc::default(), None), |source| {
-            (Arc::clone(&source.policy), source.dead_letter)
-        });
+        let (last, letters) = last_resort_of_all(task, record.input, Some(source));
+        let sources = task.chains.inputs.get(record.input);
+        let failed = sources.and_then(|all| all.get(source));
+        let policy = match failed.map(|failed| &*failed.policy) {
+            Some(ErrorPolicy::Retry { backoff, max, .. }) => ErrorPolicy::Retry {
+                backoff: *backoff,
+                max: *max,
+                then: Box::new(last),
+            },
+            _ => last,
+        };
         self.decide(task, record, &policy, letters, fault)
     }
 
@@ -54,15 +55,7 @@ impl<C: Client> Worker<C> {
             // Its dead letter aborts them, too.
             return Done::failed(error(task, record, fault, false));
         }
-        let sources = task.chains.inputs.get(record.input).into_iter().flatten();
-        let strictest = sources
-            .map(|source| (last_resort(&source.policy).clone(), source.dead_letter))
-            .max_by_key(|(policy, _)| match policy {
-                ErrorPolicy::Skip => 0,
-                ErrorPolicy::DeadLetter(_) => 1,
-                _ => 2,
-            });
-        let (policy, letters) = strictest.unwrap_or_default();
+        let (policy, letters) = last_resort_of_all(task, record.input, None);
         self.decide(task, record, &policy, letters, fault)
     }
 
@@ -235,6 +228,28 @@ impl<C: Client> Worker<C> {
             );
         }
     }
+}
+
+/// What becomes of a record that has no more tries: the strictest answer of all sources that read it. A record
+/// counts for all of them or for none, so a source that may skip it must not drop the effects of one that may
+/// not. Of two equal answers, that of the source where it failed.
+fn last_resort_of_all<R: Records>(
+    task: &Task<R>,
+    input: usize,
+    failed: Option<usize>,
+) -> (ErrorPolicy, Option<usize>) {
+    let sources = task.chains.inputs.get(input).into_iter().flatten();
+    let strictest = sources.enumerate().max_by_key(|(n, source)| {
+        let strictness = match last_resort(&source.policy) {
+            ErrorPolicy::Skip => 0,
+            ErrorPolicy::DeadLetter(_) => 1,
+            _ => 2,
+        };
+        (strictness, Some(*n) == failed)
+    });
+    strictest.map_or_else(Default::default, |(_, source)| {
+        (last_resort(&source.policy).clone(), source.dead_letter)
+    })
 }
 
 /// What is done when there are no more tries.

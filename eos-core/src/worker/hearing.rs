@@ -46,15 +46,7 @@ impl<C: Client> Worker<C> {
                         });
                     }
                 }
-                SourceEvent::Recreated { topic, before, now } => {
-                    let app = self.spec.app.as_str().to_owned();
-                    self.give_up(WorkerError::Recreated {
-                        topic,
-                        before,
-                        now,
-                        app,
-                    });
-                }
+                SourceEvent::Topics(report) => self.compare_topics(&report),
                 SourceEvent::Failed(error) => self.consumer_failed(error),
             }
         }

@@ -15,6 +15,7 @@
 //! | `emitting.rs` | hands on the results that go on once per commit |
 //! | `doubt.rs` | finds out what became of a commit without a clean answer |
 //! | `rebalance.rs` | answers assignments and revocations |
+//! | `topics.rs` | compares the app's topics with those that it started with |
 //! | `starting.rs` | finds out where assigned tasks start |
 //! | `home.rs` | where the databases of tasks are |
 //! | `restoring.rs` | makes the state of a task whole before its first record |
@@ -63,6 +64,7 @@ mod stopping;
 mod task;
 #[cfg(test)]
 mod tests;
+mod topics;
 mod trimming;
 mod windows;
 
@@ -73,7 +75,7 @@ use std::time::Duration;
 
 use eos_protocol::{
     CommitCause, CommitPacer, Event, Isolation, Load, Now, Offset, State, TaskId, TopicName,
-    TopicPartition, Transaction,
+    TopicPartition, TopicWatch, Transaction,
 };
 
 use crate::client::{Client, ClientError, Source, SourceSpec};
@@ -167,6 +169,8 @@ pub struct Worker<C: Client> {
     restarts: BTreeMap<TaskId, u32>,
     /// Partitions whose next offset is not in the log.
     out_of_range: Vec<OutOfRange>,
+    /// The app's topics, as it knows them.
+    topics: TopicWatch,
 
     scratch: RefCell<Scratch>,
     buffers: RefCell<Buffers>,
@@ -254,6 +258,7 @@ impl<C: Client> Worker<C> {
         client: Arc<C>,
         meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
+        let watch = topics::watch(&spec, &topology);
         let mut source = client
             .source(&SourceSpec {
                 group: spec.app.as_str().to_owned(),
@@ -261,6 +266,7 @@ impl<C: Client> Worker<C> {
                 protocol: spec.protocol.clone(),
                 prefetch: spec.prefetch,
                 restores: !topology.stores().is_empty(),
+                watched: watch.names(),
             })
             .map_err(WorkerError::Client)?;
         let topics = topology.driving_topics();
@@ -298,6 +304,7 @@ impl<C: Client> Worker<C> {
             ask_singly: None,
             restarts: BTreeMap::new(),
             out_of_range: Vec::new(),
+            topics: watch,
             scratch: RefCell::default(),
             buffers: RefCell::default(),
             kept: 0,

@@ -72,6 +72,8 @@ pub struct StateSpec {
     pub cluster: String,
     /// What tells topics from others of the same name.
     pub topic_ids: BTreeMap<TopicName, TopicUuid>,
+    /// Ids of changelogs that are declared to be restored completely (`accept.changelog`).
+    pub accepted_changelogs: Vec<String>,
     /// `delete.retention.ms` of each changelog.
     pub delete_retention: BTreeMap<TopicName, Duration>,
     /// Memory for what was read or written lately, of all stores of the process.
@@ -92,6 +94,7 @@ impl Default for StateSpec {
             home: Arc::new(InMemory),
             cluster: String::new(),
             topic_ids: BTreeMap::new(),
+            accepted_changelogs: Vec::new(),
             delete_retention: BTreeMap::new(),
             cache: CacheMemory::default(),
             uncommitted_bytes: 24 << 20,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::state::PerFamily;
+use eos_protocol::state::{PerFamily, TopicDigest};
 use eos_protocol::{
     CommitCause, Committed, Deadline, ErrorClass, FirstStart, Now, Offset, Partition, Situation,
     Stage, Start, State, TaskId, TaskProgress, TopicPartition, TransactionName, plan_start,
@@ -321,7 +321,8 @@ impl<C: Client> Worker<C> {
             } else {
                 at.extend(inputs.iter().cloned());
             }
-            let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name);
+            let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name)
+                .with_changelogs(self.changelog_topics(stage));
             let chains = self.topology.instantiate(stage);
             self.owned.insert(driving, task);
             let now = self.env.now();
@@ -336,6 +337,15 @@ impl<C: Client> Worker<C> {
             unclaimed = unclaimed.join(" "), offsets = ?at, "tasks start"
         );
         self.source.assign(&at).map_err(WorkerError::Client)
+    }
+
+    /// Which topics the changelogs of a stage are.
+    fn changelog_topics(&self, stage: &Stage) -> PerFamily<Option<TopicDigest>> {
+        let outputs = self.topology.changelogs(stage.id);
+        outputs.map(|output| {
+            let topic = &self.topology.outputs().get(output?)?.name;
+            self.spec.state.topic_ids.get(topic)?.digest()
+        })
     }
 
     /// How long a query may block: not at all while other tasks have work.

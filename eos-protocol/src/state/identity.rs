@@ -10,6 +10,22 @@ use crate::ids::{AppId, TaskId, TopicName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicUuid(pub u128);
 
+/// 64 bits of a topic's id: enough to notice that a topic was deleted and made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicDigest(pub u64);
+
+impl TopicUuid {
+    /// What the name of a transaction says of the topic; nothing of an id that the brokers did not report.
+    #[must_use]
+    pub const fn digest(self) -> Option<TopicDigest> {
+        // Topic ids are random (KIP-516), so that any 64 of their bits would do.
+        match self.0 {
+            0 => None,
+            id => Some(TopicDigest((id >> 64) as u64 ^ id as u64)),
+        }
+    }
+}
+
 /// As Kafka's tools show it: base64 for URLs, without padding.
 impl fmt::Display for TopicUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -178,7 +194,8 @@ impl Identity {
     /// In what the state found (`self`) is not the task's own; `None` if it is.
     #[must_use]
     pub fn difference(&self, now: &Self) -> Option<Difference> {
-        if self.cluster != now.cluster {
+        // A cluster that does not report its id, then or now, is no evidence of another one.
+        if self.cluster != now.cluster && !self.cluster.is_empty() && !now.cluster.is_empty() {
             let (found, now) = (self.cluster.clone(), now.cluster.clone());
             return Some(Difference::Cluster { found, now });
         }
@@ -295,6 +312,10 @@ pub(crate) mod tests {
             change(&mut found);
             found.difference(&now).unwrap().to_string()
         };
+        let mut unknown = sample();
+        unknown.cluster.clear();
+        assert_eq!(unknown.difference(&now), None);
+        assert_eq!(now.difference(&unknown), None);
         assert!(says(&|i| i.cluster = "c0".into()).contains("cluster c0, this is cluster c1"));
         assert!(says(&|i| i.app = "b".into()).contains("app b, this is app a"));
         assert!(says(&|i| i.task.stage = StageId(1)).contains("task 1_3, this is task 0_3"));

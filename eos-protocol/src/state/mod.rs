@@ -26,9 +26,9 @@ mod trim;
 
 pub use changelog_offsets::ChangelogOffsets;
 pub use family::{Family, PerFamily};
-pub use identity::{Difference, Identity, StoresHash, TopicIdentity, TopicUuid};
+pub use identity::{Difference, Identity, StoresHash, TopicDigest, TopicIdentity, TopicUuid};
 pub use position::{CommitRecord, Position, PositionError, Standing};
-pub use purge::Purge;
+pub use purge::{Purge, is_of_another_log};
 pub use restart::{
     Bounds, Evidence, Local, Offsets, Part, Reading, Restart, RestartError, RestoreKind, Situation,
     Why, decide,

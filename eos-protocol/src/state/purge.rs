@@ -2,7 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use crate::errors::code;
 use crate::ids::{Offset, TopicPartition};
+
+/// Whether a deletion that failed with this code was for a log that is no more: offsets of it mean nothing in
+/// the next one of its name. To be deleted up to them there, records would be lost that were never read.
+#[must_use]
+pub fn is_of_another_log(error: i32) -> bool {
+    matches!(
+        error,
+        code::OFFSET_OUT_OF_RANGE
+            | code::UNKNOWN_TOPIC_OR_PARTITION
+            | code::LOCAL_UNKNOWN_TOPIC
+            | code::LOCAL_UNKNOWN_PARTITION
+    )
+}
 
 /// The partitions of which nobody needs the front any more, and how far that is.
 ///
@@ -44,8 +58,8 @@ impl Purge {
             .collect()
     }
 
-    /// The log does not reach so far: it is another one, made anew under the name. What was told was of
-    /// the one before.
+    /// The log is gone, or does not reach so far and is another one under the same name. The offset belonged to
+    /// the log before: see [`is_of_another_log`].
     pub fn forget(&mut self, partition: &TopicPartition) {
         self.partitions.remove(partition);
     }

@@ -107,6 +107,17 @@ fn what_is_not_this_tasks_is_cleared_and_only_then_used() {
     }
 }
 
+/// A cluster may fail to report its id once: that must not clear every database.
+#[test]
+fn a_cluster_without_an_id_is_no_other_cluster() {
+    let slot = slot();
+    let mut unknown = owner();
+    unknown.cluster.clear();
+    drop(own(slot.path(), &unknown));
+    assert!(file(&slot, "db/CURRENT").exists());
+    drop(own(slot.path(), &owner()));
+}
+
 #[test]
 fn a_part_of_a_directory_is_no_directory() {
     let slot = slot();

@@ -31,7 +31,7 @@ const MOST: u64 = 4096;
 pub struct Owner {
     /// The app.
     pub app: AppId,
-    /// The cluster's id.
+    /// The cluster's id; empty if the cluster reports none.
     pub cluster: String,
     /// The task.
     pub task: TaskId,
@@ -106,10 +106,12 @@ pub(super) fn compare(directory: &Path, owner: &Owner) -> Result<Verdict, Direct
     if text == owner.to_string() {
         return Ok(Verdict::Own);
     }
-    judge(directory, &text, owner).map(Verdict::Foreign)
+    let foreign = judge(directory, &text, owner)?;
+    Ok(foreign.map_or(Verdict::Own, Verdict::Foreign))
 }
 
-fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Foreign, DirectoryError> {
+/// In what a directory is not this owner's.
+fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, DirectoryError> {
     let mut lines = text.lines();
     let mut field = |name: &str| {
         let line = lines.next()?.strip_prefix(name)?;
@@ -124,30 +126,35 @@ fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Foreign, Directory
             let path = directory.to_owned();
             return Err(DirectoryError::Newer { path, version });
         }
-        _ => return Ok(damaged()),
+        _ => return Ok(Some(damaged())),
     }
     let (app, cluster, task) = (field("app"), field("cluster"), field("task"));
     let (Some(app), Some(cluster), Some(task)) = (app, cluster, task) else {
-        return Ok(damaged());
+        return Ok(Some(damaged()));
     };
+    // A cluster that does not report its id, then or now, is no evidence of another one.
+    let is_other_cluster = cluster != now.cluster && !cluster.is_empty() && !now.cluster.is_empty();
+    let has_more = lines.next().is_some();
     Ok(if app != now.app.as_str() {
         return Err(DirectoryError::OtherApp {
             path: directory.to_owned(),
             found: app,
             now: now.app.clone(),
         });
-    } else if cluster != now.cluster {
-        Foreign::Cluster {
+    } else if is_other_cluster {
+        Some(Foreign::Cluster {
             found: cluster,
             now: now.cluster.clone(),
-        }
+        })
     } else if task != now.task.to_string() {
-        Foreign::Task {
+        Some(Foreign::Task {
             found: task,
             now: now.task,
-        }
+        })
+    } else if has_more || !text.ends_with('\n') {
+        Some(damaged())
     } else {
-        damaged()
+        None
     })
 }
 

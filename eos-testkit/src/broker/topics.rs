@@ -76,6 +76,12 @@ impl Broker {
         Some(log.end())
     }
 
+    /// Which of all topics of its name a topic is.
+    #[cfg(feature = "driver")]
+    pub(crate) fn id_of(&self, topic: &str) -> Option<Uuid> {
+        self.topics.get(topic).map(|it| it.id)
+    }
+
     /// How many partitions a topic has; 0 if there is none of that name.
     #[cfg(feature = "driver")]
     pub(crate) fn partitions_of(&self, topic: &str) -> i32 {

@@ -135,6 +135,30 @@ impl Cluster {
         self.with(|world| world.broker.add_topic(name, partitions, &[]))
     }
 
+    /// Deletes a topic, with everything in it and with what groups have committed of it.
+    ///
+    /// # Errors
+    /// What Kafka says of it: no such topic.
+    pub fn delete_topic(&self, name: &str) -> Result<(), String> {
+        self.with(|world| facts::delete_topic(world, name))
+    }
+
+    /// Deletes a topic and creates it again: empty, with another id, as many partitions and the same settings.
+    ///
+    /// # Errors
+    /// What Kafka says of it: no such topic.
+    pub fn recreate_topic(&self, name: &str) -> Result<(), String> {
+        self.with(|world| facts::recreate_topic(world, name))
+    }
+
+    /// Gives a topic more partitions, so many in all.
+    ///
+    /// # Errors
+    /// What Kafka says of it: no such topic, or it has as many or more.
+    pub fn grow_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
+        self.with(|world| facts::grow_topic(world, name, partitions))
+    }
+
     /// Writes a record as a producer without transactions does, at once, and answers its offset.
     ///
     /// # Errors

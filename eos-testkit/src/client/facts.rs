@@ -8,15 +8,17 @@ use eos_core::client::{
 };
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{CallSite, Offset, Partition, TopicName, TopicPartition};
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
+use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteRecordsRequest, DescribeConfigsRequest, MetadataRequest,
-    RequestKind, ResponseKind,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeConfigsRequest, MetadataRequest, RequestKind, ResponseKind,
 };
 
 use super::errors::plain;
@@ -124,6 +126,60 @@ pub(super) fn create(world: &mut World, topics: &[NewTopic]) -> Vec<(TopicName, 
         .iter()
         .map(|it| (it.name.clone(), outcome(&it.name)))
         .collect()
+}
+
+/// Deletes a topic.
+pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<(), String> {
+    let topic = DeleteTopicState::default().with_name(Some(text(name).into()));
+    let request = DeleteTopicsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(1_000);
+    let Some(ResponseKind::DeleteTopics(answer)) = ask(world, request.into()) else {
+        return Err("no answer to DeleteTopics".into());
+    };
+    match answer.responses.first() {
+        Some(found) if found.error_code == 0 => Ok(()),
+        Some(found) => Err(plain(CallSite::CreateTopics, found.error_code).text),
+        None => Err(format!("the answer does not name the topic {name}")),
+    }
+}
+
+/// Deletes a topic, and creates it again with as many partitions and the same settings.
+pub(super) fn recreate_topic(world: &mut World, name: &str) -> Result<(), String> {
+    let partitions = u32::try_from(world.broker.partitions_of(name)).unwrap_or(0);
+    let settings = settings(world, name).unwrap_or_default();
+    delete_topic(world, name)?;
+    let topic = NewTopic {
+        name: name.into(),
+        partitions,
+        settings: settings.into_iter().collect(),
+    };
+    let made = create(world, &[topic]).pop();
+    let made = made.map_or(Ok(()), |(_, outcome)| outcome);
+    made.map_err(|error| error.to_string())
+}
+
+/// Gives a topic more partitions: so many in all.
+pub(super) fn grow_topic(world: &mut World, name: &str, partitions: i32) -> Result<(), String> {
+    let topic = CreatePartitionsTopic::default()
+        .with_name(text(name).into())
+        .with_count(partitions)
+        .with_assignments(None);
+    let request = CreatePartitionsRequest::default()
+        .with_topics(vec![topic])
+        .with_timeout_ms(1_000);
+    let Some(ResponseKind::CreatePartitions(answer)) = ask(world, request.into()) else {
+        return Err("no answer to CreatePartitions".into());
+    };
+    match answer.results.first() {
+        Some(found) if found.error_code == 0 => Ok(()),
+        Some(found) => Err(found
+            .error_message
+            .as_deref()
+            .unwrap_or_default()
+            .to_owned()),
+        None => Err(format!("the answer does not name the topic {name}")),
+    }
 }
 
 pub(super) fn delete(

@@ -148,6 +148,14 @@ impl Member {
         self.rejoins = true;
     }
 
+    /// Topics have another number of partitions: if it is subscribed to one, it joins again, so that they are
+    /// shared out.
+    pub(super) fn resized(&mut self, topics: &[String]) {
+        if self.topics.iter().any(|it| topics.contains(it)) {
+            self.rejoins = true;
+        }
+    }
+
     /// Gives back what it has, and leaves then, as a static member too.
     pub(super) fn unsubscribe(&mut self) {
         self.topics.clear();

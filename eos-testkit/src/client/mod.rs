@@ -6,7 +6,7 @@
 //! come.
 //!
 //! ```text
-//! Worker ─► ModelSource   ─► Member (JoinGroup, SyncGroup, Heartbeat), Reader (Fetch), queries
+//! Worker ─► ModelSource   ─► Member (JoinGroup, SyncGroup, Heartbeat), Reader (Fetch), Look (Metadata), queries
 //!        └► ModelProducer ─► Writer (AddPartitionsToTxn, Produce, …, EndTxn)
 //!                               │  requests, answers: lost, late, twice
 //!                            Network ─► Broker
@@ -24,6 +24,7 @@ mod call;
 mod cluster;
 mod errors;
 mod facts;
+mod look;
 mod member;
 mod network;
 mod producer;

@@ -10,6 +10,7 @@ use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
 use kafka_protocol::protocol::StrBytes;
 
 use super::call::Call;
+use super::look::Look;
 use super::network::Line;
 use super::world::Wire;
 use crate::records::{Record, visible};
@@ -117,23 +118,26 @@ impl Reader {
     }
 
     /// Takes in what was fetched and fetches more.
-    pub(super) fn tick(&mut self, wire: &mut Wire<'_>) {
+    pub(super) fn tick(&mut self, look: &Look, wire: &mut Wire<'_>) {
         if let Some((mut call, asked)) = self.fetch.take() {
             match call.poll(wire) {
                 Some(ResponseKind::Fetch(answer)) => {
                     for topic in answer.responses {
+                        if look.is_foreign(&topic.topic, wire) {
+                            continue;
+                        }
                         for data in topic.partitions {
                             self.take_in(&topic.topic, data, &asked);
                         }
                     }
                 }
-                _ if self.wants() == asked => self.fetch = Some((call, asked)),
+                _ if self.wants(look, wire) == asked => self.fetch = Some((call, asked)),
                 // What it asks for is not what is wanted any more; the answer is nobody's.
                 _ => call.abandon(wire),
             }
         }
         if self.fetch.is_none() {
-            let asked = self.wants();
+            let asked = self.wants(look, wire);
             if !asked.is_empty() {
                 let mut call = Call::new(Line::Data, request(&asked, wire.fetch_bytes()));
                 let _later = call.poll(wire);
@@ -143,9 +147,10 @@ impl Reader {
     }
 
     /// What is to be fetched next.
-    fn wants(&self) -> BTreeMap<TopicPartition, i64> {
+    fn wants(&self, look: &Look, wire: &Wire<'_>) -> BTreeMap<TopicPartition, i64> {
         let hungry = self.places.iter();
         let hungry = hungry.filter(|(_, place)| place.waiting.is_empty() && !place.stopped);
+        let hungry = hungry.filter(|(it, _)| !look.is_foreign(it.topic.as_str(), wire));
         hungry
             .map(|(partition, place)| (partition.clone(), place.next))
             .collect()

@@ -11,6 +11,7 @@ use eos_core::client::{
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition, code};
 
 use super::cluster::Cluster;
+use super::look::Look;
 use super::member::Member;
 use super::network::ClientId;
 use super::queries::{Commit, Committed, Ends, Everybodys, as_bounds};
@@ -88,6 +89,9 @@ pub struct ModelSource {
     client_id: String,
     group: String,
     reader: Reader,
+    look: Look,
+    /// What it came to, and was not polled yet.
+    report: Option<SourceEvent>,
     committed: Option<Committed>,
     bounds: Option<Ends>,
     ends: Option<Ends>,
@@ -111,6 +115,8 @@ impl ModelSource {
             client_id: spec.client_id.clone(),
             group: spec.group.clone(),
             reader: Reader::default(),
+            look: Look::of(&spec.watched),
+            report: None,
             committed: None,
             bounds: None,
             ends: None,
@@ -135,8 +141,29 @@ impl ModelSource {
 
     fn tick_reader(&mut self) {
         let (id, client_id, reader) = (self.id, &self.client_id, &mut self.reader);
+        let look = &self.look;
         self.cluster
-            .with(|world: &mut World| world.on_wire(id, client_id, |wire| reader.tick(wire)));
+            .with(|world: &mut World| world.on_wire(id, client_id, |wire| reader.tick(look, wire)));
+    }
+
+    fn look_at_topics(&mut self) {
+        if self.closing {
+            return;
+        }
+        let (id, client_id, look) = (self.id, &self.client_id, &mut self.look);
+        let report = self
+            .cluster
+            .with(|world: &mut World| world.on_wire(id, client_id, |wire| look.tick(wire)));
+        let resized = self.look.resized();
+        if !resized.is_empty() {
+            self.on_member(|member, _| member.resized(&resized));
+        }
+        self.report = report.or_else(|| self.report.take());
+    }
+
+    /// Whether records wait: for an answer, or until the worker has judged one.
+    fn holds(&self) -> bool {
+        self.report.is_some() || self.look.holds(self.cluster.now())
     }
 }
 
@@ -171,9 +198,12 @@ impl Source for ModelSource {
     }
 
     fn poll(&mut self) -> Option<SourceEvent> {
+        self.look_at_topics();
         self.tick_reader();
         let event = self.on_member(|member, _| member.next_event()).flatten();
-        event.or_else(|| self.reader.next_event())
+        event
+            .or_else(|| self.report.take())
+            .or_else(|| self.reader.next_event())
     }
 
     /// Time passes when whoever steps the worker lets it.
@@ -186,7 +216,11 @@ impl Source for ModelSource {
             let text = format!("{from} is not assigned");
             return Err(ClientError::new(call, code::LOCAL_UNKNOWN_PARTITION, text));
         }
+        self.look_at_topics();
         self.tick_reader();
+        if self.holds() {
+            return Ok(());
+        }
         let taken = self.reader.take(from, max);
         if !taken.is_empty() {
             self.after(call);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use eos_protocol::state::TopicUuid;
 use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
 use super::cluster::Watcher;
@@ -82,6 +83,12 @@ impl Wire<'_> {
     /// `max.partition.fetch.bytes`.
     pub(super) fn fetch_bytes(&self) -> i32 {
         self.fetch_bytes
+    }
+
+    /// Which topic there is under a name: what a client learns when brokers refuse its fetch of another one.
+    pub(super) fn topic_id(&self, topic: &str) -> Option<TopicUuid> {
+        let id = self.broker.id_of(topic)?.as_u128();
+        Some(TopicUuid(id))
     }
 
     /// How many partitions a topic has: what a client knows from its last look at the metadata.

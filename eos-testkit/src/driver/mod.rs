@@ -23,6 +23,7 @@ mod piping;
 mod running;
 mod starting;
 mod stores;
+mod topics;
 mod transactions;
 
 use std::collections::BTreeMap;
@@ -189,6 +190,13 @@ impl TestDriver {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(self.begin + self.advanced)
+    }
+
+    /// The cluster that the app runs on: to write past the driver, as producers upstream do, or to look at
+    /// partitions and committed offsets.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// Why the app ended, if it did; until [`restart`](Self::restart).

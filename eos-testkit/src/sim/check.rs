@@ -225,7 +225,7 @@ pub(crate) fn never(error: &WorkerError) -> Option<&'static str> {
         WorkerError::Record { .. } | WorkerError::Results { .. } => Some("a record failed"),
         WorkerError::Store { .. } => Some("a database failed"),
         WorkerError::OutOfOrder(_) => Some("a record came out of order"),
-        WorkerError::Recreated { .. } => Some("a topic is another one"),
+        WorkerError::TopicChanged(_) => Some("a topic is another one"),
         _ => Some("a worker ended although it could have gone on"),
     }
 }

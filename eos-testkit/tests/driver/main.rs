@@ -1,12 +1,19 @@
-//! [`eos_testkit::TestDriver`]: what it does, and every operator with a crash at each of its effects.
+//! What drives an app without a Kafka: [`eos_testkit::TestDriver`] with every operator and a crash at each of
+//! its effects, the simulation, and the suites for codecs and stores.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod basics;
+mod codecs;
 mod dying;
+mod eos_sim;
 mod found;
 mod larger;
 mod many;
+mod misuses;
 mod operators;
+mod outages;
 mod policies;
+mod simulation;
 mod state;
+mod topics;
 mod windows;

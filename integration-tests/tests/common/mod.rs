@@ -1,6 +1,7 @@
 //! What tests share that run an app inside the test.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod log;
 pub(crate) mod sweeps;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -153,10 +154,7 @@ pub(crate) fn on_kafka(scenarios: &[Scenario]) -> Result<()> {
 }
 
 pub(crate) fn each(scenarios: &[Scenario], bootstrap: &str) -> Result<()> {
-    // `RUST_LOG=eos_core=debug` shows what the app says.
-    let filter = tracing_subscriber::EnvFilter::from_default_env();
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr);
-    let _already_there = log.with_env_filter(filter).try_init();
+    log::init();
     let mut failed = Vec::new();
     for (name, scenario) in scenarios {
         let start = std::time::Instant::now();

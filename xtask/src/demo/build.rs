@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::stop::Stop;
 use crate::paths;
+use crate::test::PROGRAMS_VAR;
 
 /// The pipeline's program.
 const APP: &str = "06-word-count";
@@ -23,6 +24,10 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Builds the pipeline. What cargo prints is shown if it takes its time or fails.
 pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
+    // The tests have built it already, with everything else.
+    if let Some(programs) = std::env::var_os(PROGRAMS_VAR) {
+        return Ok(PathBuf::from(programs).join(APP));
+    }
     let (compiled, takes) = match rocksdb {
         true => ("librdkafka and RocksDB", "ten minutes and more"),
         false => ("librdkafka", "a few minutes"),

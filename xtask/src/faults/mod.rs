@@ -23,7 +23,7 @@ use crate::{kafka, workspace_root};
 /// The file to which the tests append their rows.
 const REPORT_VAR: &str = "EOS_FAULTS_REPORT";
 
-/// A test file and what the library has to be compiled with for it.
+/// A module of tests and what the library has to be compiled with for it.
 struct Test {
     name: &'static str,
     /// Failpoints and switches that take a defence away; never in a build that is shipped.
@@ -59,7 +59,7 @@ const fn instrumented(name: &'static str) -> Test {
 /// What to run and how.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Only these test files [default: all of them]
+    /// Only these modules [default: all of them]
     tests: Vec<String>,
     /// The full size, an hour, instead of the one for each change
     #[arg(long)]
@@ -140,11 +140,16 @@ fn arguments(names: &[&str], failpoints: bool) -> Vec<String> {
     if failpoints {
         all.extend(["--features", "eos-core/failpoints"]);
     }
-    for name in names {
-        all.extend(["--test", name]);
-    }
-    all.extend(["--", "--nocapture"]);
-    all.into_iter().map(str::to_owned).collect()
+    all.extend([
+        "--test",
+        "kafka",
+        "--test",
+        "exclusive",
+        "--",
+        "--nocapture",
+    ]);
+    let modules = names.iter().map(|name| format!("{name}::"));
+    all.into_iter().map(str::to_owned).chain(modules).collect()
 }
 
 #[cfg(test)]
@@ -156,11 +161,16 @@ mod tests {
         let shipped = arguments(&["brokers"], false).join(" ");
         assert_eq!(
             shipped,
-            "test --no-fail-fast --package integration-tests --test brokers -- --nocapture"
+            "test --no-fail-fast --package integration-tests --test kafka --test exclusive -- --nocapture brokers::"
         );
         let instrumented = arguments(&["zombies", "in_doubt"], true).join(" ");
         assert!(
-            instrumented.contains("--features eos-core/failpoints --test zombies --test in_doubt")
+            instrumented.contains("--features eos-core/failpoints"),
+            "{instrumented}"
+        );
+        assert!(
+            instrumented.ends_with("zombies:: in_doubt::"),
+            "{instrumented}"
         );
     }
 

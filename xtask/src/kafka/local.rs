@@ -1,4 +1,6 @@
-//! `cargo xtask kafka up | down | status`: one cluster per user that stays until it is sent away.
+//! `cargo xtask kafka up | down | status`: one cluster per checkout that stays until `down` stops it.
+//!
+//! No command here touches a broker of another checkout, or replaces one of another kind.
 
 use std::time::Duration;
 
@@ -6,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::detached::Detached;
 use super::embedded::Embedded;
-use super::place::{Place, State};
+use super::place::{Other, Place, State};
 use super::{Cluster, ClusterOptions, VERSION, docker, external, ports, provide, ready, scratch};
 use crate::paths;
 use crate::wire::Client;
@@ -27,7 +29,7 @@ pub struct Up {
     pub docker: bool,
     /// The broker of `eos-testkit`: no JVM, one node, everything in memory.
     pub embedded: bool,
-    /// Without what an earlier one holds: its data is removed first.
+    /// Without what this checkout's cluster of the same kind holds: its data is removed first.
     pub fresh: bool,
 }
 
@@ -45,14 +47,22 @@ pub fn up(wanted: &Up) -> Result<String> {
     }
     let place = Place::find()?;
     let _one_at_a_time = paths::lock(&place.lock)?;
-    let mut earlier = place.load()?;
-    if wanted.fresh
-        && let Some(state) = earlier.take()
+    let earlier = place.load()?;
+    if let Some(state) = &earlier
+        && let Some(difference) = difference(state, wanted)
     {
-        remove(&state, &place)?;
+        bail!(
+            "a different Kafka is up, {} at {} ({difference}): `cargo xtask kafka down` stops it and removes its data",
+            state.kind(),
+            state.bootstrap()
+        );
     }
     let state = match earlier {
-        Some(state) => again(state, wanted, &place)?,
+        Some(state) if wanted.fresh => {
+            remove(&state, &place)?;
+            first(wanted, &place)?
+        }
+        Some(state) => again(state, &place)?,
         None => first(wanted, &place)?,
     };
     Ok(state.bootstrap())
@@ -67,9 +77,15 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
         // An interrupted `up` may have left brokers and data without a state.
         scratch::kill_orphans(&place.data)?;
         paths::remove_dir(&place.data)?;
-        let port = choose_port(wanted.port, 1)?;
-        State::Embedded(start_embedded(port, place)?)
+        State::Embedded(on_a_port(wanted, 1, place, |port| {
+            start_embedded(port, place)
+        })?)
     } else if wanted.docker {
+        // Its ports and container names are those of docker-compose.yml, once per machine.
+        let containers = |other: &Other| matches!(other.state, State::Containers { .. });
+        if let Some(other) = place.others().into_iter().find(containers) {
+            bail!("{other}: stop it there with `cargo xtask kafka down`, or leave --docker out");
+        }
         // Noted before, so that `down` finds the containers of a start that failed half way.
         place.save(&State::Containers { nodes })?;
         docker::up(nodes)?;
@@ -78,12 +94,14 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
         // An interrupted `up` may have left brokers and data without a state.
         scratch::kill_orphans(&place.data)?;
         paths::remove_dir(&place.data)?;
-        let mut options = ClusterOptions::default().nodes(nodes).outlives_owner();
-        options = options.data_dir(&place.data);
-        if let Some(port) = choose_port(wanted.port, nodes)? {
-            options = options.port(port);
-        }
-        State::Jvms(Cluster::start(&options)?.detach()?)
+        State::Jvms(on_a_port(wanted, nodes, place, |port| {
+            let mut options = ClusterOptions::default().nodes(nodes).outlives_owner();
+            options = options.data_dir(&place.data);
+            if let Some(port) = port {
+                options = options.port(port);
+            }
+            Cluster::start(&options)?.detach()
+        })?)
     };
     place.save(&state)?;
     Ok(state)
@@ -99,32 +117,59 @@ fn start_embedded(port: Option<u16>, place: &Place) -> Result<Embedded> {
     started
 }
 
-fn choose_port(wanted: Option<u16>, nodes: u8) -> Result<Option<u16>> {
-    let last = |first: u16| first.saturating_add(u16::from(nodes - 1));
-    if let Some(port) = wanted {
-        if let Some(taken) = (port..=last(port)).find(|port| !ports::is_free(*port)) {
-            bail!("port {taken} is taken: choose another with --port, or leave --port out");
+/// Starts on the port that is wanted, or on the usual one. Another program may take that one between the look
+/// and the start: then on free ports.
+fn on_a_port<T>(
+    wanted: &Up,
+    nodes: u8,
+    place: &Place,
+    mut start: impl FnMut(Option<u16>) -> Result<T>,
+) -> Result<T> {
+    let port = choose_port(wanted.port, nodes, place)?;
+    let started = start(port);
+    match (&started, port) {
+        (Err(error), Some(port)) if wanted.port.is_none() && !ports::is_free(port) => {
+            eprintln!("Port {port} was taken meanwhile ({error:#}): this one uses free ports.");
+            paths::remove_dir(&place.data)?;
+            start(None)
         }
-        return Ok(Some(port));
+        _ => started,
     }
-    if (USUAL_PORT..=last(USUAL_PORT)).all(ports::is_free) {
-        return Ok(Some(USUAL_PORT));
+}
+
+fn choose_port(wanted: Option<u16>, nodes: u8, place: &Place) -> Result<Option<u16>> {
+    let first = wanted.unwrap_or(USUAL_PORT);
+    let last = first.saturating_add(u16::from(nodes - 1));
+    let Some(taken) = (first..=last).find(|port| !ports::is_free(*port)) else {
+        return Ok(Some(first));
+    };
+    let owner = place
+        .others()
+        .into_iter()
+        .find(|other| listens(other, taken));
+    let by = owner.map_or_else(String::new, |other| format!(" by {other}"));
+    if wanted.is_some() {
+        bail!("port {taken} is taken{by}: choose another with --port, or leave --port out");
     }
-    // Whoever listens there may be another Kafka, and clients would not notice.
+    // Another Kafka may listen there, and clients would not notice.
     eprintln!(
-        "Port {USUAL_PORT} or one after it is taken: free ports are used. Programs that assume \
-         localhost:{USUAL_PORT} must be told, by the lines that follow in their environment."
+        "Port {taken} is taken{by}: this one uses free ports. A program that assumes \
+         localhost:{USUAL_PORT} needs the following lines in its environment."
     );
     Ok(None)
 }
 
+fn listens(other: &Other, port: u16) -> bool {
+    let end = format!(":{port}");
+    other
+        .state
+        .bootstrap()
+        .split(',')
+        .any(|address| address.ends_with(&end))
+}
+
 /// Something is up, or was until a reboot.
-fn again(state: State, wanted: &Up, place: &Place) -> Result<State> {
-    if let Some(difference) = difference(&state, wanted) {
-        bail!(
-            "a different Kafka is up ({difference}): run `cargo xtask kafka down` first, which removes its data"
-        );
-    }
+fn again(state: State, place: &Place) -> Result<State> {
     match state {
         State::Jvms(mut detached) => {
             let revived = detached.revive()?;
@@ -199,7 +244,7 @@ pub fn down() -> Result<String> {
     let place = Place::find()?;
     let _one_at_a_time = paths::lock(&place.lock)?;
     let Some(state) = place.load()? else {
-        return Ok("No local Kafka is up.".into());
+        return Ok(none_is_up(&place));
     };
     remove(&state, &place)?;
     let nodes = state.nodes();
@@ -243,8 +288,9 @@ pub fn status() -> Result<String> {
             provide::BOOTSTRAP_VAR
         ));
     }
-    let Some(state) = Place::find()?.load()? else {
-        return Ok("No local Kafka is up. `cargo xtask kafka up` starts one.".into());
+    let place = Place::find()?;
+    let Some(state) = place.load()? else {
+        return Ok(none_is_up(&place));
     };
     let what = match &state {
         State::Embedded(_) => "The embedded broker, not Apache Kafka".to_owned(),
@@ -267,6 +313,17 @@ pub fn status() -> Result<String> {
     }
     lines.push(environment(&state.bootstrap()));
     Ok(lines.join("\n"))
+}
+
+/// Names what other checkouts have up, which no command here touches.
+fn none_is_up(place: &Place) -> String {
+    let mut lines = vec![format!(
+        "No local Kafka is up for {}. `cargo xtask kafka up` starts one.",
+        paths::workspace_root().display()
+    )];
+    let others = place.others();
+    lines.extend(others.iter().map(|other| format!("Elsewhere: {other}.")));
+    lines.join("\n")
 }
 
 /// What tells programs where the cluster is: lines that a shell and an env file take as they are.

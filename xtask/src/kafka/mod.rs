@@ -63,10 +63,10 @@ pub use local::{Up, down, environment, status, up};
 pub use options::ClusterOptions;
 pub use prove::prove_compose;
 pub use provide::{
-    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Provided, SKIP_VAR, external, for_tests, missing,
-    own_for_tests, provide, provide_embedded,
+    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Provided, SHARED_VAR, SKIP_VAR, external, for_tests, missing,
+    own_for_tests, print_skipped, provide, provide_embedded, skipped,
 };
-pub(crate) use provide::{is_ci, is_skipped};
+pub(crate) use provide::{SKIPPED, is_ci, is_skipped};
 pub use smoke::smoke;
 
 /// The version of Kafka that is started.

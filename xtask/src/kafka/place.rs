@@ -1,5 +1,6 @@
-//! What is up, as the user's cache remembers it between two commands.
+//! What is up, as the user's cache remembers it between two commands: for each checkout its own.
 
+use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,9 +9,11 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::detached::Detached;
-use super::docker;
 use super::embedded::Embedded;
+use super::{VERSION, docker};
 use crate::paths;
+
+const STATE: &str = "state.json";
 
 /// What is up, as kept in the user's cache.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +32,24 @@ impl State {
         }
     }
 
+    /// What it is, for people.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            State::Jvms(_) => format!("Kafka {VERSION}"),
+            State::Containers { .. } => format!("Kafka {VERSION} in Docker"),
+            State::Embedded(_) => "the embedded broker".to_owned(),
+        }
+    }
+
+    /// Whether any of its processes runs. Containers end by themselves only with Docker.
+    fn is_alive(&self) -> bool {
+        match self {
+            State::Jvms(detached) => detached.nodes().any(|(_, process)| process.is_some()),
+            State::Containers { .. } => true,
+            State::Embedded(embedded) => embedded.is_alive(),
+        }
+    }
+
     pub(crate) fn nodes(&self) -> u8 {
         match self {
             State::Jvms(detached) => detached.layout.nodes.len() as u8,
@@ -38,9 +59,39 @@ impl State {
     }
 }
 
-/// The files of this user's cluster.
+/// The file of a state.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// Where it was started.
+    checkout: PathBuf,
+    state: State,
+}
+
+/// What runs for another checkout of the same user.
+#[derive(Debug)]
+pub(crate) struct Other {
+    pub(crate) checkout: PathBuf,
+    pub(crate) state: State,
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at {}, which the checkout in {} started",
+            self.state.kind(),
+            self.state.bootstrap(),
+            self.checkout.display()
+        )
+    }
+}
+
+/// The files of this checkout's cluster.
 pub(crate) struct Place {
+    /// One for all checkouts: two that start at the same time would choose the same port.
     pub(crate) lock: PathBuf,
+    base: PathBuf,
+    checkout: PathBuf,
     state: PathBuf,
     pub(crate) data: PathBuf,
 }
@@ -48,25 +99,49 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn find() -> Result<Place> {
         let base = paths::cache_dir()?.join("local");
-        Ok(Place {
+        Ok(Place::of(base, paths::workspace_root()))
+    }
+
+    fn of(base: PathBuf, checkout: &Path) -> Place {
+        let own = base.join(format!(
+            "{:08x}",
+            crc32c::crc32c(checkout.as_os_str().as_encoded_bytes())
+        ));
+        Place {
             lock: base.join("lock"),
-            state: base.join("state.json"),
-            data: base.join("data"),
-        })
+            checkout: checkout.to_owned(),
+            state: own.join(STATE),
+            data: own.join("data"),
+            base,
+        }
     }
 
     pub(crate) fn load(&self) -> Result<Option<State>> {
-        let text = match fs::read(&self.state) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).context(unreadable(&self.state)),
-        };
-        let state = serde_json::from_slice(&text).with_context(|| unreadable(&self.state))?;
-        Ok(Some(state))
+        Ok(load(&self.state)?.map(|kept| kept.state))
+    }
+
+    /// What other checkouts have up. A state that does not read is none of ours, and left alone.
+    pub(crate) fn others(&self) -> Vec<Other> {
+        let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
+        let states = entries.map(|entry| entry.path().join(STATE));
+        let others = states.filter(|state| *state != self.state);
+        let others = others.filter_map(|state| load(&state).ok().flatten());
+        let mut others: Vec<_> = others
+            .map(|Kept { checkout, state }| Other { checkout, state })
+            .filter(|other| other.state.is_alive())
+            .collect();
+        others.sort_by(|a, b| a.checkout.cmp(&b.checkout));
+        others
     }
 
     pub(crate) fn save(&self, state: &State) -> Result<()> {
-        let text = serde_json::to_string_pretty(state)?;
+        #[derive(Serialize)]
+        struct Kept<'a> {
+            checkout: &'a Path,
+            state: &'a State,
+        }
+        let checkout = &self.checkout;
+        let text = serde_json::to_string_pretty(&Kept { checkout, state })?;
         // Renamed when whole: a torn state would hide running brokers.
         let fresh = self.state.with_extension("fresh");
         paths::write(&fresh, &text)?;
@@ -81,6 +156,16 @@ impl Place {
             _ => Ok(()),
         }
     }
+}
+
+fn load(path: &Path) -> Result<Option<Kept>> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).context(unreadable(path)),
+    };
+    let kept = serde_json::from_slice(&text).with_context(|| unreadable(path))?;
+    Ok(Some(kept))
 }
 
 fn unreadable(state: &Path) -> String {

@@ -1,5 +1,6 @@
 //! The Kafka that a test, the demo or a benchmark runs on: the user's own, or one just started.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -11,10 +12,16 @@ use super::{Cluster, ClusterOptions, install, ready};
 /// Names the user's own cluster; then nothing is started.
 pub const BOOTSTRAP_VAR: &str = "KAFKA_BOOTSTRAP_SERVERS";
 
+/// How a line of [`print_skipped`] begins.
+pub(crate) const SKIPPED: &str = "SKIPPED";
+
 /// Tells an app where Kafka is, whatever its program says (`bootstrap.servers` of eos-core).
 pub const APP_BOOTSTRAP_VAR: &str = "EOS_BOOTSTRAP_SERVERS";
 
-/// Set to 1, tests that need a real Kafka say so and pass. `cargo xtask test` sets it.
+/// Names the one-node cluster that `cargo xtask test` starts for all tests that only need *a* broker.
+pub const SHARED_VAR: &str = "TEST_KAFKA_BOOTSTRAP_SERVERS";
+
+/// Set to 1, tests that need a real Kafka print `SKIPPED` and pass. Without it they fail where Kafka is missing.
 pub const SKIP_VAR: &str = "EOS_SKIP_KAFKA";
 
 /// A cluster that can be used.
@@ -56,13 +63,15 @@ impl Provided {
 
 /// The addresses in `KAFKA_BOOTSTRAP_SERVERS`, if it is set.
 pub fn external() -> Option<String> {
-    let given = std::env::var(BOOTSTRAP_VAR).ok()?;
+    named_by(BOOTSTRAP_VAR)
+}
+
+fn named_by(variable: &str) -> Option<String> {
+    let given = std::env::var(variable).ok()?;
     Some(given.trim().to_owned()).filter(|given| !given.is_empty())
 }
 
-/// What a cluster of one's own needs and is not there, with how to get it.
-///
-/// Tests that kill brokers ask this; those that only use them ask [`for_tests`].
+/// What prevents this machine from starting a broker, with the fix.
 pub fn missing() -> Option<String> {
     if is_skipped() {
         return Some(format!(
@@ -106,12 +115,15 @@ pub fn provide_embedded() -> Result<Provided> {
     Ok(Provided::Embedded { bootstrap, kafka })
 }
 
-/// As [`provide`]; none if the test is to be skipped, which is then said on standard error.
+/// The cluster of [`SHARED_VAR`] if one node is enough, else as [`provide`]; none if [`SKIP_VAR`] is set.
 ///
 /// # Errors
-/// As [`provide`]; with `CI=true` also when Java or Maven is missing.
+/// As [`provide`]; also when Java or Maven is missing.
 pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
-    if external().is_none() && must_skip()? {
+    if let (1, Some(bootstrap)) = (nodes, named_by(SHARED_VAR)) {
+        return Ok(Some(Provided::External { bootstrap }));
+    }
+    if external().is_none() && skipped()? {
         return Ok(None);
     }
     provide(nodes).map(Some)
@@ -121,24 +133,38 @@ pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
 /// brokers with certain properties, or topics and groups under fixed names. Skips as [`for_tests`].
 ///
 /// # Errors
-/// When none can be started; with `CI=true` also when Java or Maven is missing.
+/// When none can be started, Java or Maven missing included.
 pub fn own_for_tests(options: &ClusterOptions) -> Result<Option<Cluster>> {
-    if must_skip()? {
+    if skipped()? {
         return Ok(None);
     }
     Cluster::start(options).map(Some)
 }
 
-/// Whether something is missing, which is then said on standard error.
-fn must_skip() -> Result<bool> {
+/// Whether [`SKIP_VAR`] leaves out the tests on a real Kafka; prints that to standard error.
+///
+/// # Errors
+/// When Kafka can't be started here and [`SKIP_VAR`] is not set: a test that finds no broker fails. Also when
+/// [`SKIP_VAR`] is set in continuous integration.
+pub fn skipped() -> Result<bool> {
     let Some(why) = missing() else {
         return Ok(false);
     };
-    if is_ci() {
-        bail!("CI must not skip tests on a real Kafka: {why}");
+    if !is_skipped() {
+        bail!("this test needs a real Kafka: {why}\n({SKIP_VAR}=1 leaves such tests out)");
     }
-    eprintln!("SKIPPED, needs a real Kafka: {why}");
+    if is_ci() {
+        bail!("CI must not skip tests on a real Kafka: unset {SKIP_VAR}");
+    }
+    print_skipped("it needs a real Kafka");
     Ok(true)
+}
+
+/// Prints that a test is skipped to standard error, past the capture of `cargo test`, which would hide it.
+pub fn print_skipped(why: &str) {
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    // A closed standard error has no reader to inform.
+    let _ = writeln!(std::io::stderr(), "{SKIPPED} {name}: {why}");
 }
 
 /// Whether the user wants to do without.

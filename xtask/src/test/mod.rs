@@ -1,27 +1,43 @@
-//! `cargo xtask test`: every test of the workspace in one command, quickest proof first.
+//! `cargo xtask test`, `check` and `soak`: the tests of the workspace, each way in one command.
 //!
 //! ```text
-//! protocol ──► crates ──► docs ──► real Kafka      each one `cargo test`; all run, whatever fails
+//! check   format, lints, tests without broker and without C
+//! test    one build ──► each test in a process of its own, beside others ──► documentation tests
+//! soak    full sizes, repeats and long sweeps, as a table of commands
 //! ```
-//!
-//! Without Java and Docker the tests on a real Kafka skip themselves, and this says so at the end,
-//! where it is read. With `CI=true` that is a failure.
 
+mod build;
+mod case;
+mod check;
 mod count;
-mod steps;
+mod pool;
+mod report;
+mod soak;
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::kafka;
 use crate::setup::{self, Need};
-use crate::{kafka, paths};
+use build::{Built, build_with_programs, cargo};
 use count::Count;
-use steps::Step;
+use report::Report;
 
-/// Runs the tests; `arguments` go to each `cargo test`.
+pub use check::run as check;
+pub use soak::{Options as SoakOptions, run as soak};
+
+/// The features with which everything is compiled, once: those of tests and of programs that tests start.
+/// Packages that depend on each other add theirs (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
+pub const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
+    eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
+
+/// Tells tests where the programs lie that they start (`integration_tests::process::build`).
+pub const PROGRAMS_VAR: &str = "TEST_PROGRAMS_DIR";
+
+/// Runs the tests. One word is a filter of their names; anything else goes to `cargo test`.
 ///
 /// # Errors
 /// When what the build needs is missing, or cargo cannot be started. Failed tests are no error
@@ -29,18 +45,74 @@ use steps::Step;
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
     let kafka = Kafka::find()?;
-    let steps = steps::plan(arguments);
-    let mut done = Vec::new();
-    for step in &steps {
-        eprintln!("\n=== {} : cargo {}", step.name, step.arguments.join(" "));
-        done.push(perform(step, &kafka)?);
+    let mut report = Report::default();
+    match arguments {
+        [] => everything("", &kafka, &mut report)?,
+        [word] if !word.starts_with('-') => everything(word, &kafka, &mut report)?,
+        _ => report_of_cargo("chosen", arguments, &kafka, &mut report)?,
     }
-    let total = report(&steps, &done, &kafka);
-    Ok(if total.failed == 0 {
+    kafka.explain();
+    Ok(exit_code(report.print()))
+}
+
+fn exit_code(success: bool) -> ExitCode {
+    if success {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
+}
+
+fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {
+    let begun = Instant::now();
+    println!("=== Build");
+    let built = build_with_programs(&format!("--workspace --features {FEATURES}"))?;
+    report.step("build", built.is_some(), begun.elapsed());
+    let Some(built) = built else {
+        return Ok(());
+    };
+    let shared = kafka.shared_broker()?;
+    let mut environment = kafka.environment(shared.as_ref());
+    let programs = built.keep_programs()?;
+    environment.push((PROGRAMS_VAR.into(), programs.path().display().to_string()));
+    run_tests("tests", &built, filter, &environment, report)?;
+    drop(shared);
+    if filter.is_empty() {
+        let doc: Vec<String> = format!("--workspace --doc --features {FEATURES}")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        report_of_cargo("documentation", &doc, kafka, report)?;
+    }
+    Ok(())
+}
+
+/// Runs the tests of what was built, one process each.
+fn run_tests(
+    name: &str,
+    built: &Built,
+    filter: &str,
+    environment: &[(String, String)],
+    report: &mut Report,
+) -> Result<()> {
+    println!("\n=== Tests");
+    let begun = Instant::now();
+    let mut cases = Vec::new();
+    for target in &built.targets {
+        cases.extend(case::list(target, filter)?);
+    }
+    if filter.is_empty() {
+        cases.retain(|case| match soak::row_of(case) {
+            Some(row) => {
+                report.left(format!("{case}  (cargo xtask soak {row})"));
+                false
+            }
+            None => true,
+        });
+    }
+    let done = pool::run(cases, environment, report::print);
+    report.tests(name, &done, begun.elapsed());
+    Ok(())
 }
 
 /// What the tests on a real Kafka will find.
@@ -76,7 +148,7 @@ impl Kafka {
                     embedded: false,
                     fresh: false,
                 };
-                // Another one may be up, which nobody asked to take down.
+                // A cluster that runs already is not replaced.
                 Ok(match kafka::up(&up) {
                     Ok(bootstrap) => Kafka::InDocker { bootstrap },
                     Err(error) => Kafka::Missing {
@@ -88,36 +160,64 @@ impl Kafka {
         }
     }
 
-    fn tell(&self, cargo: &mut Command) {
+    /// One broker for all tests that only need *a* broker.
+    fn shared_broker(&self) -> Result<Option<kafka::Cluster>> {
+        match self {
+            Kafka::Here if kafka::external().is_none() => {
+                kafka::Cluster::start(&kafka::ClusterOptions::default()).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn environment(&self, shared: Option<&kafka::Cluster>) -> Vec<(String, String)> {
+        let (name, value) = match (self, shared) {
+            (_, Some(shared)) => (kafka::SHARED_VAR, shared.bootstrap()),
+            (Kafka::Here, None) => return Vec::new(),
+            (Kafka::InDocker { bootstrap }, None) => (kafka::BOOTSTRAP_VAR, bootstrap.as_str()),
+            (Kafka::Missing { .. }, None) => (kafka::SKIP_VAR, "1"),
+        };
+        vec![(name.to_owned(), value.to_owned())]
+    }
+
+    /// Prints what is left out.
+    fn explain(&self) {
         match self {
             Kafka::Here => {}
-            Kafka::InDocker { bootstrap } => {
-                cargo.env(kafka::BOOTSTRAP_VAR, bootstrap);
-            }
-            Kafka::Missing { .. } => {
-                cargo.env(kafka::SKIP_VAR, "1");
+            Kafka::InDocker { bootstrap } => println!(
+                "\nKafka runs in Docker at {bootstrap}. Tests that kill brokers need Java: `cargo xtask setup`"
+            ),
+            Kafka::Missing { why } => {
+                println!("\nThe tests that need a real Kafka are skipped.\n{why}");
             }
         }
     }
 }
 
-struct Done {
-    count: Count,
-    took: Duration,
+/// Runs `cargo test` with these arguments, lets its output through, and counts.
+fn report_of_cargo(
+    name: &str,
+    arguments: &[String],
+    kafka: &Kafka,
+    report: &mut Report,
+) -> Result<()> {
+    println!("\n=== {name}: cargo test {}", arguments.join(" "));
+    let begun = Instant::now();
+    let mut command = cargo();
+    command
+        .args(["test", "--no-fail-fast"])
+        .args(arguments)
+        .envs(kafka.environment(None));
+    let count = counted(command)?;
+    report.counted(name, count, begun.elapsed());
+    Ok(())
 }
 
-/// Runs one `cargo test`, lets its output through, and counts.
-fn perform(step: &Step, kafka: &Kafka) -> Result<Done> {
-    let begun = Instant::now();
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .current_dir(paths::workspace_root())
-        .args(&step.arguments);
+fn counted(mut cargo: Command) -> Result<Count> {
     // Its output goes through a pipe, so cargo cannot see the terminal behind it.
     if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
         cargo.env("CARGO_TERM_COLOR", "always");
     }
-    kafka.tell(&mut cargo);
     let mut child = cargo
         .stdout(Stdio::piped())
         .spawn()
@@ -137,44 +237,5 @@ fn perform(step: &Step, kafka: &Kafka) -> Result<Done> {
         count.failed = 1;
         count.broken = true;
     }
-    Ok(Done {
-        count,
-        took: begun.elapsed(),
-    })
-}
-
-fn report(steps: &[Step], done: &[Done], kafka: &Kafka) -> Count {
-    let mut total = Count::default();
-    println!("\n=== Summary");
-    for (step, done) in steps.iter().zip(done) {
-        let Count {
-            passed,
-            failed,
-            ignored,
-            broken,
-        } = done.count;
-        let note = if broken {
-            "  did not build or broke off"
-        } else {
-            ""
-        };
-        let seconds = done.took.as_secs_f64();
-        println!(
-            "{:<12} {passed:>5} passed {failed:>3} failed {ignored:>3} ignored {seconds:>7.1} s{note}",
-            step.name
-        );
-        total.add(done.count);
-    }
-    match kafka {
-        Kafka::Here => {}
-        Kafka::InDocker { bootstrap } => println!(
-            "SKIPPED: tests that kill brokers. Kafka ran in Docker at {bootstrap}; they need Java: `cargo xtask setup`"
-        ),
-        Kafka::Missing { why } => println!(
-            "SKIPPED: every test that needs a real Kafka, although it counts as passed.\n{why}"
-        ),
-    }
-    // Alone on the last line, for whoever reads it with a program.
-    println!("{} passed, {} failed", total.passed, total.failed);
-    total
+    Ok(count)
 }

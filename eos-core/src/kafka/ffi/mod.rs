@@ -35,7 +35,7 @@ use std::time::Duration;
 use eos_protocol::{CallSite, Fault, code};
 use rdkafka::bindings as sys;
 
-pub(super) use admin::{ConfigOf, TopicFound};
+pub(super) use admin::{ConfigOf, TopicAnswer, TopicFound};
 pub(super) use client::{Client, Kind};
 pub(super) use consumer::{Member, OffsetSpec};
 pub(super) use event::{Event, EventKind};

@@ -1,13 +1,16 @@
-//! A topic that is made anew while it is read.
+//! A topic that is created again, or grows, while it is read.
 
-use eos_protocol::TopicName;
 use eos_protocol::state::TopicUuid;
-use xtask::wire::protocol::messages::{MetadataRequest, metadata_request::MetadataRequestTopic};
+use eos_protocol::{SeenTopic, TopicName};
+use xtask::wire::protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use xtask::wire::protocol::messages::metadata_request::MetadataRequestTopic;
+use xtask::wire::protocol::messages::{CreatePartitionsRequest, MetadataRequest};
 use xtask::wire::protocol::protocol::StrBytes;
 use xtask::wire::{Client, Node};
 
 use super::support::{Fixture, SLICE, partition, take, take_over, taken, until};
-use crate::client::{Source, SourceEvent};
+use crate::client::{Client as _, Source, SourceEvent, SourceSpec};
+use crate::kafka::KafkaSource;
 
 /// As the wire client sees it, which shares no code with librdkafka.
 fn id(wire: &mut Client, topic: &TopicName) -> TopicUuid {
@@ -18,33 +21,93 @@ fn id(wire: &mut Client, topic: &TopicName) -> TopicUuid {
     TopicUuid(answer.topics.first().unwrap().topic_id.as_u128())
 }
 
+/// A consumer that looks after this topic, and has taken its first records.
+fn reader(fixture: &Fixture, topic: &TopicName, taken: usize) -> KafkaSource {
+    let spec = SourceSpec {
+        watched: vec![topic.clone()],
+        ..fixture.source_spec()
+    };
+    let mut source = fixture.client.source(&spec).unwrap();
+    source.subscribe(std::slice::from_ref(topic)).unwrap();
+    take_over(&mut source);
+    take(&mut source, &partition(topic, 0), taken);
+    source
+}
+
+/// Waits for a report that differs from what was known.
+fn report(source: &mut KafkaSource, topic: &TopicName, known: SeenTopic) -> SeenTopic {
+    until("a report of a change", || {
+        let event = source.poll();
+        if event.is_none() {
+            source.wait(SLICE);
+        }
+        match event? {
+            SourceEvent::Topics(topics) => {
+                let found = topics.into_iter().find(|(name, _)| name == topic);
+                found?.1.filter(|seen| *seen != known)
+            }
+            _ => None,
+        }
+    })
+}
+
 #[test]
-fn a_longer_log_under_the_same_name_is_told_of_and_not_read() {
+fn a_longer_log_under_the_same_name_is_reported_and_not_read() {
     let Some(mut fixture) = Fixture::new("anew") else {
         return;
     };
     let topic = fixture.topic("in", 1);
     fixture.fill(&topic, 0, 5);
     let before = id(&mut fixture.wire, &topic);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&topic)).unwrap();
-    take_over(&mut source);
-    let p0 = partition(&topic, 0);
-    take(&mut source, &p0, 5);
+    let mut source = reader(&fixture, &topic, 5);
 
     fixture.wire.delete_topic(topic.as_str()).unwrap();
     assert_eq!(fixture.topic("in", 1), topic);
     fixture.fill(&topic, 0, 50);
     let now = id(&mut fixture.wire, &topic);
     assert_ne!(before, now);
-    let told = until("word of it", || {
+    let p0 = partition(&topic, 0);
+    let reported = until("a report of the new one", || {
         assert!(taken(&mut source, &p0, 10).is_empty(), "of the new one");
-        let told = source.poll();
-        if told.is_none() {
+        let event = source.poll();
+        if event.is_none() {
             source.wait(SLICE);
         }
-        told
+        match event? {
+            SourceEvent::Topics(topics) => topics
+                .into_iter()
+                .filter_map(|(_, seen)| seen)
+                .find(|seen| seen.id != Some(before)),
+            _ => None,
+        }
     });
-    let expected = SourceEvent::Recreated { topic, before, now };
-    assert_eq!(told, expected);
+    let wanted = SeenTopic {
+        id: Some(now),
+        partitions: 1,
+    };
+    assert_eq!(reported, wanted);
+}
+
+#[test]
+fn partitions_that_are_added_are_reported() {
+    let Some(mut fixture) = Fixture::new("grown") else {
+        return;
+    };
+    let topic = fixture.topic("in", 1);
+    fixture.fill(&topic, 0, 1);
+    let id = Some(id(&mut fixture.wire, &topic));
+    let mut source = reader(&fixture, &topic, 1);
+    let name = StrBytes::from_string(topic.as_str().to_owned());
+    let more = CreatePartitionsTopic::default()
+        .with_name(name.into())
+        .with_count(3)
+        .with_assignments(None);
+    let request = CreatePartitionsRequest::default()
+        .with_topics(vec![more])
+        .with_timeout_ms(5000);
+    let answer = fixture.wire.request(Node::Any, &request).unwrap();
+    assert_eq!(answer.results.first().unwrap().error_code, 0);
+    let known = SeenTopic { id, partitions: 1 };
+    let found = report(&mut source, &topic, known);
+    assert_eq!(found, SeenTopic { id, partitions: 3 });
 }

@@ -117,6 +117,7 @@ impl Fixture {
             protocol: self.protocol.clone(),
             prefetch: 4 << 20,
             restores: false,
+            watched: Vec::new(),
         }
     }
 
@@ -203,14 +204,16 @@ pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Res
     })
 }
 
+/// The next event of the group.
 #[track_caller]
 pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
-    until("event", || {
-        let event = source.poll();
-        if event.is_none() {
+    until("event", || match source.poll() {
+        Some(SourceEvent::Topics(_)) => None,
+        None => {
             source.wait(SLICE);
+            None
         }
-        event
+        event => event,
     })
 }
 
@@ -283,8 +286,9 @@ pub(super) fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)
 pub(super) fn take(source: &mut KafkaSource, from: &TopicPartition, count: usize) -> Vec<Taken> {
     let mut records = Vec::new();
     until("records", || {
-        if let Some(event) = source.poll() {
-            panic!("while waiting for records: {event:?}");
+        match source.poll() {
+            None | Some(SourceEvent::Topics(_)) => {}
+            Some(event) => panic!("while waiting for records: {event:?}"),
         }
         records.extend(taken(source, from, count - records.len()));
         if records.len() < count {

@@ -48,6 +48,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) toxic: Option<String>,
     /// What is in the changelogs: key and value, or nothing where a transaction ended.
     pub(in crate::worker) changelogs: BTreeMap<TopicPartition, Vec<Option<Pair>>>,
+    /// How many records of changelogs were handed out.
+    pub(in crate::worker) changelog_records: u64,
     /// Where changelogs begin, if not at 0.
     pub(in crate::worker) starts: BTreeMap<TopicPartition, i64>,
     /// Records at the end of a changelog that an open transaction of somebody else holds back.
@@ -60,6 +62,8 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) revoked_in_seek: Option<TopicPartition>,
     /// What the group's members are assigned, as its coordinator tells it.
     pub(in crate::worker) group: Option<Vec<TopicPartition>>,
+    /// The topics that the last source was given to watch.
+    pub(in crate::worker) watched: Vec<TopicName>,
     /// How long the last commit was given.
     pub(in crate::worker) last_commit_slice: Duration,
     epoch: u32,
@@ -218,6 +222,7 @@ impl Client for Fake {
     }
 
     fn source(&self, spec: &SourceSpec) -> Result<FakeSource> {
+        self.broker().watched = spec.watched.clone();
         Ok(FakeSource::new(self, &spec.client_id))
     }
 

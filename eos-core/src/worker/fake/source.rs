@@ -137,7 +137,7 @@ impl Source for FakeSource {
         let Some(at) = self.at.get_mut(from) else {
             return Ok(());
         };
-        let broker = self.fake.broker();
+        let mut broker = self.fake.broker();
         let log = broker.input.get(from).map_or(&[][..], Vec::as_slice);
         for value in log.iter().skip(*at as usize).take(max) {
             into.0.push_back(FakeMessage {
@@ -161,6 +161,9 @@ impl Source for FakeSource {
                 });
             }
             *at += 1;
+        }
+        if !log.is_empty() {
+            broker.changelog_records += into.0.len() as u64;
         }
         Ok(())
     }

@@ -244,6 +244,7 @@ impl<C: Client> Worker<C> {
                 Committed::Missing(partition) => Offsets::Missing { partition },
             },
             changelogs: bounds,
+            accepted: &self.spec.state.accepted_changelogs,
             now: self.env.wall_clock(),
         };
         let restart = match (situation.local, &one.committed) {

@@ -137,7 +137,9 @@ impl<C: Client> Worker<C> {
         if self.stopping != Stopping::No {
             self.restoring.clear();
         }
-        if self.restoring.is_empty() || !self.quiet() || !self.membership.holds() {
+        // What gave up reads nothing more: a changelog may be another one by now.
+        let over = self.failure.is_some();
+        if over || self.restoring.is_empty() || !self.quiet() || !self.membership.holds() {
             return Ok(RestoreStep::Nothing);
         }
         let mut restoring = std::mem::take(&mut self.restoring);

@@ -1,23 +1,26 @@
 //! The worker against a scripted Kafka: what it calls, in which order, and what is visible at the
 //! end. No broker, no threads, no waiting: what takes time is stepped.
 
+mod changelog_identity;
 mod coverage;
 mod emission;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod fuzz;
 mod membership;
 mod metrics;
 mod policies;
 mod processors;
 mod purging;
 mod rebalances;
-mod recreated;
 mod redeploys;
 mod siblings;
 mod state;
 mod stops;
 mod tables;
+mod topics;
 mod transactions;
+mod two_sources;
 mod windows;
 
 use std::collections::BTreeMap;

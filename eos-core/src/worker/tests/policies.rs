@@ -226,7 +226,8 @@ fn rule_9_a_culprit_whose_dead_letter_is_refused_too_ends_the_worker() {
 fn a_record_counts_for_all_its_sources_or_for_none() {
     let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
         let topic = Topic::<String, String>::plain("in");
-        app.source(&topic).to(&Topic::plain("copy"));
+        let copied = app.source(&topic).on_error(ErrorPolicy::skip());
+        copied.to(&Topic::plain("copy"));
         app.source(&topic).on_error(ErrorPolicy::skip()).process(
             |_, record: Record<String, String>| -> Result<(), Failure> { Err(record.value.into()) },
         );

@@ -206,6 +206,24 @@ pub enum RestartError {
         /// Where it begins.
         start: Offset,
     },
+    /// A changelog is another topic than the one that the last transaction was written to.
+    #[error(
+        "task {task}: {changelog} was deleted and made again since transaction {} was written to it (the topic has \
+         the id {now} now): what it held before is gone from it. Nothing was deleted on this host. Keep the state \
+         directories of all hosts: one may hold the last complete copy. If you restored the topic completely, \
+         start once with accept.changelog={now}; if not, start afresh under another app name",
+        seq.0
+    )]
+    ChangelogRecreated {
+        /// The task.
+        task: TaskId,
+        /// The changelog's partition.
+        changelog: TopicPartition,
+        /// The last transaction that was written to the topic before.
+        seq: Seq,
+        /// The id of the topic that has the name now.
+        now: TopicUuid,
+    },
     /// The changelog lacks the commit record that the offsets name (c < m).
     #[error(
         "task {task}: {changelog} ends with {}, but the committed offsets name transaction {} as its \

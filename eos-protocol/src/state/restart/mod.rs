@@ -16,6 +16,7 @@
 //! | no offsets, or without our name; no state anywhere | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
 //! | no offsets, but state | stop: [`OffsetGone`](RestartError::OffsetGone) |
 //! | offsets without our name, but state | stop: [`OffsetReset`](RestartError::OffsetReset) |
+//! | a changelog that held a commit record was deleted and made again | stop: [`ChangelogRecreated`](RestartError::ChangelogRecreated), before anything is touched |
 //! | a rebuild, and the front of the changelog of plain stores is gone | stop: [`ChangelogPurged`](RestartError::ChangelogPurged) |
 //! | log end < position | stop: [`ChangelogShorter`](RestartError::ChangelogShorter) |
 //! | j = k, same attempt, other input offsets | stop: [`OffsetsMoved`](RestartError::OffsetsMoved) |
@@ -214,6 +215,7 @@ impl Situation<'_> {
                 now: self.width,
             });
         }
+        self.check_changelogs(name)?;
         let expect = || Expect::Named {
             name: name.clone(),
             inputs: at.to_vec(),
@@ -307,6 +309,42 @@ impl Situation<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the changelogs are still the topics that the last transaction left its commit records in. A changelog
+    /// made anew may end with the right commit record and lack everything before it: c = m proves the end only.
+    fn check_changelogs(&self, name: &TransactionName) -> Result<(), RestartError> {
+        for (family, log) in self.changelogs.iter() {
+            let (Some(log), Some(seq)) = (log, *name.commit_records().get(family)) else {
+                continue;
+            };
+            let Some(now) = self.identity.topic(&log.topic).map(|topic| topic.id) else {
+                continue;
+            };
+            let found = match (name.topics.get(family), self.local) {
+                (Some(named), _) => Some(*named),
+                // Format 1 names no topics, but this task's own copy of the state does.
+                (None, Local::Position(copy)) => match copy.identity.difference(self.identity) {
+                    Some(Difference::Recreated { topic, found, .. }) if topic == log.topic => {
+                        found.digest()
+                    }
+                    _ => None,
+                },
+                (None, _) => None,
+            };
+            let is_other = found
+                .zip(now.digest())
+                .is_some_and(|(found, now)| found != now);
+            if is_other && !self.accepted.contains(&now.to_string()) {
+                return Err(RestartError::ChangelogRecreated {
+                    task: self.identity.task,
+                    changelog: self.partition_of(log),
+                    seq,
+                    now,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Whether the changelog of plain stores has its beginning. Compaction leaves it where it is, so

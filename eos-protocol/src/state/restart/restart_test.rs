@@ -30,6 +30,7 @@ pub(crate) fn name(seq: u64, nonce: u64, plain: Option<u64>) -> TransactionName 
         plain: plain.map(Seq),
         windowed: None,
         stream_time: Some(Timestamp(9)),
+        topics: crate::state::PerFamily::default(),
     }
 }
 
@@ -76,6 +77,7 @@ pub(crate) struct Case {
     pub(crate) identity: Identity,
     pub(crate) changelog: Bounds,
     pub(crate) width: u32,
+    pub(crate) accepted: Vec<String>,
 }
 
 impl Case {
@@ -92,6 +94,7 @@ impl Case {
                 delete_retention: Duration::from_secs(24 * 3600),
             },
             width: 6,
+            accepted: Vec::new(),
         }
     }
 
@@ -107,6 +110,7 @@ impl Case {
                 plain: Some(self.changelog.clone()),
                 windowed: None,
             },
+            accepted: &self.accepted,
             now: NOW,
         })
     }
@@ -236,7 +240,6 @@ fn row_other_identity_rebuilds() {
     assert!(changed(&|i| i.cluster = "c0".into()).is_foreign());
     assert!(changed(&|i| i.app = "b".into()).is_foreign());
     assert!(changed(&|i| i.task.stage = StageId(1)).is_foreign());
-    assert!(changed(&|i| i.topics[1].id = TopicUuid(99)).is_foreign());
     assert!(!changed(&|i| i.stores = StoresHash(6)).is_foreign());
     // Its changelog may be shorter than a position of another cluster: that is no loss.
     let mut local = at(5, 50, Some(5), 1_000);
@@ -245,6 +248,92 @@ fn row_other_identity_rebuilds() {
         Case::with(Some(local)).rebuilds(),
         Why::Identity(_)
     ));
+}
+
+/// The name of a transaction that was written to the changelog when the topic had this id.
+fn name_of(seq: u64, plain: Option<u64>, changelog: u128) -> TransactionName {
+    TransactionName {
+        topics: PerFamily {
+            plain: TopicUuid(changelog).digest(),
+            windowed: None,
+        },
+        ..name(seq, 50, plain)
+    }
+}
+
+fn recreated(case: &Case) {
+    let (error, text) = stops(case.decide());
+    assert!(
+        matches!(
+            error,
+            RestartError::ChangelogRecreated {
+                seq: Seq(5),
+                now: TopicUuid(8),
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(
+        text.contains("accept.changelog=AAAAAAAAAAAAAAAAAAAACA"),
+        "{text}"
+    );
+}
+
+#[test]
+fn row_a_changelog_made_anew_stops_whatever_copy_there_is() {
+    // The topic has id 8 now. Exact, behind, from before format 2, and none.
+    for local in [
+        Some(at(5, 50, Some(5), 70)),
+        Some(at(4, 40, Some(4), 70)),
+        None,
+    ] {
+        let mut case = Case::with(local);
+        case.name = name_of(5, Some(5), 9);
+        recreated(&case);
+    }
+    let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
+    if let Some(local) = &mut case.local {
+        local.identity.topics[1].id = TopicUuid(9);
+    }
+    recreated(&case);
+    case.name = name_of(5, Some(5), 9);
+    recreated(&case);
+    // An operator who restored it completely says so.
+    case.accepted = vec![TopicUuid(8).to_string()];
+    assert!(matches!(
+        case.rebuilds(),
+        Why::Identity(Difference::Recreated { .. })
+    ));
+}
+
+#[test]
+fn a_copy_from_before_a_changelog_was_replaced_is_made_anew() {
+    // What was committed since is in the topic that there is now.
+    let mut case = Case::with(Some(at(3, 30, Some(3), 70)));
+    case.name = name_of(5, Some(5), 8);
+    if let Some(local) = &mut case.local {
+        local.identity.topics[1].id = TopicUuid(9);
+    }
+    assert!(matches!(
+        case.rebuilds(),
+        Why::Identity(Difference::Recreated { .. })
+    ));
+}
+
+#[test]
+fn a_changelog_without_a_commit_record_may_be_made_anew() {
+    let mut case = Case::with(None);
+    case.name = name_of(5, None, 9);
+    assert_eq!(case.rebuilds(), Why::NoState);
+}
+
+#[test]
+fn topics_without_ids_are_no_difference() {
+    let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
+    case.identity.topics[1].id = TopicUuid(0);
+    case.name = name_of(5, Some(5), 9);
+    assert_eq!(case.decide(), Ok(Restart::Exact));
 }
 
 #[test]
@@ -266,6 +355,7 @@ fn row_damaged_rebuilds_and_newer_stops() {
                 plain: Some(case.changelog.clone()),
                 windowed: None,
             },
+            accepted: &[],
             now: NOW,
         })
     };
@@ -352,6 +442,7 @@ fn with_windows(local: &Position, over: bool, start: i64, retention: Duration) -
                 ..case.changelog.clone()
             }),
         },
+        accepted: &[],
         now: NOW,
     })
     .unwrap()
@@ -422,6 +513,7 @@ fn row_plain_stores_need_their_changelog_whatever_the_windows_are() {
             plain: Some(case.changelog.clone()),
             windowed: None,
         },
+        accepted: &[],
         now: NOW,
     });
     assert_eq!(restart.unwrap().row(), "too_old");

@@ -25,6 +25,9 @@ pub struct Situation<'a> {
     pub offsets: Offsets<'a>,
     /// The task's partition of each changelog that the stage has, asked for *after* the offsets.
     pub changelogs: PerFamily<Option<Bounds>>,
+    /// Changelogs that the operator declares to be complete although they are other topics than the offsets name,
+    /// by id (`accept.changelog`).
+    pub accepted: &'a [String],
     /// This host's clock.
     pub now: Timestamp,
 }

@@ -1,0 +1,6 @@
+//! The embedded broker beside Apache Kafka, seen by three clients: ours, librdkafka, and Java's.
+
+mod both_brokers;
+mod java_clients;
+mod librdkafka;
+mod throughput;

@@ -1,0 +1,140 @@
+//! A changelog that was deleted and made anew: the state that it held is nowhere but in local copies.
+
+use std::collections::BTreeMap;
+
+use eos_protocol::state::{RestartError, TopicUuid};
+
+use super::state::*;
+use super::*;
+use crate::KeyValueStore;
+
+const CHANGELOG: &str = "app-in-changelog";
+
+fn counting(app: &mut App) {
+    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+    let out = app.output(&Topic::<String, String>::plain("out"));
+    app.source(&Topic::<String, String>::plain("in"))
+        .with_store(&counts)
+        .process(move |ctx, record| {
+            let word = record.value;
+            let n = ctx.store(&counts).update(&word, |n| n.unwrap_or(0) + 1)?;
+            ctx.emit(&out, record.key, format!("{word}={n}"))
+        });
+}
+
+/// A process that finds a changelog with this id when it starts.
+fn with_id(disk: &Disk, id: u128) -> WorkerSpec {
+    let mut spec = stateful(disk, 0);
+    spec.state.topic_ids = BTreeMap::from([
+        ("in".into(), TopicUuid(1)),
+        (CHANGELOG.into(), TopicUuid(id)),
+    ]);
+    spec
+}
+
+fn bench(disk: &Disk) -> Bench {
+    let (kafka, clock) = (Fake::default(), Clock::default());
+    let words = ["a", "b", "a"].map(str::to_owned).to_vec();
+    kafka.broker().input.insert(tp(0), words);
+    let worker = new_worker(&kafka, &clock, with_id(disk, 7), counting);
+    let mut bench = Bench {
+        kafka,
+        clock,
+        worker,
+    };
+    bench.assign(&[0]);
+    bench.settle();
+    assert_eq!(bench.visible(), ["a=1", "b=1", "a=2"]);
+    bench
+}
+
+/// The process stops, and another one starts.
+fn restart(bench: &mut Bench, spec: WorkerSpec) {
+    // The databases of the first are closed before those of the next one are opened.
+    let nowhere = with_id(&Disk::default(), 7);
+    bench.worker = new_worker(&bench.kafka, &bench.clock, nowhere, counting);
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, counting);
+    bench.assign(&[0]);
+}
+
+fn empty_changelog(bench: &Bench) {
+    let changelog = TopicPartition::new(CHANGELOG, eos_protocol::Partition::ZERO);
+    bench
+        .kafka
+        .broker()
+        .changelogs
+        .insert(changelog, Vec::new());
+}
+
+fn has_database(disk: &Disk) -> bool {
+    let databases = disk.databases.lock().unwrap();
+    databases
+        .values()
+        .any(|database| eos_state::StoreBackend::position(database).is_some())
+}
+
+fn is_recreated(error: &WorkerError) -> bool {
+    matches!(error, WorkerError::Restart(e) if matches!(**e, RestartError::ChangelogRecreated { .. }))
+}
+
+/// It was deleted by mistake while the app was stopped, and the next start made it anew, empty. The copy is exact.
+#[test]
+fn the_last_complete_copy_stays_when_its_changelog_is_gone() {
+    let disk = Disk::default();
+    let mut bench = bench(&disk);
+    empty_changelog(&bench);
+    restart(&mut bench, with_id(&disk, 8));
+    let error = bench.end().unwrap_err();
+    assert!(is_recreated(&error), "{error}");
+    restart(&mut bench, with_id(&Disk::default(), 7));
+    assert!(has_database(&disk), "the copy is gone");
+}
+
+/// It was deleted and made anew while the app ran, and the app committed once more after that: it ends with the
+/// right commit record.
+#[test]
+fn a_changelog_made_anew_under_a_running_app_is_noticed_at_the_next_start() {
+    for is_on_another_host in [false, true] {
+        let disk = Disk::default();
+        let mut bench = bench(&disk);
+        empty_changelog(&bench);
+        bench.feed(0, &["b"]);
+        bench.settle();
+        assert_eq!(bench.visible().last().unwrap(), "b=2");
+        let next = match is_on_another_host {
+            false => disk.clone(),
+            true => Disk::default(),
+        };
+        restart(&mut bench, with_id(&next, 8));
+        bench.feed(0, &["a", "b"]);
+        let error = bench.end().unwrap_err();
+        assert!(is_recreated(&error), "{error}");
+        assert_eq!(bench.visible().len(), 4, "nothing is counted from a stump");
+        restart(&mut bench, with_id(&Disk::default(), 7));
+        assert!(has_database(&disk), "the copy is gone");
+    }
+}
+
+/// Offsets that the version before committed name no topics; those of this version do.
+#[test]
+fn a_rolling_upgrade_goes_on_with_the_offsets_of_the_version_before() {
+    let disk = Disk::default();
+    let mut bench = bench(&disk);
+    let metadata = |bench: &Bench| bench.kafka.broker().committed[&tp(0)].1.clone();
+    let new = metadata(&bench);
+    let digest = TopicUuid(7).digest().unwrap().0;
+    let ends = format!(";{digest:016x};-");
+    assert!(new.starts_with("eos2;") && new.ends_with(&ends), "{new}");
+    let old = format!(
+        "eos1{}",
+        new.trim_start_matches("eos2").trim_end_matches(&ends)
+    );
+    if let Some((_, metadata)) = bench.kafka.broker().committed.get_mut(&tp(0)) {
+        *metadata = old;
+    }
+    restart(&mut bench, with_id(&disk, 7));
+    bench.feed(0, &["a"]);
+    bench.settle();
+    assert_eq!(bench.visible().last().unwrap(), "a=3");
+    assert!(metadata(&bench).starts_with("eos2;"));
+}

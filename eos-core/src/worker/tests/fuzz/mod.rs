@@ -1,0 +1,337 @@
+//! Random courses of one worker under every fault that the scripted Kafka knows, with an exact oracle: what the
+//! simulation leaves out.
+//!
+//! `EOS_SEEDS=20000 cargo test -p eos-core --no-default-features --features failpoints --lib fuzz::` runs more than
+//! a test run has time for. A failure prints the seed and the course.
+
+mod merged;
+mod windows;
+
+use super::state::Disk;
+use super::*;
+use crate::ErrorPolicy;
+use crate::worker::fake::Broker;
+
+/// Seeds of each shape, unless `EOS_SEEDS` gives another number.
+const SEEDS: u64 = 300;
+/// Actions of a course.
+const ACTIONS: u32 = 120;
+/// Steps after the last fault.
+const HEALING: u32 = 1_500;
+
+/// A small generator: the same course for the same seed.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// An app with its input and its oracle.
+trait Shape {
+    fn spec(&self, disk: &Disk) -> WorkerSpec;
+
+    fn declare(&self, clock: Clock, app: &mut App);
+
+    /// The input partition of group `p` that takes the next record, and how its value begins.
+    fn input(&self, rng: &mut Rng, p: i32) -> (TopicPartition, String);
+
+    /// Compares what is committed with what one loop over the input makes of it.
+    fn judge(&self, broker: &Broker) -> Result<(), String>;
+}
+
+/// The policy of records that fail, and the closure that makes them fail: `bad` and `panic` always, `flaky` once, and
+/// `slow` takes longer than a transaction may.
+fn trouble(clock: Clock, retry: bool) -> (ErrorPolicy, impl Fn(String) -> Result<String, Failure>) {
+    let policy = match retry {
+        true => ErrorPolicy::retry(Duration::from_millis(70), 2).then(ErrorPolicy::skip()),
+        false => ErrorPolicy::skip(),
+    };
+    let tries = Arc::new(std::sync::Mutex::new(BTreeMap::<String, u32>::new()));
+    let closure = move |value: String| {
+        if value.contains("bad") {
+            return Err("bad".into());
+        }
+        assert!(!value.contains("panic"), "at the disco");
+        if value.contains("slow") {
+            clock.pass(Duration::from_secs(25));
+        }
+        if retry && value.contains("flaky") {
+            let mut tries = tries.lock().unwrap();
+            let count = tries.entry(value.clone()).or_default();
+            *count += 1;
+            if *count % 3 == 1 {
+                return Err("flaky".into());
+            }
+        }
+        Ok(value)
+    };
+    (policy, closure)
+}
+
+/// Whether such a record has an effect.
+fn counts(value: &str) -> bool {
+    !value.contains("bad") && !value.contains("panic")
+}
+
+struct Course<'a> {
+    shape: &'a dyn Shape,
+    rng: Rng,
+    disk: Disk,
+    bench: Bench,
+    owned: [bool; 2],
+    times: [i64; 2],
+    sent: u64,
+    trace: Vec<String>,
+}
+
+impl<'a> Course<'a> {
+    fn new(shape: &'a dyn Shape, seed: u64) -> Self {
+        let (kafka, clock, disk) = (Fake::default(), Clock::default(), Disk::default());
+        for topic in ["in", "in2"] {
+            for p in [0, 1] {
+                let partition = partition(topic, p);
+                kafka.broker().input.insert(partition, Vec::new());
+            }
+        }
+        let worker = worker(shape, &kafka, &clock, &disk);
+        Self {
+            shape,
+            rng: Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x1234_5678),
+            disk,
+            bench: Bench {
+                kafka,
+                clock,
+                worker,
+            },
+            owned: [false; 2],
+            times: [100; 2],
+            sent: 0,
+            trace: Vec::new(),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for _ in 0..ACTIONS {
+            self.act();
+            for _ in 0..self.rng.below(5) {
+                let pause = self.rng.below(80);
+                self.step(pause)?;
+            }
+        }
+        self.note("heal");
+        for p in [0, 1] {
+            if !self.owned[p] {
+                self.bench.assign(&[p as i32]);
+            }
+        }
+        self.owned = [true; 2];
+        self.bench.kafka.broker().script.clear();
+        for _ in 0..HEALING {
+            self.step(50)?;
+        }
+        let broker = self.bench.kafka.broker();
+        self.shape.judge(&broker)
+    }
+
+    fn note(&mut self, what: impl Into<String>) {
+        self.trace.push(what.into());
+    }
+
+    fn act(&mut self) {
+        let calls = |k: u64| vec![Answer::Pending; usize::try_from(k).unwrap()];
+        match self.rng.below(16) {
+            0..=4 => self.feed(),
+            5 => {
+                self.note("flush aborts");
+                self.bench.next_flush_aborts();
+            }
+            6 => {
+                let fault = fatal(code::LOCAL_FENCED);
+                let done = self.rng.one_in(2);
+                self.note(format!("commit in doubt, done {done}"));
+                let answer = match done {
+                    true => Answer::DoneBut(fault),
+                    false => Answer::Fails(fault),
+                };
+                self.bench.kafka.answer(CallSite::Commit, [answer]);
+            }
+            7 => {
+                self.note("generation");
+                let fault = eos_protocol::Fault::plain(code::ILLEGAL_GENERATION);
+                let answer = Answer::Fails(fault);
+                self.bench.kafka.answer(CallSite::SendOffsets, [answer]);
+            }
+            8 => {
+                self.note("unanswered");
+                self.bench.kafka.broker().unanswered = true;
+            }
+            9 => {
+                let k = self.rng.below(4);
+                self.note(format!("{k} sends pending"));
+                self.bench.kafka.answer(CallSite::Send, calls(k));
+            }
+            10 | 11 => self.reassign(),
+            12 if self.rng.one_in(3) => self.restart(),
+            13 => {
+                self.note("pending calls");
+                let (committed, seeks) = (self.rng.below(3), self.rng.below(3));
+                let kafka = &self.bench.kafka;
+                kafka.answer(CallSite::Committed, calls(committed));
+                kafka.answer(CallSite::Seek, calls(seeks));
+            }
+            _ => {}
+        }
+    }
+
+    fn feed(&mut self) {
+        let p = usize::from(self.rng.one_in(2));
+        for _ in 0..=self.rng.below(4) {
+            self.times[p] += self.rng.below(6) as i64;
+            let back = match self.rng.one_in(3) {
+                true => self.rng.below(40) as i64,
+                false => 0,
+            };
+            let kind = match self.rng.below(24) {
+                0 => "bad",
+                1 => "slow",
+                2 => "panic",
+                3 => "flaky",
+                _ => "",
+            };
+            self.sent += 1;
+            let (partition, begins) = self.shape.input(&mut self.rng, p as i32);
+            let time = (self.times[p] - back).max(0);
+            let value = format!("{begins}{}{kind}@{time}", self.sent);
+            self.note(format!("feed {value}"));
+            let mut broker = self.bench.kafka.broker();
+            broker.input.entry(partition).or_default().push(value);
+        }
+    }
+
+    fn reassign(&mut self) {
+        let p = usize::from(self.rng.one_in(2));
+        if self.owned[p] {
+            let lost = self.rng.one_in(2);
+            self.note(format!("revoke {p}, lost {lost}"));
+            self.bench.revoke(p as i32, lost);
+        } else {
+            self.note(format!("assign {p}"));
+            self.bench.assign(&[p as i32]);
+        }
+        self.owned[p] = !self.owned[p];
+    }
+
+    fn restart(&mut self) {
+        let wipe = self.rng.one_in(3);
+        self.note(format!("restart, wipe {wipe}"));
+        self.bench.kafka.broker().events.clear();
+        self.bench.kafka.broker().script.clear();
+        let Bench { kafka, clock, .. } = &self.bench;
+        self.bench.worker = worker(self.shape, kafka, clock, &self.disk);
+        if wipe {
+            self.disk.wipe();
+        }
+        self.assign_owned();
+    }
+
+    fn assign_owned(&mut self) {
+        for p in [0, 1] {
+            if self.owned[p] {
+                self.bench.assign(&[p as i32]);
+            }
+        }
+    }
+
+    fn step(&mut self, pause: u64) -> Result<(), String> {
+        self.bench
+            .worker
+            .step()
+            .map_err(|error| format!("the worker ended: {error}"))?;
+        self.bench.clock.pass(Duration::from_millis(pause));
+        self.rejoin();
+        Ok(())
+    }
+
+    /// The group takes in a worker that joins again.
+    fn rejoin(&mut self) {
+        let calls = self.bench.kafka.calls();
+        if !calls.iter().any(|call| call.starts_with("subscribe")) {
+            return;
+        }
+        let mut broker = self.bench.kafka.broker();
+        if broker.membership.as_ref().is_some_and(|(g, _)| *g < 0) {
+            broker.membership = None;
+            drop(broker);
+            self.note("joined again");
+            self.assign_owned();
+        }
+    }
+}
+
+fn partition(topic: &str, p: i32) -> TopicPartition {
+    TopicPartition::new(topic, eos_protocol::Partition::new(p).unwrap())
+}
+
+fn worker(shape: &dyn Shape, kafka: &Fake, clock: &Clock, disk: &Disk) -> Worker<Fake> {
+    let declare = |app: &mut App| shape.declare(clock.clone(), app);
+    new_worker(kafka, clock, shape.spec(disk), declare)
+}
+
+/// No course may give up for good: faults come as often as they are drawn.
+fn patient(mut spec: WorkerSpec) -> WorkerSpec {
+    spec.limits.fences = 100_000;
+    spec.limits.aborts_in_a_row = 100_000;
+    spec.offsets_deadline = Duration::from_secs(360_000);
+    spec.state.patience = Duration::from_secs(360_000);
+    spec
+}
+
+/// The course that this seed draws.
+fn course(shape: &dyn Shape, seed: u64) -> Result<(), String> {
+    let mut course = Course::new(shape, seed);
+    let run = std::panic::AssertUnwindSafe(|| course.run());
+    let ended = std::panic::catch_unwind(run);
+    let panic = |panic: Box<dyn std::any::Any + Send>| {
+        Err(format!(
+            "panic: {}",
+            super::super::record::panic_text(&*panic)
+        ))
+    };
+    ended.unwrap_or_else(panic).map_err(|why| {
+        let trace = course.trace.join("\n");
+        format!("seed {seed}: {why}\n{trace}\n{:?}", course.bench.worker)
+    })
+}
+
+/// Runs the seeds, all of them whatever goes wrong.
+fn fuzz(shape: &dyn Shape) {
+    let seeds = std::env::var("EOS_SEEDS").map_or(SEEDS, |it| it.parse().unwrap());
+    let wrong: Vec<_> = (0..seeds)
+        .filter_map(|seed| course(shape, seed).err())
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {seeds} courses went wrong. {}",
+        wrong.len(),
+        wrong[0]
+    );
+}
+
+/// Without the defence, one of the seeds goes wrong: the oracle sees what it is for.
+#[cfg(feature = "failpoints")]
+fn finds(shape: &dyn Shape, defence: &str) {
+    let faults = crate::failpoints::Failpoints::parse("", defence).unwrap();
+    let _undefended = faults.enter();
+    let found = (0..SEEDS).any(|seed| course(shape, seed).is_err());
+    assert!(found, "no seed of {SEEDS} finds that {defence} is missing");
+}

@@ -1,0 +1,135 @@
+//! The periodic look at an app's topics: what a consumer queries the brokers for, as librdkafka's does.
+//!
+//! ```text
+//! made ──────────────┐
+//! an id has changed ─┼─→ suspicious ─Metadata─→ answered ─→ SourceEvent::Topics
+//! now and then ──────┘
+//! ```
+
+use std::collections::BTreeMap;
+
+use eos_core::client::SourceEvent;
+use eos_protocol::state::TopicUuid;
+use eos_protocol::{SeenTopic, TopicName, code};
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{MetadataRequest, MetadataResponse, ResponseKind};
+
+use super::call::Call;
+use super::network::Line;
+use super::queries::text;
+use super::world::Wire;
+
+/// From one look to the next, in milliseconds; and while a topic is missing.
+const LATER: i64 = 10_000;
+const SOON: i64 = 1_000;
+/// For how long records are held back for an answer.
+const HOLD: i64 = 1_000;
+
+/// The topics of an app, as a consumer knows them from Metadata answers.
+#[derive(Debug, Default)]
+pub(super) struct Look {
+    topics: Vec<TopicName>,
+    known: BTreeMap<String, SeenTopic>,
+    resized: Vec<String>,
+    missing: bool,
+    call: Option<Call>,
+    /// When the last answer came.
+    answered: Option<i64>,
+    /// Since when an answer is owed.
+    suspicious: Option<i64>,
+}
+
+impl Look {
+    pub(super) fn of(topics: &[TopicName]) -> Look {
+        Look {
+            topics: topics.to_vec(),
+            ..Look::default()
+        }
+    }
+
+    /// Whether what is fetched under this name is of another topic than the one that is known. A fetch names
+    /// topics by id: of the new one nothing comes before a Metadata answer has told its id.
+    pub(super) fn is_foreign(&self, topic: &str, wire: &Wire<'_>) -> bool {
+        let known = self.known.get(topic).and_then(|it| it.id);
+        known.is_some() && wire.topic_id(topic) != known
+    }
+
+    /// Whether records wait for an answer.
+    pub(super) fn holds(&self, now: i64) -> bool {
+        self.suspicious.is_some_and(|since| now - since < HOLD)
+    }
+
+    /// Sends what is due, and takes in what was answered.
+    pub(super) fn tick(&mut self, wire: &mut Wire<'_>) -> Option<SourceEvent> {
+        if self.topics.is_empty() {
+            return None;
+        }
+        let now = wire.now();
+        if self.call.is_none() {
+            let later = if self.missing { SOON } else { LATER };
+            let due = self.answered.is_none_or(|at| now - at >= later);
+            // The client's own metadata, which a fetch that is refused makes it refresh.
+            let news = self
+                .known
+                .keys()
+                .any(|it| wire.topic_id(it).is_some() && self.is_foreign(it, wire));
+            if !due && !news {
+                return None;
+            }
+            self.suspicious.get_or_insert(now);
+            self.call = Some(Call::new(Line::Queries, self.request()));
+        }
+        let answer = self.call.as_mut()?.poll(wire);
+        let Some(ResponseKind::Metadata(answer)) = answer else {
+            return None;
+        };
+        self.call = None;
+        self.suspicious = None;
+        self.answered = Some(now);
+        Some(SourceEvent::Topics(self.take_in(&answer)))
+    }
+
+    fn request(&self) -> MetadataRequest {
+        let names = self
+            .topics
+            .iter()
+            .map(|it| MetadataRequestTopic::default().with_name(Some(text(it.as_str()).into())));
+        MetadataRequest::default()
+            .with_topics(Some(names.collect()))
+            .with_allow_auto_topic_creation(false)
+    }
+
+    fn take_in(&mut self, answer: &MetadataResponse) -> Vec<(TopicName, Option<SeenTopic>)> {
+        self.missing = false;
+        let mut report = Vec::new();
+        for topic in &answer.topics {
+            let Some(name) = &topic.name else { continue };
+            let seen = match i32::from(topic.error_code) {
+                0 => {
+                    let id = topic.topic_id.as_u128();
+                    let seen = SeenTopic {
+                        id: (id != 0).then_some(TopicUuid(id)),
+                        partitions: u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX),
+                    };
+                    let before = self.known.insert(name.to_string(), seen);
+                    if before.is_some_and(|it| it.partitions != seen.partitions) {
+                        self.resized.push(name.to_string());
+                    }
+                    Some(seen)
+                }
+                code::UNKNOWN_TOPIC_OR_PARTITION => {
+                    self.missing = true;
+                    None
+                }
+                _ => continue,
+            };
+            report.push((TopicName::new(name.to_string()), seen));
+        }
+        report
+    }
+
+    /// The topics whose number of partitions has changed since the last call.
+    pub(super) fn resized(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.resized)
+    }
+}

@@ -1,0 +1,204 @@
+//! What a client may do to the embedded broker, over the wire: it stays alive, and says what was wrong.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use bytes::{Bytes, BytesMut};
+use eos_testkit::EmbeddedKafka;
+use eos_testkit::broker::BrokerOptions;
+use eos_testkit::wire::Limits;
+use kafka_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+use kafka_protocol::messages::{ApiKey, ProduceResponse, RequestHeader, ResponseHeader};
+use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+use kafka_protocol::records::{
+    Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType,
+};
+
+use crate::common::{HELLO, connect, is_closed, is_served, until};
+
+#[test]
+fn malformed_frames_close_their_connection_and_no_other() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let other = connect(&kafka);
+    let bad: [&[u8]; 6] = [
+        // A length that is negative, and one above the limit.
+        &[0xff, 0xff, 0xff, 0xff],
+        &[0x7f, 0xff, 0xff, 0xff],
+        // No room for a header.
+        &[0, 0, 0, 2, 0, 18],
+        // Requests that are not served: an unknown one, and a version from long ago.
+        &[0, 0, 0, 10, 0x7f, 0, 0, 0, 0, 0, 0, 7, 0xff, 0xff],
+        &[0, 0, 0, 10, 0, 1, 0, 0, 0, 0, 0, 7, 0xff, 0xff],
+        // DescribeGroups with two thousand million names.
+        &[
+            0, 0, 0, 14, 0, 15, 0, 0, 0, 0, 0, 7, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff,
+        ],
+    ];
+    for (count, bytes) in bad.iter().enumerate() {
+        let mut socket = connect(&kafka);
+        socket.write_all(bytes).expect("sent");
+        assert!(is_closed(&socket), "{bytes:?}");
+        assert_eq!(kafka.traffic().malformed, count as u64 + 1);
+        assert!(is_served(&other));
+    }
+}
+
+#[test]
+fn a_client_that_goes_in_the_middle_of_a_request_is_forgotten() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    for length in 1..HELLO.len() {
+        let mut socket = connect(&kafka);
+        socket.write_all(&HELLO[..length]).expect("sent");
+    }
+    until("they are forgotten", || kafka.traffic().open == 0);
+    assert!(is_served(&connect(&kafka)));
+}
+
+#[test]
+fn a_thousand_idle_connections_disturb_nobody() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let idle: Vec<TcpStream> = (0..1_000).map(|_| connect(&kafka)).collect();
+    until("they are open", || kafka.traffic().open == 1_000);
+    assert!(is_served(&connect(&kafka)));
+    assert!(idle.iter().all(is_served), "each of them is served");
+    drop(idle);
+    until("they are gone", || kafka.traffic().open == 0);
+}
+
+#[test]
+fn one_connection_more_than_allowed_is_turned_away() {
+    let mut limits = Limits::default();
+    limits.max_connections = 3;
+    let kafka = EmbeddedKafka::builder()
+        .limits(limits)
+        .start()
+        .expect("started");
+    let mut three: Vec<TcpStream> = (0..3).map(|_| connect(&kafka)).collect();
+    assert!(three.iter().all(is_served));
+    assert!(is_closed(&connect(&kafka)));
+    assert_eq!(kafka.traffic().turned_away, 1);
+    three.pop();
+    until("there is room", || kafka.traffic().open == 2);
+    assert!(is_served(&connect(&kafka)));
+}
+
+#[test]
+fn a_frame_above_the_limit_is_not_read() {
+    let mut limits = Limits::default();
+    limits.socket_request_max_bytes = 100;
+    let kafka = EmbeddedKafka::builder()
+        .limits(limits)
+        .start()
+        .expect("started");
+    let mut socket = connect(&kafka);
+    socket.write_all(&101u32.to_be_bytes()).expect("sent");
+    assert!(is_closed(&socket));
+    assert!(is_served(&connect(&kafka)));
+}
+
+/// A batch with one record of this many bytes.
+fn batch(bytes: usize) -> Bytes {
+    let record = Record {
+        transactional: false,
+        control: false,
+        partition_leader_epoch: -1,
+        producer_id: -1,
+        producer_epoch: -1,
+        timestamp_type: TimestampType::Creation,
+        offset: 0,
+        sequence: -1,
+        timestamp: 0,
+        key: None,
+        value: Some(vec![b'v'; bytes].into()),
+        headers: [].into(),
+        delete_horizon: false,
+    };
+    let options = RecordEncodeOptions {
+        version: 2,
+        compression: Compression::None,
+    };
+    let mut batch = BytesMut::new();
+    RecordBatchEncoder::encode(&mut batch, [&record], &options).expect("encoded");
+    batch.freeze()
+}
+
+/// Produces one record to `t-0`. Answers the error's code and its text.
+fn produce(mut socket: &TcpStream, bytes: usize) -> (i16, String) {
+    let data = PartitionProduceData::default().with_records(Some(batch(bytes)));
+    let topic = TopicProduceData::default()
+        .with_name(StrBytes::from_static_str("t").into())
+        .with_partition_data(vec![data]);
+    let mut request = BytesMut::new();
+    RequestHeader::default()
+        .with_request_api_key(ApiKey::Produce as i16)
+        .with_request_api_version(9)
+        .encode(&mut request, ApiKey::Produce.request_header_version(9))
+        .expect("a header");
+    ProduceRequest::default()
+        .with_acks(-1)
+        .with_topic_data(vec![topic])
+        .encode(&mut request, 9)
+        .expect("a request");
+    let length = u32::try_from(request.len()).expect("short");
+    socket.write_all(&length.to_be_bytes()).expect("sent");
+    socket.write_all(&request).expect("sent");
+    let mut length = [0; 4];
+    socket.read_exact(&mut length).expect("answered");
+    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+    socket.read_exact(&mut answer).expect("answered");
+    let mut answer = Bytes::from(answer);
+    ResponseHeader::decode(&mut answer, ApiKey::Produce.response_header_version(9)).expect("one");
+    let answer = ProduceResponse::decode(&mut answer, 9).expect("an answer");
+    let answer = &answer.responses[0].partition_responses[0];
+    let text = answer.error_message.as_deref().unwrap_or_default();
+    (answer.error_code, text.to_owned())
+}
+
+/// A partition that is flooded refuses what is above its limit, and says which limit that is. Whatever
+/// else the broker does, it goes on doing.
+#[test]
+fn a_flooded_partition_names_its_limit() {
+    let mut options = BrokerOptions::default();
+    options.partition_memory_max_bytes = 100_000;
+    let kafka = EmbeddedKafka::builder()
+        .options(options)
+        .topic("t", 1)
+        .start()
+        .expect("started");
+    let socket = connect(&kafka);
+    let accepted = (0..100)
+        .map(|_| produce(&socket, 10_000))
+        .take_while(|(code, _)| *code == 0);
+    assert_eq!(accepted.count(), 9, "as many as there is room for");
+    let (code, text) = produce(&socket, 10_000);
+    assert_ne!(code, 0);
+    let named = "partition.memory.max.bytes";
+    assert!(text.contains(named) && text.contains("100000"), "{text}");
+    assert_eq!(produce(&socket, 10).0, 0, "there is room for a small one");
+    assert!(is_served(&socket) && is_served(&connect(&kafka)));
+}
+
+#[test]
+fn a_dropped_broker_frees_its_port_and_its_clients() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let port = kafka.port();
+    let socket = connect(&kafka);
+    assert!(is_served(&socket));
+    drop(kafka);
+    assert!(is_closed(&socket));
+    let again = EmbeddedKafka::builder()
+        .port(port)
+        .start()
+        .expect("the port is free");
+    assert!(is_served(&connect(&again)));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let error = EmbeddedKafka::builder().port(kafka.port()).start();
+    let error = error.expect_err("taken").to_string();
+    assert!(error.contains(&kafka.bootstrap()), "{error}");
+}

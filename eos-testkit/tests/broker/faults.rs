@@ -1,0 +1,107 @@
+//! Faults on purpose, as a client on the other side of the wire sees them. Each has to fire.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use eos_testkit::EmbeddedKafka;
+use eos_testkit::faults::{Act, Rule};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::ApiKey;
+
+use crate::common::{HELLO, connect, is_closed, is_served, until};
+
+/// A broker that does this to its first request, and how often it did.
+fn hurt(act: Act) -> (EmbeddedKafka, impl Fn(&EmbeddedKafka) -> u64) {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let rule = Rule::on(ApiKey::ApiVersions, act).times(1);
+    let rule = kafka.with(|broker, _| broker.add_fault(rule));
+    let fired = move |kafka: &EmbeddedKafka| kafka.with(|broker, _| broker.fired(rule));
+    (kafka, fired)
+}
+
+#[test]
+fn a_delayed_request_or_answer_is_late_and_comes() {
+    const LATE: i64 = 300;
+    for act in [Act::DelayRequest(LATE), Act::DelayAnswer(LATE)] {
+        let (kafka, fired) = hurt(act.clone());
+        let since = Instant::now();
+        let socket = connect(&kafka);
+        assert!(is_served(&socket), "{act:?}");
+        // The model's clock counts whole milliseconds.
+        let took = since.elapsed() + Duration::from_millis(2);
+        assert!(took.as_millis() >= LATE as u128, "{act:?}: {took:?}");
+        assert_eq!(fired(&kafka), 1);
+        assert!(is_served(&socket), "once: {act:?}");
+    }
+}
+
+#[test]
+fn a_connection_is_closed_instead_of_an_answer() {
+    for act in [Act::DisconnectBefore, Act::DisconnectAfter] {
+        let (kafka, fired) = hurt(act.clone());
+        let mut socket = connect(&kafka);
+        socket.write_all(&HELLO).expect("sent");
+        assert!(is_closed(&socket), "{act:?}");
+        assert_eq!(fired(&kafka), 1);
+        assert!(is_served(&connect(&kafka)), "it may connect again");
+    }
+}
+
+#[test]
+fn an_error_is_answered_instead() {
+    let (kafka, fired) = hurt(Act::Refuse(ResponseError::UnsupportedVersion));
+    let mut socket = connect(&kafka);
+    socket.write_all(&HELLO).expect("sent");
+    let mut start = [0; 10];
+    socket.read_exact(&mut start).expect("answered");
+    let (correlation, code) = (&start[4..8], &start[8..]);
+    assert_eq!((correlation, code), (&[0, 0, 0, 7][..], &[0, 35][..]));
+    assert_eq!(fired(&kafka), 1);
+}
+
+#[test]
+fn a_duplicated_request_is_answered_once() {
+    let (kafka, fired) = hurt(Act::Duplicate);
+    let socket = connect(&kafka);
+    // The correlation ids of further answers would be in the place of this one's length.
+    assert!(is_served(&socket) && is_served(&socket));
+    assert_eq!(fired(&kafka), 1);
+}
+
+/// TCP loses no part of a stream: a client that hears nothing of one request hears nothing of those behind it.
+#[test]
+fn behind_a_lost_request_or_answer_nothing_is_heard() {
+    let lost = [Act::DropRequest, Act::DropAnswer];
+    for act in lost {
+        let kafka = EmbeddedKafka::start().expect("started");
+        let rule = Rule::on(ApiKey::ApiVersions, act.clone()).times(1);
+        let rule = kafka.with(|broker, _| broker.add_fault(rule));
+        let mut socket = connect(&kafka);
+        socket.write_all(&HELLO).expect("sent");
+        socket.write_all(&HELLO).expect("sent");
+        until("it is lost", || {
+            kafka.with(|broker, _| broker.fired(rule)) == 1
+        });
+        let brief = Some(Duration::from_millis(300));
+        socket.set_read_timeout(brief).expect("set");
+        let heard = socket.read(&mut [0; 10]);
+        assert!(heard.is_err(), "{act:?}: {heard:?}");
+        assert!(is_served(&connect(&kafka)), "others are");
+        drop(socket);
+        until("it is closed", || kafka.traffic().open == 0);
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_is_not_waited_for() {
+    let kafka = EmbeddedKafka::start().expect("started");
+    let rule = Rule::on(ApiKey::ApiVersions, Act::DelayAnswer(3_600_000)).times(1);
+    let rule = kafka.with(|broker, _| broker.add_fault(rule));
+    let mut socket = connect(&kafka);
+    socket.write_all(&HELLO).expect("sent");
+    until("it is held", || {
+        kafka.with(|broker, _| broker.fired(rule)) == 1
+    });
+    drop(socket);
+    until("it is closed", || kafka.traffic().open == 0);
+}

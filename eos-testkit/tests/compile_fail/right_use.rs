@@ -1,0 +1,75 @@
+//! The twin of the misuses: everything that they do wrong, done right.
+use std::time::Duration;
+
+use eos_core::codec::{Json, PlainCodec};
+use eos_core::{App, Ctx, ErrorPolicy, Failure, KeyValueStore, Processor, Record, Topic};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: u64,
+}
+
+/// Keeps every second record.
+struct Half(u64);
+
+impl Processor<String, String> for Half {
+    fn process(&mut self, _: &Ctx<'_>, _: Record<String, String>) -> Result<(), Failure> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
+fn main() {
+    let texts = Topic::<String, String>::plain("texts");
+    let lengths = Topic::<String, u64>::plain("lengths");
+    let orders = Topic::<Option<String>, Option<Order>>::json("orders");
+    let _struct_as_key = Topic::<Order, String>::with("by-order", Json, PlainCodec::new());
+    let mut app = App::new("right");
+    let out = app.output(&lengths);
+    app.source(&texts)
+        .map(|text| text.len() as u64)
+        .to(&lengths);
+    app.source(&texts)
+        .process(move |ctx, text| ctx.emit(&out, text.key, 1));
+    app.source(&texts).process(|_, _| {});
+    app.source(&texts)
+        .on_error(ErrorPolicy::retry(Duration::from_secs(1), 3).then(ErrorPolicy::skip()))
+        .process(|_, text| {
+            let _n: u64 = text.value.parse()?;
+            Ok(())
+        });
+    app.source(&texts).process_with(|| Half(0));
+    app.source(&texts)
+        .try_map(|text| Ok(text.parse()?))
+        .to(&lengths);
+    let numbers = app.source(&lengths).map(|n| n.to_string());
+    let (short, long) = app.source(&texts).branch(|text| text.len() < 3);
+    short.merge_by_time(numbers).to(&texts);
+    long.merge(app.source(&texts).key_by(|text| text.clone()))
+        .to(&texts);
+    app.source(&orders).to(&orders);
+    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+    let by_text = app
+        .source(&texts)
+        .key_by(|text| text.clone())
+        .repartition(&texts);
+    by_text.with_store(&counts).process(move |ctx, text| {
+        let n = ctx.store(&counts).get(&text.key)?.unwrap_or(0);
+        ctx.store(&counts).put(&text.key, &(n + 1))
+    });
+    let longest = KeyValueStore::<String, String>::plain("longest");
+    app.source(&texts)
+        .group_by_key()
+        .reduce(&longest, |a, b| a.max(b))
+        .to(&texts);
+    let names = app.table(
+        &Topic::<String, Option<String>>::plain("names"),
+        &KeyValueStore::plain("names"),
+    );
+    app.source(&lengths)
+        .key_by(|length| length.to_string())
+        .repartition(&lengths)
+        .join(&names, |length, name| format!("{name} has {length}"))
+        .to(&texts);
+}

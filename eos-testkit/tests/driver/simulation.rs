@@ -1,0 +1,113 @@
+//! The whole runtime under seeds: nothing is lost, doubled, reordered or torn, whatever goes wrong.
+
+use eos_testkit::sim::{Kind, Run, Seeds, Shape};
+
+/// As many as a test run has time for; `EOS_SEEDS` says another number.
+const SEEDS: u64 = 2_000;
+
+/// What the shapes are there for, in the order of the letters.
+const SEEN: [&str; 10] = [
+    "changelogs of windows were cut off",
+    "commits came before a slow record",
+    "records became dead letters",
+    "records came too late for their windows",
+    "records took seconds",
+    "records were joined",
+    "records were left out",
+    "records were merged by time",
+    "records were tried again",
+    "results went on once per commit",
+];
+
+#[test]
+fn whatever_goes_wrong_each_record_counts_once() {
+    let count = std::env::var("EOS_SEEDS").map_or(SEEDS, |it| it.parse().unwrap());
+    let seeds = Seeds {
+        from: 0,
+        count,
+        threads: 2,
+        shape: None,
+        without: None,
+    };
+    let summary = seeds.run();
+    let took = summary.took.as_secs_f64();
+    println!(
+        "{} seeds, {} faults, {} records, {:.1} s per 1,000 seeds",
+        summary.seeds,
+        summary.faults,
+        summary.records,
+        took * 1_000.0 / count as f64
+    );
+    let violated = summary.violated.iter().map(|it| {
+        let seed = it.run.seed;
+        format!(
+            "cargo xtask sim --seed {seed} --trace\n{}",
+            it.violations[0]
+        )
+    });
+    let violated: Vec<_> = violated.collect();
+    assert!(violated.is_empty(), "{}", violated.join("\n"));
+    assert_eq!(summary.seeds, count);
+    let shapes: Vec<Shape> = summary.shapes.keys().copied().collect();
+    assert!(count < SEEDS || shapes == Shape::ALL, "{shapes:?}");
+    // What a shape is there for did happen, often.
+    let seen: Vec<&str> = summary.seen.keys().copied().collect();
+    assert!(count < SEEDS || seen == SEEN, "{seen:?}");
+    for (what, times) in &summary.seen {
+        assert!(*times >= count / 50, "{times} times only {what}");
+    }
+    assert!(summary.faults >= 5 * count, "{} faults", summary.faults);
+    let never = summary.coverage.pairs().filter(|(.., hits)| *hits == 0);
+    let never: Vec<_> = never
+        .map(|(place, kind, _)| format!("{kind:?} {place}"))
+        .collect();
+    assert!(
+        count < SEEDS || never.is_empty(),
+        "possible, but never happened: {never:?}"
+    );
+    for kind in Kind::ALL {
+        let hits: u64 = summary
+            .coverage
+            .pairs()
+            .filter(|(_, it, _)| *it == kind)
+            .map(|(.., hits)| hits)
+            .sum();
+        assert!(hits >= count / 50, "{kind:?} happened {hits} times only");
+    }
+}
+
+#[test]
+fn a_run_is_the_same_whenever_it_is_repeated() {
+    let traced = |seed| {
+        let run = Run {
+            traced: true,
+            ..Run::of_seed(seed)
+        };
+        run.run()
+    };
+    for seed in 0..6 {
+        let (one, other) = (traced(seed), traced(seed));
+        assert!(!one.trace.is_empty() && !one.fired.is_empty());
+        assert_eq!(one.trace, other.trace, "seed {seed}");
+        assert_eq!(one.took_ms, other.took_ms, "seed {seed}");
+    }
+    let shapes: std::collections::BTreeSet<Shape> =
+        (0..50).map(|seed| Run::of_seed(seed).shape).collect();
+    assert_eq!(shapes.len(), Shape::ALL.len());
+}
+
+/// A run that was recorded can be repeated from its list of faults alone: what shrinking rests on.
+#[test]
+fn a_run_can_be_repeated_from_its_faults() {
+    for seed in 0..6 {
+        let drawn = Run::of_seed(seed).run();
+        let plan = Run {
+            plan: Some(drawn.fired.clone()),
+            ..drawn.run.clone()
+        };
+        let repeated = plan.run();
+        assert!(!repeated.fired.is_empty(), "seed {seed}");
+        assert_eq!(repeated.fired, drawn.fired, "seed {seed}");
+        assert_eq!(repeated.took_ms, drawn.took_ms, "seed {seed}");
+    }
+}

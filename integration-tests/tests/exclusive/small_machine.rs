@@ -1,0 +1,72 @@
+//! A machine with 256 file handles and one processor: four workers do their work on it and stop.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use integration_tests::fleet::Fleet;
+use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::kill::Load;
+use integration_tests::process::{Program, build};
+use integration_tests::wait::wait_until;
+use xtask::kafka::{ClusterOptions, own_for_tests};
+use xtask::os::Signal;
+use xtask::wire::{Client, Isolation};
+
+const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn few_file_handles_and_one_processor_are_enough() -> Result<()> {
+    let _alone = crate::alone();
+    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    let bootstrap = cluster.bootstrap();
+    let mut client = Client::connect(bootstrap, PATIENCE)?;
+    for topic in OUTPUTS.iter().chain([&"cities"]) {
+        client.create_topic(topic, 12, 1, &[])?;
+    }
+    let dir = tempfile::tempdir()?;
+    let enrich = build("eos-examples", Program::Bin("02-enrich"), &[])?;
+    let small = dir.path().join("small");
+    let script = format!(
+        "#!/bin/sh\nulimit -n 256 || exit 9\nexec taskset -c 0 '{}'\n",
+        enrich.display()
+    );
+    fs::write(&small, script)?;
+    fs::set_permissions(&small, fs::Permissions::from_mode(0o755))?;
+    let state = dir.path().join("state").display().to_string();
+    let environment = [
+        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_STATE_DIR", state),
+        ("WORKERS", "4".to_owned()),
+    ];
+    let environment = environment.map(|(key, value)| (key.to_owned(), value));
+    let mut fleet = Fleet::new(&small, environment.into(), &dir.path().join("logs"))?;
+    fleet.start()?;
+    let generator = env!("CARGO_BIN_EXE_generator").as_ref();
+    let mut load = Load::start(generator, bootstrap, "cities", 20_000, 10_000)?;
+    load.finish()?;
+    let ends = client.end_offsets("cities", Isolation::ReadUncommitted)?;
+    wait_until(PATIENCE, "all of the input is committed", || {
+        fleet.check()?;
+        let committed = client.committed("enrich-v1", "cities")?.into_iter();
+        let offsets = committed.map(|known| known.map_or(0, |(at, _)| at));
+        Ok(offsets.eq(ends.iter().copied()))
+    })?;
+    fleet.stop(0, Signal::Term)?;
+    let question = Question {
+        bootstrap,
+        input: "cities",
+        outputs: &OUTPUTS.map(str::to_owned),
+        group: "enrich-v1",
+        transactional_prefix: "enrich-v1-",
+        patience: Duration::from_secs(10),
+    };
+    let evidence = judge::read(&question)?;
+    let verdict = judge::judge(&evidence, Expectation::Finished);
+    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! A topic that is deleted under a running app stays away, although the brokers create topics by themselves
+//! (`auto.create.topics.enable`, which is Kafka's default): none of the app's clients has them do it. The app stops.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{Case, PATIENCE, ended, says};
+use anyhow::{Context, Result, ensure};
+use integration_tests::wait::wait_until;
+use xtask::kafka::{ClusterOptions, own_for_tests};
+use xtask::wire::{Isolation, Producer};
+
+/// Longer than any of its clients waits before it refreshes what it knows of a topic that is missing.
+const AFTERWARDS: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_deleted_output_is_not_created_again_by_the_app() -> Result<()> {
+    let options = ClusterOptions::default().property("auto.create.topics.enable", "true");
+    let Some(cluster) = own_for_tests(&options)? else {
+        return Ok(());
+    };
+    let mut case = Case::with_partitions(cluster.bootstrap(), "auto-create", 3)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let feeder = {
+        let (bootstrap, topic, stop) = (
+            case.bootstrap.clone(),
+            case.input.clone(),
+            Arc::clone(&stop),
+        );
+        thread::spawn(move || -> Result<()> {
+            let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
+            while !stop.load(Ordering::Relaxed) {
+                producer.send(&topic, 0, Some(b"k"), Some(b"v"), &[], 1_000)?;
+                producer.flush()?;
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(())
+        })
+    };
+    let mut running = case.copy().start(cluster.bootstrap())?;
+    wait_until(PATIENCE, "it commits, several times", || {
+        Ok(running.handle().metrics().totals.commits.total() > 2)
+    })?;
+
+    case.client.delete_topic(&case.output)?;
+    let end = ended(&mut running);
+    // What its clients asked for last may be under way.
+    let until = Instant::now() + AFTERWARDS;
+    let mut back = false;
+    while !back && Instant::now() < until {
+        let read = case
+            .client
+            .fetch(&case.output, 0, 0, Isolation::ReadCommitted);
+        back = read.is_ok();
+        thread::sleep(Duration::from_millis(500));
+    }
+    stop.store(true, Ordering::Relaxed);
+    feeder
+        .join()
+        .map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
+    let error = end?.err().context("it ended well")?;
+    ensure!(!back, "{} is there again", case.output);
+    says(&error, &["A topic was deleted"])?;
+    case.nothing_is_open()
+}

@@ -1,0 +1,171 @@
+//! What is wrong at the start is said at once, with the fix, and never waited for without end.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use crate::common::{Case, ended, on_kafka, says};
+use anyhow::{Result, bail, ensure};
+use eos_core::{App, Error, PreflightError, SlotError, Topic};
+use integration_tests::fleet::Fleet;
+use integration_tests::process::{Program, build};
+
+#[test]
+fn each_bad_start_ends_with_a_typed_error_that_names_the_fix() -> Result<()> {
+    on_kafka(&[
+        ("nobody listens", nobody_listens),
+        ("who listens is no Kafka", who_listens_is_no_kafka),
+        ("topics are missing", topics_are_missing),
+        ("the slot is taken", the_slot_is_taken),
+        (
+            "the state directory is a file",
+            the_state_directory_is_a_file,
+        ),
+        (
+            "the transaction time-out is above the brokers' limit",
+            too_long_transactions,
+        ),
+        (
+            "the session time-out is below the brokers' limit",
+            too_short_sessions,
+        ),
+    ])
+}
+
+/// The example as a user runs it, so that its log counts too.
+fn nobody_listens(_: &str) -> Result<()> {
+    // Bound and let go: nobody has it now.
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let dir = tempfile::tempdir()?;
+    let environment = [
+        ("KAFKA_BOOTSTRAP_SERVERS", port.to_string()),
+        ("EOS_STATE_DIR", dir.path().display().to_string()),
+        // Lines are counted below, and whoever asks for backtraces gets 40 more.
+        ("RUST_BACKTRACE", "0".into()),
+    ];
+    let environment = environment.map(|(key, value)| (key.to_owned(), value));
+    let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;
+    let mut fleet = Fleet::new(&hello, environment.into(), &dir.path().join("logs"))?;
+    let start = Instant::now();
+    fleet.start()?;
+    let (code, log) = fleet.await_own_end(0, Duration::from_secs(40))?;
+    let took = start.elapsed();
+    ensure!(code == 1, "exit code {code}:\n{log}");
+    says(
+        &log,
+        &[
+            "Connection refused. Tried 127.0.0.1:",
+            "(in the program) for 15 s",
+            "Is it running",
+        ],
+    )?;
+    ensure!(
+        took < Duration::from_secs(25),
+        "the deadline is 15 s, it took {took:?}"
+    );
+    let lines = log.lines().filter(|line| !line.trim().is_empty()).count();
+    ensure!(lines <= 30, "{lines} lines:\n{log}");
+    Ok(())
+}
+
+fn who_listens_is_no_kafka(_: &str) -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let dir = tempfile::tempdir()?;
+    let mut app = App::new("a")
+        .state_dir(dir.path())
+        .start_deadline(Duration::from_secs(3));
+    app.source(&Topic::<String, String>::plain("in"))
+        .to(&Topic::plain("out"));
+    let start = Instant::now();
+    let error = app.start(&silent.local_addr()?.to_string()).err();
+    let Some(Error::Preflight(error @ PreflightError::Unreachable { waited_s: 3, .. })) = error
+    else {
+        bail!("{error:?}");
+    };
+    says(&error, &["for 3 s", "are host and port right?"])?;
+    let took = start.elapsed();
+    ensure!(took < Duration::from_secs(8), "{took:?}");
+    Ok(())
+}
+
+fn topics_are_missing(bootstrap: &str) -> Result<()> {
+    let case = Case::new(bootstrap, "missing-topics")?;
+    let mut app = case.app();
+    let slip = case.input.replace("-in", "-inn");
+    app.source(&Topic::<String, String>::plain(&slip))
+        .to(&Topic::plain("no-such-output"));
+    let error = case.failure_of(app)?;
+    let Error::Preflight(PreflightError::MissingTopics { topics, .. }) = &error else {
+        bail!("{error:?}");
+    };
+    ensure!(topics.len() == 2, "{topics:?}");
+    says(
+        &error,
+        &[
+            &format!("the input topic {slip} (did you mean {}?)", case.input),
+            "the output topic no-such-output",
+            "kafka-topics.sh --create",
+            "--topic no-such-output --partitions",
+        ],
+    )
+}
+
+fn the_slot_is_taken(bootstrap: &str) -> Result<()> {
+    let case = Case::new(bootstrap, "slot-taken")?;
+    let mut first = case.copy().slot(0).start(bootstrap)?;
+    let error = case.failure_of(case.copy().slot(0))?;
+    ensure!(
+        matches!(error, Error::Slot(SlotError::Taken { slot: 0, .. })),
+        "{error:?}"
+    );
+    says(
+        &error,
+        &["slot 0", "another live process", "leave the slot unset"],
+    )?;
+    first.handle().stop(eos_core::StopMode::Leave);
+    ended(&mut first)??;
+    Ok(())
+}
+
+fn the_state_directory_is_a_file(bootstrap: &str) -> Result<()> {
+    let case = Case::new(bootstrap, "no-dir")?;
+    let file = case.state.path().join("file");
+    std::fs::write(&file, "")?;
+    let error = case.failure_of(case.copy().state_dir(&file))?;
+    ensure!(
+        matches!(error, Error::Slot(SlotError::Unusable { .. })),
+        "{error:?}"
+    );
+    says(&error, &["can't be used", "EOS_STATE_DIR"])
+}
+
+/// The brokers of the tests allow 1 s and more.
+fn too_short_sessions(bootstrap: &str) -> Result<()> {
+    let case = Case::new(bootstrap, "short-sessions")?;
+    let app = case.copy().session_timeout(Duration::from_millis(500));
+    let error = case.failure_of(app)?;
+    ensure!(
+        matches!(error, Error::Preflight(PreflightError::Limit { .. })),
+        "{error:?}"
+    );
+    says(&error, &["500", "group.min.session.timeout.ms = 1000"])
+}
+
+/// The brokers allow 15 minutes unless `transaction.max.timeout.ms` says otherwise.
+fn too_long_transactions(bootstrap: &str) -> Result<()> {
+    let case = Case::new(bootstrap, "long-transactions")?;
+    let app = case
+        .copy()
+        .transaction_timeout(Duration::from_secs(20 * 60));
+    let error = case.failure_of(app)?;
+    ensure!(
+        matches!(error, Error::Preflight(PreflightError::Limit { .. })),
+        "{error:?}"
+    );
+    says(
+        &error,
+        &[
+            "transaction.timeout.ms = 1200000",
+            "transaction.max.timeout.ms = 900000",
+        ],
+    )
+}

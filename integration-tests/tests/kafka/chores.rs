@@ -1,0 +1,197 @@
+//! What is done beside the workers, on a real Kafka: repartition topics are emptied behind their reader,
+//! and the state of tasks that are elsewhere goes. And what a task's state was made from is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{Case, PATIENCE, ended, on_kafka};
+use anyhow::{Context, Result, ensure};
+use eos_core::metrics::RestoreKind;
+use eos_core::{App, KeyValueStore, Running, StopMode, Topic};
+use integration_tests::wait::wait_until;
+use xtask::wire::Isolation;
+
+const PARTITIONS: i32 = 2;
+
+#[test]
+fn what_nobody_needs_goes_and_nothing_else() -> Result<()> {
+    on_kafka(&[
+        ("a repartition topic is emptied", emptied),
+        ("state of tasks that are elsewhere goes", left_over),
+    ])
+}
+
+/// Counts words across a repartition topic.
+fn counting(case: &Case) -> App {
+    let mut app = case.app().set("repartition.purge.interval.ms", 100);
+    app.source(&Topic::<Option<String>, String>::plain(&case.input))
+        .key_by(|word| word.clone())
+        .repartition(&Topic::<String, String>::plain("words"))
+        .group_by_key()
+        .count(&KeyValueStore::<String, u64>::plain("counts"))
+        .to(&Topic::plain(&case.output));
+    app
+}
+
+fn repartition(case: &Case) -> String {
+    format!("{}-words-repartition", case.app)
+}
+
+/// Sends each of some words this often.
+fn send(case: &Case, times: usize) -> Result<()> {
+    let words: Vec<String> = (0..20).map(|n| format!("word-{n}")).collect();
+    let all = (0..times).flat_map(|_| words.iter().map(String::as_str));
+    case.send(&all.collect::<Vec<_>>())
+}
+
+/// Each word was counted up to this, one by one.
+fn counted(case: &mut Case, times: u64) -> Result<bool> {
+    let (mut counts, mut wrong) = (BTreeMap::<Vec<u8>, u64>::new(), Vec::new());
+    case.client
+        .read_all(&case.output, Isolation::ReadCommitted, |_, record| {
+            let count = counts
+                .entry(record.key.as_deref().unwrap_or_default().to_vec())
+                .or_default();
+            *count += 1;
+            if record.value.as_deref() != Some(&count.to_be_bytes()[..]) {
+                wrong.push((record.offset, *count));
+            }
+        })?;
+    ensure!(wrong.is_empty(), "counts that are not one more: {wrong:?}");
+    ensure!(counts.values().all(|count| *count <= times), "{counts:?}");
+    Ok(counts.len() == 20 && counts.values().all(|count| *count == times))
+}
+
+/// Where the partitions of the repartition topic begin, and what is committed of them.
+fn fronts(case: &mut Case) -> Result<Vec<(i64, i64)>> {
+    let topic = repartition(case);
+    // In this order: what is committed only grows.
+    let starts = case.client.start_offsets(&topic)?;
+    let committed = case.client.committed(&case.app, &topic)?;
+    let committed = committed
+        .into_iter()
+        .map(|offset| offset.map_or(0, |(offset, _)| offset));
+    let fronts: Vec<_> = starts.into_iter().zip(committed).collect();
+    for (start, committed) in &fronts {
+        ensure!(start <= committed, "deleted before it was read: {fronts:?}");
+    }
+    Ok(fronts)
+}
+
+/// How tasks came to their state so far: exact, replayed, rebuilt, first; and the records read for it.
+fn restores(running: &Running) -> ([u64; 4], u64) {
+    let totals = running.handle().metrics().totals;
+    (
+        RestoreKind::ALL.map(|kind| totals.restores.by(kind)),
+        totals.restored_records,
+    )
+}
+
+fn emptied(bootstrap: &str) -> Result<()> {
+    let mut case = Case::with_partitions(bootstrap, "emptied", PARTITIONS)?;
+    let mut sent = 0;
+    for (turn, expected) in [[0, 0, 0, 2], [2, 0, 0, 0], [0, 0, 2, 0]]
+        .into_iter()
+        .enumerate()
+    {
+        if turn == 2 {
+            fs::remove_dir_all(case.state.path().join(&case.app))?;
+        }
+        let mut running = counting(&case).start(bootstrap)?;
+        for _ in 0..5 {
+            send(&case, 10)?;
+            sent += 10;
+            std::thread::sleep(Duration::from_millis(150));
+            fronts(&mut case)?;
+        }
+        wait_until(PATIENCE, "all is counted", || counted(&mut case, sent))?;
+        wait_until(PATIENCE, "all is deleted that is committed", || {
+            let fronts = fronts(&mut case)?;
+            Ok(fronts.iter().all(|(start, end)| start == end && *start > 0))
+        })?;
+        let (kinds, records) = restores(&running);
+        ensure!(kinds == expected, "{turn}: {kinds:?}, not {expected:?}");
+        ensure!(
+            (records > 0) == (turn == 2),
+            "{turn}: {records} records were read"
+        );
+        running.handle().stop(StopMode::Restart);
+        ended(&mut running)??;
+    }
+    Ok(())
+}
+
+/// The tasks whose state a slot holds.
+fn tasks(app: &Path, slot: u32) -> Result<BTreeSet<String>> {
+    let path = app.join(slot.to_string()).join("tasks");
+    if !path.exists() {
+        return Ok(BTreeSet::new());
+    }
+    let entries = fs::read_dir(&path).context("the tasks of a slot")?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect()
+}
+
+/// Counts records by their key, in one stage: each process gets one of its two tasks.
+fn by_key(case: &Case) -> App {
+    let mut app = case.app().set("state.cleanup.delay.ms", 1000);
+    app.source(&Topic::<String, String>::plain(&case.input))
+        .group_by_key()
+        .count(&KeyValueStore::<String, u64>::plain("counts"))
+        .to(&Topic::plain(&case.output));
+    app
+}
+
+/// Sends so many records, and waits until each was counted, one by one.
+fn feed(case: &mut Case, sent: &mut u64) -> Result<()> {
+    case.send(&["x"; 100])?;
+    *sent += 100;
+    wait_until(PATIENCE, "all is counted", || {
+        let mut counts = Vec::new();
+        case.client
+            .read_all(&case.output, Isolation::ReadCommitted, |_, record| {
+                let value = record.value.as_deref().and_then(|v| v.try_into().ok());
+                counts.push(value.map_or(0, u64::from_be_bytes));
+            })?;
+        ensure!(
+            counts.iter().copied().eq(1..=counts.len() as u64),
+            "{counts:?}"
+        );
+        Ok(counts.len() as u64 == *sent)
+    })
+}
+
+fn left_over(bootstrap: &str) -> Result<()> {
+    let mut case = Case::with_partitions(bootstrap, "left-over", PARTITIONS)?;
+    let (root, mut sent) = (case.state.path().join(&case.app), 0);
+    let mut first = by_key(&case).slot(0).start(bootstrap)?;
+    feed(&mut case, &mut sent)?;
+    let all = tasks(&root, 0)?;
+    ensure!(all.len() == 2, "{all:?}");
+
+    let mut second = by_key(&case).slot(1).start(bootstrap)?;
+    wait_until(
+        PATIENCE,
+        "one state moved, and is gone where it was",
+        || Ok(tasks(&root, 0)?.len() == 1 && tasks(&root, 1)?.len() == 1),
+    )?;
+    feed(&mut case, &mut sent)?;
+    // Longer than the delay: those in use stay.
+    std::thread::sleep(Duration::from_millis(2500));
+    let (one, other) = (tasks(&root, 0)?, tasks(&root, 1)?);
+    let both: BTreeSet<_> = one.union(&other).cloned().collect();
+    ensure!(
+        both == all && one.len() == 1 && other.len() == 1,
+        "{one:?} and {other:?}, not {all:?}"
+    );
+
+    second.handle().stop(StopMode::Leave);
+    ended(&mut second)??;
+    wait_until(PATIENCE, "it came back", || Ok(tasks(&root, 0)? == all))?;
+    feed(&mut case, &mut sent)?;
+    first.handle().stop(StopMode::Leave);
+    ended(&mut first)??;
+    Ok(())
+}

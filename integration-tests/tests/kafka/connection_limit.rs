@@ -1,0 +1,162 @@
+//! Brokers that take no more connections for a while (`max.connections.per.ip`): a running app that
+//! loses its connections meanwhile is not stopped and loses nothing; one that starts waits until its
+//! deadline, and then tells what it met with.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::{Case, PATIENCE, ended, says};
+use crate::permanent_errors::feeder::Feeder;
+use anyhow::{Context, Result, bail, ensure};
+use eos_core::{App, Error, PreflightError, Running, StopMode, Topic};
+use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::proxy::{Act, Cut, Proxy, Rule, behind};
+use integration_tests::wait::wait_until;
+use tokio::runtime::Runtime;
+use xtask::kafka::{Cluster, ClusterOptions};
+use xtask::wire::{Client, Isolation};
+
+const LIMIT: &str = "max.connections.per.ip";
+/// What the broker logs for each connection that it does not take.
+const REJECTED: &str = "Rejected connection from";
+
+#[test]
+fn an_app_waits_for_brokers_that_take_no_more_connections() -> Result<()> {
+    let Some((proxy, cluster)) = behind(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    // Has its connection before the limit comes, and keeps it.
+    let mut admin = Client::connect(&cluster.listeners().join(","), PATIENCE)?;
+    running(&proxy, &cluster, &mut admin).context("while it runs")?;
+    starting(&cluster, &mut admin).context("at the start")
+}
+
+fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
+    let mut case = Case::with_partitions(cluster.bootstrap(), "limited", 2)?;
+    let feeder = Feeder::start(&case);
+    let mut running = copy(&case).start(cluster.bootstrap())?;
+    commits_go_on(&running)?;
+
+    let rejected = rejections(cluster.dir())?;
+    full(cluster, admin)?;
+    let clients = format!("{}-", case.app);
+    let every_one = Rule::on_any([]).of(&clients);
+    let cut = proxy.add(every_one.then(Act::Cut(Cut::Before)));
+    let since = Instant::now();
+    let mut refused = 0;
+    wait_until(PATIENCE, "connections are refused for ten seconds", || {
+        refused = rejections(cluster.dir())? - rejected;
+        Ok(since.elapsed() > Duration::from_secs(10) && refused > 10)
+    })?;
+    proxy.end(cut);
+    ensure!(proxy.fired(cut) > 0, "no connection was cut");
+    ensure!(is_alive(&mut running)?, "it ended by itself");
+    // Still none: what was cut does not come back before the limit is lifted.
+    wait_until(PATIENCE, "further connections are refused", || {
+        Ok(rejections(cluster.dir())? - rejected > refused)
+    })?;
+    admin.configure_brokers(LIMIT, "1000")?;
+
+    commits_go_on(&running)?;
+    let sent = feeder.stop()?;
+    wait_until(PATIENCE, "the input is read to its end", || {
+        let ends = case
+            .client
+            .end_offsets(&case.input, Isolation::ReadUncommitted)?;
+        let committed = case.client.committed(&case.app, &case.input)?;
+        let committed = committed
+            .into_iter()
+            .map(|known| known.map_or(0, |(at, _)| at));
+        Ok(committed.eq(ends))
+    })?;
+    running.handle().stop(StopMode::Leave);
+    ended(&mut running)??;
+    eprintln!("{refused} connections refused, {sent} records");
+    finished(&case)
+}
+
+fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
+    let bootstrap = cluster.listeners().join(",");
+    let case = Case::new(&bootstrap, "limited-start")?;
+    full(cluster, admin)?;
+    let begun = Instant::now();
+    let deadline = Duration::from_secs(4);
+    let error = copy(&case).start_deadline(deadline).start(&bootstrap).err();
+    let took = begun.elapsed();
+    let Some(Error::Preflight(error @ PreflightError::Unreachable { .. })) = error else {
+        bail!("{error:?}");
+    };
+    eprintln!("after {took:.1?}: {error}");
+    says(&error, &[&bootstrap, "for 4 s", "hung up", LIMIT])?;
+    ensure!(took >= deadline && took < PATIENCE / 2, "{took:?}");
+
+    // Within the deadline there is room again.
+    thread::scope(|scope| {
+        let lifted = scope.spawn(|| {
+            thread::sleep(Duration::from_secs(3));
+            admin.configure_brokers(LIMIT, "1000")
+        });
+        let started = copy(&case).start_deadline(PATIENCE).start(&bootstrap);
+        lifted
+            .join()
+            .map_err(|_| anyhow::anyhow!("it panicked"))??;
+        let mut running = started?;
+        running.handle().stop(StopMode::Leave);
+        Ok(ended(&mut running)??)
+    })
+}
+
+/// From now on no connection is taken: this one of the test's is one already.
+fn full(cluster: &Cluster, admin: &mut Client) -> Result<()> {
+    admin.configure_brokers(LIMIT, "1")?;
+    let address = cluster.listeners().join(",");
+    wait_until(PATIENCE, "the limit holds", || {
+        // One that is only slow answers within this, and is asked again.
+        Ok(Client::connect(&address, Duration::from_secs(5)).is_err())
+    })
+}
+
+fn copy(case: &Case) -> App {
+    let mut app = case.app();
+    app.source(&Topic::<String, serde_json::Value>::json(&case.input))
+        .to(&Topic::json(&case.output));
+    app
+}
+
+fn commits_go_on(running: &Running) -> Result<()> {
+    let commits = || running.handle().metrics().totals.commits.total();
+    let before = commits();
+    wait_until(PATIENCE, "it commits", || Ok(commits() > before + 2))
+}
+
+fn is_alive(running: &mut Running) -> Result<bool> {
+    let soon = Duration::from_millis(10);
+    let ended = async { tokio::time::timeout(soon, running.ended()).await };
+    match Runtime::new()?.block_on(ended) {
+        Err(_not_yet) => Ok(true),
+        Ok(end) => {
+            eprintln!("{end:?}");
+            Ok(false)
+        }
+    }
+}
+
+fn rejections(dir: &Path) -> Result<usize> {
+    let log = std::fs::read_to_string(dir.join("node-1").join("broker.log"))?;
+    Ok(log.matches(REJECTED).count())
+}
+
+fn finished(case: &Case) -> Result<()> {
+    let evidence = judge::read(&Question {
+        bootstrap: &case.bootstrap,
+        input: &case.input,
+        outputs: std::slice::from_ref(&case.output),
+        group: &case.app,
+        transactional_prefix: &format!("{}-", case.app),
+        patience: Duration::from_secs(15),
+    })?;
+    let verdict = judge::judge(&evidence, Expectation::Finished);
+    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Point 5: at every step of a transaction and a rebalance the process is killed, freezes past every
+//! time-out, or meets an error, at the first, a middle and the last record. Nothing is lost,
+//! doubled or torn.
+//!
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka crash_sweep::` does every combination;
+//! otherwise each step and each fault once, the records in turn. `EOS_CASE=pre_commit` does those
+//! whose name holds this.
+
+use std::path::Path;
+use std::time::Instant;
+
+use crate::common::sweeps::{build_app, print, repeated, wanted};
+use anyhow::{Result, ensure};
+use integration_tests::faults::{Row, is_full, record};
+use integration_tests::sweep::{Act, At, Case, POINTS, Report, at_once, each, sweep};
+use xtask::kafka::for_tests;
+
+const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka crash_sweep::";
+const ACTS: [Act; 3] = [Act::Crash, Act::Freeze, Act::Error];
+const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (n, point) in POINTS.into_iter().enumerate() {
+        for (m, act) in ACTS.into_iter().enumerate() {
+            for (k, at) in TIMES.into_iter().enumerate() {
+                if is_full() || (n + m) % TIMES.len() == k {
+                    cases.push(Case {
+                        point,
+                        act,
+                        at,
+                        undefended: "",
+                    });
+                }
+            }
+        }
+    }
+    cases.retain(wanted);
+    repeated(cases)
+}
+
+#[test]
+fn at_every_step_nothing_is_lost_or_doubled() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let program = build_app()?;
+    let cases = cases();
+    for act in ACTS {
+        let cases: Vec<Case> = cases.iter().copied().filter(|c| c.act == act).collect();
+        if !cases.is_empty() {
+            rows(act, &cases, &program, kafka.bootstrap())?;
+        }
+    }
+    Ok(())
+}
+
+fn rows(act: Act, cases: &[Case], program: &Path, bootstrap: &str) -> Result<()> {
+    let since = Instant::now();
+    let done = each(cases, at_once(), |case| sweep(case, program, bootstrap));
+    let sum = print(cases, &done);
+    record(&Row {
+        point: "5 crash sweep".into(),
+        case: format!("{act:?} at {} steps", POINTS.len()),
+        cases: cases.len() as u64,
+        fired: sum.fired,
+        verdict: sum.verdict(),
+        seconds: since.elapsed().as_secs_f64(),
+        command: COMMAND.into(),
+    })?;
+    sum.ensure_clean()
+}
+
+/// Otherwise the test of the steps proves nothing: its faults might be harmless.
+#[test]
+fn without_their_defences_they_are_not_harmless() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let program = build_app()?;
+    let control = |point, undefended| Case {
+        point,
+        act: Act::Error,
+        at: At::Middle,
+        undefended,
+    };
+    let cases = [
+        control("pre_offsets", "rewind"),
+        control("post_commit", "in_doubt"),
+    ];
+    let since = Instant::now();
+    let done = each(&cases, at_once(), |case| {
+        sweep(case, &program, kafka.bootstrap())
+    });
+    let sum = print(&cases, &done);
+    for (case, one) in cases.iter().zip(done) {
+        let Report { fired, verdict, .. } = one.answer?;
+        let (lost, doubled) = (verdict.lost.count, verdict.doubled.count);
+        record(&Row {
+            point: "5 crash sweep".into(),
+            case: format!("control: {case}"),
+            cases: 1,
+            fired: fired as u64,
+            verdict: format!("lost {lost}, doubled {doubled}: red, as it must be"),
+            seconds: since.elapsed().as_secs_f64(),
+            command: COMMAND.into(),
+        })?;
+        let red = match case.undefended {
+            "rewind" => lost > 0,
+            _ => doubled > 0,
+        };
+        ensure!(red, "{case}: {verdict:?}");
+    }
+    ensure!(sum.fired == 2, "{sum:?}");
+    Ok(())
+}

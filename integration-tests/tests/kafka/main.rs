@@ -1,0 +1,44 @@
+//! What the runtime does on a real Kafka, and on the embedded broker where a test says so.
+//!
+//! The tests run beside each other: each has its own topics, groups and directories. A test that measures
+//! time, or that needs the whole machine, is in `exclusive`.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../proxied/mod.rs"]
+mod proxied;
+
+mod auto_create;
+mod bad_offsets;
+mod bad_records;
+mod bad_start;
+mod broken_state;
+mod chores;
+mod clocks;
+mod connection_limit;
+mod crash_sweep;
+mod examples_alone;
+mod generator_and_judge;
+mod hello;
+mod in_doubt;
+mod ipv6_only;
+mod judge_open_transaction;
+mod judge_plants;
+mod metrics;
+mod names;
+mod odd_records;
+mod other_topics;
+mod pass_through_carries_everything;
+mod permanent_errors;
+mod policies;
+mod rebalance_at_the_end;
+mod recreated;
+mod restart_table;
+mod siblings;
+mod state_controls;
+mod state_sweep;
+mod stops;
+mod two_owners;
+mod unverified_brokers;
+mod wire_read_committed;
+mod zombies;

@@ -1,0 +1,76 @@
+//! What nothing but a person can mend stops an app, with an error that names the fix, and leaves no
+//! transaction open: a right that is taken away, a topic that is deleted. What passes by itself never
+//! stops one.
+//!
+//! The brokers have an authorizer and no authentication: whoever denies something to the app denies it
+//! to everybody. `cargo test -p integration-tests --test kafka permanent_errors:: -- --nocapture`; with
+//! `EOS_FULL=1` each fault under a running app happens thirty times instead of ten.
+
+pub(crate) mod feeder;
+mod passing;
+mod recreated;
+mod running;
+mod starting;
+
+use std::time::Duration;
+
+use crate::common::Case;
+use anyhow::{Result, ensure};
+use eos_core::{App, Topic};
+use feeder::Feeder;
+use integration_tests::judge::{self, Expectation, Question};
+use xtask::kafka::{ClusterOptions, own_for_tests};
+
+const POINT: &str = "7 permanent errors";
+const COMMAND: &str = "cargo xtask faults permanent_errors";
+
+#[test]
+fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()> {
+    let options = ClusterOptions::default()
+        .property(
+            "authorizer.class.name",
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+        .property("allow.everyone.if.no.acl.found", "true")
+        // Kafka's default, and a trap: a client that queries a deleted topic may bring it back.
+        .property("auto.create.topics.enable", "true")
+        // What stands between an app and its brokers may hang up on who is silent.
+        .property("connections.max.idle.ms", "5000");
+    let Some(cluster) = own_for_tests(&options)? else {
+        return Ok(());
+    };
+    crate::common::each(
+        &[
+            ("while it runs", running::all),
+            ("at the start", starting::all),
+            ("a topic is made anew", recreated::all),
+            // Last: a quota is for everybody.
+            ("what passes", passing::all),
+        ],
+        cluster.bootstrap(),
+    )
+}
+
+/// An app that copies numbered records.
+fn copy(case: &Case) -> App {
+    // What an app can't abort any more, the brokers abort: they need not take half a minute here.
+    let mut app = case.app().transaction_timeout(Duration::from_secs(12));
+    app.source(&Topic::<String, serde_json::Value>::json(&case.input))
+        .to(&Topic::json(&case.output));
+    app
+}
+
+/// Fails unless what the app did so far is whole.
+fn clean(case: &Case) -> Result<()> {
+    let evidence = judge::read(&Question {
+        bootstrap: &case.bootstrap,
+        input: &case.input,
+        outputs: std::slice::from_ref(&case.output),
+        group: &case.app,
+        transactional_prefix: &format!("{}-", case.app),
+        patience: Duration::from_secs(15),
+    })?;
+    let verdict = judge::judge(&evidence, Expectation::Behind);
+    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! A topic that is deleted and created again under the same name.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use eos_core::{Error, TopicChange, WorkerError};
+use integration_tests::wait::wait_until;
+use xtask::wire::Isolation;
+
+use super::{Feeder, copy};
+use crate::common::{Case, KEEP, PATIENCE, ended, says};
+
+/// A record that the old topic did not have.
+const NEW: &str = "-1";
+
+pub(crate) fn all(bootstrap: &str) -> Result<()> {
+    while_it_runs(bootstrap)?;
+    while_it_is_stopped(bootstrap)
+}
+
+fn while_it_runs(bootstrap: &str) -> Result<()> {
+    let mut case = Case::with_partitions(bootstrap, "input-anew", 2)?;
+    let feeder = Feeder::start(&case);
+    let mut running = copy(&case).start(bootstrap)?;
+    wait_until(PATIENCE, "it commits, several times", || {
+        Ok(running.handle().metrics().totals.commits.total() > 2)
+    })?;
+    let old = feeder.stop()?;
+    case.client.delete_topic(&case.input)?;
+    case.client.create_topic(&case.input, 2, 1, &KEEP)?;
+    // The new log is longer than the app has come in the old one: no offset is out of range.
+    let new = vec![NEW; usize::try_from(old)? + 100];
+    case.send(&new)?;
+    let since = Instant::now();
+    let error = ended(&mut running)?.err().context("it ended well")?;
+    eprintln!(
+        "input created again: after {:.1?}: {error}",
+        since.elapsed()
+    );
+    // While the topic is gone, the client may be the first to notice, and says so.
+    match &error {
+        Error::Worker(WorkerError::TopicChanged(changed)) => {
+            ensure!(changed.topic.as_str() == case.input, "{error}");
+            let found = matches!(
+                changed.change,
+                TopicChange::Recreated { .. } | TopicChange::Deleted { .. }
+            );
+            ensure!(found, "{error}");
+        }
+        Error::Worker(WorkerError::Client(_)) => says(&error, &["A topic was deleted"])?,
+        _ => anyhow::bail!("not for its topic: {error:?}"),
+    }
+    let mut of_the_new = 0;
+    case.client
+        .read_all(&case.output, Isolation::ReadCommitted, |_, record| {
+            of_the_new += u32::from(record.value.as_deref() == Some(NEW.as_bytes()));
+        })?;
+    ensure!(
+        of_the_new == 0,
+        "{of_the_new} records of the new topic were read"
+    );
+    case.nothing_is_open()
+}
+
+/// The brokers forget a group's offsets of a topic that is deleted: the new one is read from where
+/// a first start begins.
+fn while_it_is_stopped(bootstrap: &str) -> Result<()> {
+    let mut case = Case::new(bootstrap, "anew-stopped")?;
+    case.send(&["1", "2", "3"])?;
+    case.run_to(copy(&case), 3)?;
+    case.client.delete_topic(&case.input)?;
+    case.client.create_topic(&case.input, 1, 1, &KEEP)?;
+    case.send(&["4", "5", "6", "7", "8"])?;
+    case.run_to(copy(&case), 8)?;
+    ensure!(case.output()? == ["1", "2", "3", "4", "5", "6", "7", "8"]);
+    case.nothing_is_open()
+}

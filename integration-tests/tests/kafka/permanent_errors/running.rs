@@ -1,0 +1,179 @@
+//! Under a running app.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use eos_core::{Error, WorkerError};
+use integration_tests::faults::{Row, is_full, record};
+use integration_tests::wait::wait_until;
+use xtask::wire::{Isolation, Operation, Resource};
+
+use super::{COMMAND, Feeder, POINT, clean, copy};
+use crate::common::{Case, PATIENCE, ended, says};
+
+/// How long an app may take to stop: a commit, an abort, and leaving the group.
+const DEADLINE: Duration = Duration::from_secs(40);
+/// How long librdkafka waits for a topic that is gone to come back
+/// (`topic.metadata.propagation.max.ms`), before its consumer tells.
+const PROPAGATION: Duration = Duration::from_secs(30);
+
+/// A fault under a running app.
+struct Fault {
+    case: &'static str,
+    strike: fn(&mut Case) -> Result<()>,
+    /// Gives back what was taken, so that the judge can look.
+    mend: fn(&mut Case) -> Result<()>,
+    /// What the error says.
+    says: &'static [&'static str],
+    /// Whether input and output are still what they were.
+    judged: bool,
+}
+
+const FAULTS: [Fault; 6] = [
+    Fault {
+        case: "write to the output denied",
+        strike: |case| {
+            let output = case.output.clone();
+            case.client.deny(Resource::Topic(&output), Operation::Write)
+        },
+        mend: |case| {
+            let output = case.output.clone();
+            case.client.allow(Resource::Topic(&output))
+        },
+        says: &["kafka-acls.sh --add --operation Read|Write --topic"],
+        judged: true,
+    },
+    Fault {
+        case: "read of the input denied",
+        strike: |case| {
+            let input = case.input.clone();
+            case.client.deny(Resource::Topic(&input), Operation::Read)
+        },
+        mend: |case| {
+            let input = case.input.clone();
+            case.client.allow(Resource::Topic(&input))
+        },
+        says: &["kafka-acls.sh --add --operation Read|Write --topic"],
+        judged: true,
+    },
+    Fault {
+        case: "the group denied",
+        strike: |case| {
+            let group = case.app.clone();
+            case.client.deny(Resource::Group(&group), Operation::Read)
+        },
+        mend: |case| {
+            let group = case.app.clone();
+            case.client.allow(Resource::Group(&group))
+        },
+        says: &["kafka-acls.sh --add --operation Read --group"],
+        judged: true,
+    },
+    Fault {
+        case: "the transactional id denied",
+        strike: |case| {
+            let ids = format!("{}-", case.app);
+            let resource = Resource::TransactionalIds(&ids);
+            case.client.deny(resource, Operation::Write)
+        },
+        mend: |case| {
+            let ids = format!("{}-", case.app);
+            case.client.allow(Resource::TransactionalIds(&ids))
+        },
+        says: &["--transactional-id .. --resource-pattern-type prefixed"],
+        judged: true,
+    },
+    Fault {
+        case: "the input deleted",
+        strike: |case| case.client.delete_topic(&case.input),
+        mend: |_| Ok(()),
+        says: &["A topic was deleted"],
+        judged: false,
+    },
+    Fault {
+        case: "the output deleted",
+        strike: |case| case.client.delete_topic(&case.output),
+        mend: |_| Ok(()),
+        says: &["A topic was deleted"],
+        judged: false,
+    },
+];
+
+/// Every kind, one after the other.
+pub(crate) fn all(bootstrap: &str) -> Result<()> {
+    let mut wrong = Vec::new();
+    for fault in &FAULTS {
+        if let Err(error) = each(fault, bootstrap) {
+            wrong.push(format!("{}: {error:?}", fault.case));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    Ok(())
+}
+
+/// One kind of fault in as many apps at a time.
+fn each(fault: &Fault, bootstrap: &str) -> Result<()> {
+    let cases = if is_full() { 30 } else { 10 };
+    let begun = Instant::now();
+    let longest = thread::scope(|scope| {
+        let running = (0..cases).map(|nth| scope.spawn(move || once(fault, bootstrap, nth)));
+        let running: Vec<_> = running.collect();
+        let ends = running.into_iter().map(|thread| {
+            let end = thread.join();
+            end.map_err(|_| anyhow::anyhow!("it panicked"))?
+        });
+        let ends: Result<Vec<Duration>> = ends.collect();
+        anyhow::Ok(ends?.into_iter().max().unwrap_or_default())
+    })?;
+    record(&Row {
+        point: POINT.to_owned(),
+        case: fault.case.to_owned(),
+        cases,
+        fired: cases,
+        verdict: format!("stopped with the fix named, at most {longest:.1?} later; 0 left open"),
+        seconds: begun.elapsed().as_secs_f64(),
+        command: COMMAND.to_owned(),
+    })
+}
+
+/// How long it took from the fault to the end of the app.
+fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
+    let name = format!("{}-{nth}", fault.case.replace(' ', "-"));
+    let mut case = Case::with_partitions(bootstrap, &name, 2)?;
+    let feeder = Feeder::start(&case);
+    let mut running = copy(&case).start(bootstrap)?;
+    wait_until(PATIENCE, "it commits, several times", || {
+        Ok(running.handle().metrics().totals.commits.total() > 2)
+    })?;
+
+    (fault.strike)(&mut case)?;
+    let since = Instant::now();
+    let end = ended(&mut running);
+    let took = since.elapsed();
+    let _its_topic_may_be_gone = feeder.stop();
+    (fault.mend)(&mut case)?;
+    let input = case.input.clone();
+    if fault.judged {
+        wait_until(PATIENCE, "the right is back", || {
+            let read = case.client.fetch(&input, 0, 0, Isolation::ReadCommitted);
+            Ok(read.is_ok())
+        })?;
+    }
+    let error = end?.err().context("it ended without an error")?;
+    eprintln!("{name}: after {took:.1?}: {error}");
+    let expected = match &error {
+        Error::Worker(WorkerError::Client(_)) => true,
+        // What is deleted is noticed by the look at the topics, too.
+        Error::Worker(WorkerError::TopicChanged(_)) => !fault.judged,
+        _ => false,
+    };
+    ensure!(expected, "{error:?}");
+    says(&error, fault.says)?;
+    ensure!(took < DEADLINE + PROPAGATION, "it took {took:?}");
+    case.nothing_is_open()?;
+    if fault.judged {
+        clean(&case)?;
+    }
+    Ok(took)
+}

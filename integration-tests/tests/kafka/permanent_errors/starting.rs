@@ -1,0 +1,106 @@
+//! A right that is missing from the start: the error lists the one to add.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use integration_tests::faults::{Row, record};
+use xtask::wire::{Operation, Resource};
+
+use super::{COMMAND, POINT, copy};
+use crate::common::{Case, says};
+
+/// What is denied, and what the error says.
+type Missing = (&'static str, fn(&mut Case) -> Result<()>, &'static str);
+
+const MISSING: [Missing; 7] = [
+    (
+        "read-input",
+        |case| {
+            let input = case.input.clone();
+            case.client.deny(Resource::Topic(&input), Operation::Read)
+        },
+        "kafka-acls.sh --add --operation Read|Write --topic",
+    ),
+    (
+        "describe-input",
+        |case| {
+            let input = case.input.clone();
+            let topic = Resource::Topic(&input);
+            case.client.deny(topic, Operation::Describe)
+        },
+        "describe its topics",
+    ),
+    (
+        "write-output",
+        |case| {
+            let output = case.output.clone();
+            case.client.deny(Resource::Topic(&output), Operation::Write)
+        },
+        "kafka-acls.sh --add --operation Read|Write --topic",
+    ),
+    (
+        "describe-output",
+        |case| {
+            let output = case.output.clone();
+            let topic = Resource::Topic(&output);
+            case.client.deny(topic, Operation::Describe)
+        },
+        "describe its topics",
+    ),
+    (
+        "read-group",
+        |case| {
+            let group = case.app.clone();
+            case.client.deny(Resource::Group(&group), Operation::Read)
+        },
+        "kafka-acls.sh --add --operation Read --group",
+    ),
+    (
+        "write-transactional-id",
+        |case| {
+            let ids = format!("{}-", case.app);
+            let resource = Resource::TransactionalIds(&ids);
+            case.client.deny(resource, Operation::Write)
+        },
+        "--transactional-id .. --resource-pattern-type prefixed",
+    ),
+    (
+        "describe-transactional-id",
+        |case| {
+            let ids = format!("{}-", case.app);
+            let resource = Resource::TransactionalIds(&ids);
+            case.client.deny(resource, Operation::Describe)
+        },
+        "--transactional-id .. --resource-pattern-type prefixed",
+    ),
+];
+
+pub(crate) fn all(bootstrap: &str) -> Result<()> {
+    let begun = Instant::now();
+    let mut wrong = Vec::new();
+    for (name, deny, fix) in MISSING {
+        if let Err(error) = one(bootstrap, name, deny, fix) {
+            wrong.push(format!("{name}: {error:?}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    record(&Row {
+        point: POINT.to_owned(),
+        case: "a right missing at the start".to_owned(),
+        cases: MISSING.len() as u64,
+        fired: MISSING.len() as u64,
+        verdict: "each error names the right to add".to_owned(),
+        seconds: begun.elapsed().as_secs_f64(),
+        command: COMMAND.to_owned(),
+    })
+}
+
+fn one(bootstrap: &str, name: &str, deny: fn(&mut Case) -> Result<()>, fix: &str) -> Result<()> {
+    let mut case = Case::new(bootstrap, name)?;
+    case.send(&["1", "2"])?;
+    deny(&mut case)?;
+    let begun = Instant::now();
+    let error = case.failure_of(copy(&case))?;
+    eprintln!("{name}: after {:.1?}: {error}", begun.elapsed());
+    says(&error, &[fix])
+}

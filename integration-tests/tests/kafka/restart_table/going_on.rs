@@ -1,0 +1,248 @@
+//! The rows after which the task goes on: with its state as it is, or brought up, or made anew.
+
+use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use eos_core::RestartError;
+use eos_core::failpoints::Failpoints;
+use xtask::wire::{End, TransactionalProducer};
+
+use super::scene::Scene;
+
+/// Nothing is read, whatever the size.
+pub(crate) fn exact(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?;
+    let began = scene.run(&["a", "c"])?;
+    began.took("exact")?;
+    began.says("exact=true")?;
+    ensure!(began.records() == 0, "it read: {:?}", began.log);
+    scene.judge()
+}
+
+/// j < k: somebody else was further, here another life of the same host.
+pub(crate) fn replay(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?;
+    let older = scene.keep()?;
+    scene.run(&["a", "c"])?;
+    scene.put_back(&older)?;
+    let began = scene.run(&["a", "b", "c"])?;
+    began.took("replay")?;
+    ensure!(began.records() > 0, "it read nothing: {:?}", began.log);
+    scene.judge()
+}
+
+/// A restore that ended halfway goes on where it was.
+pub(crate) fn interrupted(scene: &mut Scene) -> Result<()> {
+    // Long keys: the restore writes its batches at a mebibyte.
+    let keys: Vec<String> = (0..3_000)
+        .map(|n| format!("{n:05}{}", "k".repeat(1_000)))
+        .collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    scene.run(&keys)?;
+    scene.delete_state()?;
+    // Its second batch: the first one is on disk.
+    let faults = Failpoints::parse("restore_k=error@hit:2", "")?;
+    let entered = faults.enter();
+    let app = scene.counting("counts");
+    let error = scene.case.failure_of(app)?;
+    drop(entered);
+    ensure!(faults.fired().len() == 1, "{error}: {:?}", scene.log());
+    scene.log();
+    let began = scene.run(&["a", keys[0], keys[2_999]])?;
+    began.took("replay")?;
+    began.says("local=\"restoring\"")?;
+    let records = began.records();
+    ensure!(records < 3_000, "it read all {records} records again");
+    scene.judge()
+}
+
+pub(crate) fn no_state(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?;
+    scene.delete_state()?;
+    scene.run(&["a", "c"])?.took("no_state")?;
+    scene.judge()
+}
+
+/// It holds an attempt that did not commit: the database took it before its EndTxn, which it never does.
+pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
+    ahead_of_its_commit(scene)?;
+    let wrong = scene.keep()?;
+    // Another host does the same transaction again.
+    scene.delete_databases()?;
+    scene.run(&[])?.took("no_state")?;
+    scene.put_back(&wrong)?;
+    let began = scene.run(&["a", "c"])?;
+    began.took("other_attempt")?;
+    began.says("thrown away")?;
+    scene.judge()
+}
+
+/// The same copy, before anybody did it again.
+pub(crate) fn ahead(scene: &mut Scene) -> Result<()> {
+    ahead_of_its_commit(scene)?;
+    let began = scene.run(&["c"])?;
+    began.took("ahead")?;
+    began.says("thrown away")?;
+    scene.judge()
+}
+
+/// Leaves a database with a transaction that was aborted.
+fn ahead_of_its_commit(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?;
+    scene.send(&["a"])?;
+    scene.crash("pre_commit=crash@record:1", "apply_after_commit")
+}
+
+/// The stage has one store more now.
+pub(crate) fn other_identity(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?;
+    let app = scene.counting_with_another_store();
+    scene.send(&["a", "c"])?;
+    let began = scene.run_app(app)?;
+    began.took("other_identity")?;
+    began.says("its stores have fingerprint")?;
+    scene.judge()
+}
+
+/// Older than half of `delete.retention.ms`: deletions that it missed may be gone.
+pub(crate) fn too_old(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?;
+    let older = scene.keep()?;
+    scene.run(&["a", "c"])?;
+    let changelog = scene.changelog()?;
+    let client = &mut scene.case.client;
+    client.configure_topic(&changelog, "delete.retention.ms", "20000")?;
+    thread::sleep(Duration::from_secs(10));
+    scene.put_back(&older)?;
+    let began = scene.run(&["a", "c"])?;
+    began.took("too_old")?;
+    began.says("thrown away")?;
+    scene.judge()
+}
+
+/// Its offset lies below where the changelog of its windows begins, which is trimmed.
+pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
+    let run = |scene: &mut Scene, keys: &[&str]| {
+        scene.send(keys)?;
+        let app = scene.counting_by_windows();
+        scene.run_app(app)
+    };
+    run(scene, &["a", "b", "a"])?;
+    let older = scene.keep()?;
+    // All keys once more, so that what is cut off is told again behind it.
+    let from = end_of_changelog(scene)?;
+    run(scene, &["a", "b"])?;
+    let changelog = scene.changelog()?;
+    scene.case.client.delete_records(&changelog, 0, from)?;
+    scene.put_back(&older)?;
+    let began = run(scene, &["a", "c"])?;
+    began.took("trimmed")?;
+    began.says("thrown away")?;
+    scene.judge_output()
+}
+
+/// The same, and all windows of the copy are over: it misses nothing that anybody reads.
+pub(crate) fn trimmed_windows_over(scene: &mut Scene) -> Result<()> {
+    const HOURS: i64 = 3_600_000;
+    // Brokers delete by their clock what is a week old.
+    let began = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())? - 10 * HOURS;
+    let run = |scene: &mut Scene, hours: i64, keys: &[&str]| {
+        scene.send_at(began + hours * HOURS, keys)?;
+        let app = scene.counting_by_windows();
+        scene.run_app(app)
+    };
+    run(scene, 0, &["a", "b", "a"])?;
+    let older = scene.keep()?;
+    run(scene, 3, &["a", "b"])?;
+    let from = end_of_changelog(scene)?;
+    run(scene, 6, &["a", "b"])?;
+    let changelog = scene.changelog()?;
+    scene.case.client.delete_records(&changelog, 0, from)?;
+    scene.put_back(&older)?;
+    let began = run(scene, 6, &["a", "c"])?;
+    began.took("replay")?;
+    ensure!(
+        !began.log.iter().any(|line| line.contains("thrown away")),
+        "its database was thrown away: {:?}",
+        began.log
+    );
+    scene.judge_output()
+}
+
+pub(crate) fn end_of_changelog(scene: &mut Scene) -> Result<i64> {
+    let changelog = scene.changelog()?;
+    let ends = scene
+        .case
+        .client
+        .end_offsets(&changelog, xtask::wire::Isolation::ReadUncommitted)?;
+    Ok(ends[0])
+}
+
+/// Deletes the front of the changelog, for which its policy has to be changed first.
+pub(crate) fn cut_changelog(scene: &mut Scene, before: i64) -> Result<()> {
+    let changelog = scene.changelog()?;
+    let client = &mut scene.case.client;
+    client.configure_topic(&changelog, "cleanup.policy", "compact,delete")?;
+    client.configure_topic(&changelog, "retention.ms", "-1")?;
+    client.delete_records(&changelog, 0, before)?;
+    client.configure_topic(&changelog, "cleanup.policy", "compact")
+}
+
+/// Nothing anywhere.
+pub(crate) fn first(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b", "a"])?.took("first")?;
+    scene.judge()
+}
+
+/// An aborted transaction left records in the changelog, which no reader is given.
+pub(crate) fn first_if_empty(scene: &mut Scene) -> Result<()> {
+    scene.run(&[])?.took("first")?;
+    forget(scene)?;
+    scene.delete_state()?;
+    let (changelog, bootstrap) = (scene.changelog()?, scene.case.bootstrap.clone());
+    let id = format!("{}-dead", scene.case.app);
+    let mut dead = TransactionalProducer::new(&bootstrap, &id, Duration::from_secs(30))?;
+    dead.send(&changelog, 0, &[("k", "of a transaction that is aborted")])?;
+    dead.end(End::Abort)?;
+    let began = scene.run(&["a", "b", "a"])?;
+    began.took("first_if_empty")?;
+    scene.judge()
+}
+
+/// Local state of commit records that the committed offsets don't know: from another history.
+pub(crate) fn unknown_changes(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a"])?;
+    scene.run(&["b"])?;
+    // A later transaction, which names an earlier commit record than is there.
+    let (offset, name) = scene.named()?;
+    let mut fields: Vec<String> = name.split(';').map(str::to_owned).collect();
+    let seq: u64 = fields[3].parse()?;
+    fields[3] = (seq + 5).to_string();
+    fields[5] = (seq - 1).to_string();
+    scene.set_offset(offset, &fields.join(";"))?;
+    let (error, began) = scene.refused()?;
+    ensure!(
+        began
+            .rows
+            .iter()
+            .all(|row| row == "unknown_changes" || row == "no_state"),
+        "{:?}",
+        began.rows
+    );
+    ensure!(began.rows[0] == "unknown_changes", "{:?}", began.rows);
+    ensure!(
+        matches!(error, RestartError::OffsetsBehind { .. }),
+        "{error}"
+    );
+    // What the error says: set back to where they were.
+    scene.set_offset(offset, &name)?;
+    scene.run(&["a"])?;
+    scene.judge()
+}
+
+/// Deletes the group's offset, as its expiry does.
+pub(crate) fn forget(scene: &mut Scene) -> Result<()> {
+    let (app, input) = (scene.case.app.clone(), scene.case.input.clone());
+    scene.case.client.delete_offset(&app, &input, 0)
+}

@@ -1,0 +1,369 @@
+//! The rows after which the app stops, because every way on would lose or double: each before its first
+//! record, with the fix in its message. Where the fix is small it is done, and the app goes on.
+
+use anyhow::{Result, bail, ensure};
+use eos_core::{Error, RestartError, WorkerError};
+use integration_tests::wait::wait_until;
+
+use super::going_on::{cut_changelog, end_of_changelog, forget};
+use super::scene::Scene;
+use crate::common::{KEEP, PATIENCE, says};
+
+/// Fails unless the error is this one, and says these words.
+macro_rules! stopped {
+    ($error:expr, $pattern:pat, $($part:expr),+) => {
+        ensure!(matches!(&$error, $pattern), "{}", $error);
+        says(&$error, &[$($part),+])?;
+    };
+}
+
+/// c > m: the offsets went back behind what the changelog holds.
+pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (older, its_name) = scene.named()?;
+    scene.run(&["a"])?;
+    let (offset, name) = scene.named()?;
+    scene.set_offset(older, &its_name)?;
+    let (error, began) = scene.refused()?;
+    stopped!(error, RestartError::OffsetsBehind { .. }, "Set them back");
+    // The copy goes first: it holds more than was committed.
+    ensure!(
+        began.rows.first().is_some_and(|r| r == "ahead"),
+        "{began:?}"
+    );
+    scene.delete_state()?;
+    let (error, began) = scene.refused()?;
+    stopped!(error, RestartError::OffsetsBehind { .. }, "count twice");
+    ensure!(
+        began.rows.first().is_some_and(|r| r == "no_state"),
+        "{began:?}"
+    );
+    scene.set_offset(offset, &name)?;
+    scene.run(&["a"])?;
+    scene.judge()
+}
+
+/// c < m: the changelog was deleted, and the app made it anew.
+pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let changelog = scene.changelog()?;
+    scene.case.client.delete_topic(&changelog)?;
+    // The start makes it again, empty, and touches nothing else.
+    let (error, began) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::ChangelogRecreated { .. },
+        &changelog,
+        "accept.changelog="
+    );
+    ensure!(began.rows.is_empty(), "the copy was judged: {began:?}");
+    let RestartError::ChangelogRecreated { now, .. } = error else {
+        bail!("{error}");
+    };
+    // An operator who declares it complete is held to that.
+    let app = scene
+        .counting("counts")
+        .set("accept.changelog", now.to_string());
+    let (error, began) = scene.refused_app(app)?;
+    stopped!(
+        error,
+        RestartError::ChangelogLost { .. },
+        &changelog,
+        "Restore it"
+    );
+    ensure!(
+        began.rows.first().is_some_and(|r| r == "other_identity"),
+        "{began:?}"
+    );
+    Ok(())
+}
+
+/// The front of the changelog was purged, its last commit record with it.
+pub(crate) fn changelog_purged(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let end = end_of_changelog(scene)?;
+    cut_changelog(scene, end)?;
+    scene.delete_state()?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::ChangelogPurged { .. },
+        "begins at offset"
+    );
+    Ok(())
+}
+
+/// The front of the changelog was purged, and its last commit record is there: what was told only once is
+/// gone, and a copy that is made anew would not have it.
+pub(crate) fn front_purged(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let end = end_of_changelog(scene)?;
+    // Made anew, it knows how far the changelog is.
+    scene.delete_state()?;
+    scene.run(&["a"])?.took("no_state")?;
+    cut_changelog(scene, end)?;
+    let kept = scene.keep()?;
+    // Whoever has it all goes on, and so does a copy that is behind, but not below where it begins.
+    scene.run(&["a"])?.took("exact")?;
+    scene.put_back(&kept)?;
+    scene.run(&["b"])?.took("replay")?;
+    scene.judge()?;
+    scene.delete_state()?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::ChangelogPurged { .. },
+        "begins at offset",
+        "cleanup.policy"
+    );
+    Ok(())
+}
+
+/// The offset expired, and the state is there.
+pub(crate) fn offset_gone(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (offset, name) = scene.named()?;
+    forget(scene)?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::OffsetGone { .. },
+        "on this host",
+        "count records twice"
+    );
+    scene.delete_state()?;
+    let (error, began) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::OffsetGone { .. },
+        "has committed records"
+    );
+    ensure!(
+        began.rows.iter().all(|row| row == "first_if_empty"),
+        "{began:?}"
+    );
+    scene.set_offset(offset, &name)?;
+    scene.run(&["a"])?.took("no_state")?;
+    scene.judge()
+}
+
+/// `kafka-consumer-groups.sh --reset-offsets --to-earliest`: without metadata, and without the state.
+pub(crate) fn offset_reset(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (offset, name) = scene.named()?;
+    scene.set_offset(0, "")?;
+    let (error, _) = scene.refused()?;
+    let delete = format!("kafka-topics.sh --delete --topic {}", scene.changelog()?);
+    stopped!(
+        error,
+        RestartError::OffsetReset { .. },
+        "on this host",
+        "--reset-offsets",
+        &delete
+    );
+    scene.delete_state()?;
+    let (error, began) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::OffsetReset { .. },
+        "has committed records"
+    );
+    ensure!(
+        began.rows.iter().all(|row| row == "first_if_empty"),
+        "{began:?}"
+    );
+    scene.set_offset(offset, &name)?;
+    scene.run(&["a"])?;
+    scene.judge()
+}
+
+/// What the message of the reset says: changelog and state deleted as well, and all counts begin anew.
+pub(crate) fn offset_reset_and_state(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    scene.set_offset(0, "")?;
+    let changelog = scene.changelog()?;
+    scene.case.client.delete_topic(&changelog)?;
+    scene.delete_state()?;
+    let app = scene.counting("counts");
+    let began = scene.run_app(app)?;
+    began.took("first")?;
+    // The outputs that were there stay there.
+    let outputs = scene.case.output()?.len();
+    ensure!(outputs == 4, "{outputs} outputs:\n{}", began.log.concat());
+    Ok(())
+}
+
+/// Moved by somebody who kept the metadata.
+pub(crate) fn offsets_moved(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (offset, name) = scene.named()?;
+    scene.set_offset(offset - 1, &name)?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::OffsetsMoved { .. },
+        "kept their metadata"
+    );
+    scene.set_offset(offset, &name)?;
+    scene.run(&["a"])?.took("exact")?;
+    scene.judge()
+}
+
+/// Offsets of another attempt than the changelog's: one of them is from a backup.
+pub(crate) fn other_history(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (offset, name) = scene.named()?;
+    let mut fields: Vec<&str> = name.split(';').collect();
+    fields[4] = "00000000c0ffee00";
+    scene.set_offset(offset, &fields.join(";"))?;
+    let (error, began) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::OtherHistory { .. },
+        "from a backup",
+        "00000000c0ffee00"
+    );
+    ensure!(
+        began.rows.first().is_some_and(|row| row == "other_attempt"),
+        "{began:?}"
+    );
+    scene.set_offset(offset, &name)?;
+    scene.run(&["a"])?;
+    scene.judge()
+}
+
+/// The input was deleted and made again, and somebody gave the group its old offset back.
+pub(crate) fn input_recreated(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (offset, name) = scene.named()?;
+    remake_input(scene, 1)?;
+    scene.send(&["a", "a", "a"])?;
+    scene.set_offset(offset, &name)?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::InputRecreated { .. },
+        "deleted and made again"
+    );
+    Ok(())
+}
+
+/// The input has other partitions now, and the changelog was made again to fit.
+pub(crate) fn partitions_changed(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let (offset, name) = scene.named()?;
+    let changelog = scene.changelog()?;
+    scene.case.client.delete_topic(&changelog)?;
+    remake_input(scene, 2)?;
+    scene.set_offset(offset, &name)?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::PartitionsChanged { .. },
+        "had 1 partitions",
+        "now it has 2"
+    );
+    Ok(())
+}
+
+fn remake_input(scene: &mut Scene, partitions: i32) -> Result<()> {
+    let input = scene.case.input.clone();
+    let client = &mut scene.case.client;
+    client.delete_topic(&input)?;
+    client.create_topic(&input, partitions, 1, &KEEP)?;
+    // The deletion takes the group's offsets with it, a moment later.
+    wait_until(PATIENCE, "the group has no offset", || {
+        Ok(scene.case.committed()?.is_none())
+    })
+}
+
+/// Reading takes longer than tombstones stay.
+pub(crate) fn too_slow(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let changelog = scene.changelog()?;
+    let client = &mut scene.case.client;
+    client.configure_topic(&changelog, "delete.retention.ms", "1")?;
+    scene.delete_state()?;
+    let (error, _) = scene.refused()?;
+    stopped!(
+        error,
+        RestartError::TooSlow { .. },
+        "Raise delete.retention.ms"
+    );
+    let client = &mut scene.case.client;
+    client.configure_topic(&changelog, "delete.retention.ms", "86400000")?;
+    scene.run(&["a"])?;
+    scene.judge()
+}
+
+/// The store has another name now: what the changelog holds of the old one is nobody's.
+pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let app = scene.counting("other-counts");
+    let error = scene.case.failure_of(app)?;
+    ensure!(
+        matches!(&error, Error::Worker(WorkerError::OtherStore { .. })),
+        "{error}"
+    );
+    says(&error, &["removed or renamed, put it back"])?;
+    // Nothing was thrown away before that: put back, it reads nothing.
+    scene.log();
+    scene.run(&["a"])?.took("exact")?;
+    scene.delete_state()?;
+    let app = scene.counting("other-counts");
+    let error = scene.case.failure_of(app)?;
+    ensure!(
+        matches!(&error, Error::Worker(WorkerError::Changelog(_))),
+        "{error}"
+    );
+    says(&error, &["removed or renamed, put it back"])?;
+    scene.run(&["a"])?;
+    scene.judge()
+}
+
+/// A position that a newer version wrote, and a layout of one.
+pub(crate) fn newer_state(scene: &mut Scene) -> Result<()> {
+    scene.run(&["a", "b"])?;
+    let kept = scene.keep()?;
+    edit(scene, b"\0\0\0\0position", |bytes| {
+        let end = bytes.len() - 8;
+        let (body, sum) = bytes.split_at_mut(end);
+        body[0] += 1;
+        sum.copy_from_slice(&fnv(body).to_be_bytes());
+    })?;
+    refused_as_newer(scene, "start the version that wrote it")?;
+    scene.put_back(&kept)?;
+    edit(scene, b"\0\0\0\0format", |bytes| bytes[3] += 1)?;
+    refused_as_newer(scene, "newer")?;
+    // What the error says, too.
+    scene.delete_state()?;
+    scene.run(&["a"])?.took("no_state")?;
+    scene.judge()
+}
+
+fn refused_as_newer(scene: &mut Scene, fix: &str) -> Result<()> {
+    let app = scene.counting("counts");
+    let error = scene.case.failure_of(app)?;
+    ensure!(
+        matches!(&error, Error::Worker(WorkerError::Home { .. })),
+        "{error}"
+    );
+    says(&error, &[fix, "tasks/0_0/db"])
+}
+
+/// Changes what a database says of itself.
+fn edit(scene: &Scene, key: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    let db = rocksdb::DB::open(&rocksdb::Options::default(), scene.database()?)?;
+    let mut value = db.get(key)?.unwrap_or_default();
+    ensure!(!value.is_empty(), "{key:?} is not there");
+    change(&mut value);
+    db.put(key, value)?;
+    Ok(db.flush()?)
+}
+
+/// FNV-1a, 64 bit.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

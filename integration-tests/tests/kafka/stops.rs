@@ -1,0 +1,149 @@
+//! A stop, however it is asked for and whenever: exit code 0, everything committed that was
+//! written, no transaction left open.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use crate::common::{Case, PATIENCE, ended};
+use anyhow::{Result, ensure};
+use eos_core::StopMode;
+use integration_tests::fleet::Fleet;
+use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::kill::Load;
+use integration_tests::process::{Program, build};
+use integration_tests::wait::wait_until;
+use xtask::kafka::{ClusterOptions, own_for_tests};
+use xtask::os::Signal;
+use xtask::wire::{Client, Isolation};
+
+const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
+const APP: &str = "enrich-v1";
+
+/// How long a process waits for a broker.
+const STARTING: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_stop_is_clean() -> Result<()> {
+    let Some(cluster) = own_for_tests(&ClusterOptions::default())? else {
+        return Ok(());
+    };
+    crate::common::each(
+        &[
+            ("signals under load", signals_under_load),
+            ("a handle, to restart", |kafka| {
+                by_handle(kafka, StopMode::Restart, 2)
+            }),
+            ("a handle, to leave", |kafka| {
+                by_handle(kafka, StopMode::Leave, 0)
+            }),
+            ("while it still waits for a broker", in_start_up),
+        ],
+        cluster.bootstrap(),
+    )
+}
+
+fn signals_under_load(bootstrap: &str) -> Result<()> {
+    let mut client = Client::connect(bootstrap, PATIENCE)?;
+    for topic in OUTPUTS.iter().chain([&"cities"]) {
+        client.create_topic(topic, 6, 1, &[])?;
+    }
+    let dir = tempfile::tempdir()?;
+    let mut fleet = fleet(bootstrap, dir.path())?;
+    let generator = env!("CARGO_BIN_EXE_generator").as_ref();
+    let mut load = Load::start(generator, bootstrap, "cities", 100_000, 10_000)?;
+    for signal in [
+        Signal::Term,
+        Signal::Interrupt,
+        Signal::Term,
+        Signal::Interrupt,
+    ] {
+        let before = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
+        fleet.start()?;
+        wait_until(PATIENCE, "output is committed", || {
+            fleet.check()?;
+            load.keep_going()?;
+            let now = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
+            Ok(now.iter().sum::<i64>() > before.iter().sum())
+        })?;
+        // Rounds may take longer than the input: it goes on as long as it is needed.
+        load.keep_going()?;
+        let start = Instant::now();
+        fleet.stop(0, signal)?;
+        eprintln!("{signal:?} took {:.2?}", start.elapsed());
+        let question = Question {
+            bootstrap,
+            input: "cities",
+            outputs: &OUTPUTS.map(str::to_owned),
+            group: APP,
+            transactional_prefix: "enrich-v1-",
+            patience: Duration::from_secs(5),
+        };
+        let evidence = judge::read(&question)?;
+        let verdict = judge::judge(&evidence, Expectation::Behind);
+        ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
+    }
+    // Somebody is impatient.
+    fleet.start()?;
+    load.keep_going()?;
+    let before = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
+    wait_until(PATIENCE, "output is committed", || {
+        fleet.check()?;
+        let now = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
+        Ok(now.iter().sum::<i64>() > before.iter().sum())
+    })?;
+    fleet.signal(0, Signal::Term)?;
+    fleet.signal(0, Signal::Interrupt)?;
+    fleet.stop_silent(0, Signal::Term)?;
+    load.finish()
+}
+
+/// A static member stays for its restart; one who leaves is gone at once.
+fn by_handle(bootstrap: &str, mode: StopMode, members: usize) -> Result<()> {
+    let mut case = Case::with_partitions(bootstrap, &format!("{mode:?}"), 4)?;
+    case.send(&["1", "2", "3"])?;
+    let mut running = case.copy().workers(2).start(bootstrap)?;
+    wait_until(
+        PATIENCE,
+        "the output is there and both workers are members",
+        || {
+            let group = case.app.clone();
+            Ok(case.output()?.len() == 3 && case.client.group_members(&group)?.members.len() == 2)
+        },
+    )?;
+    running.handle().stop(mode);
+    ended(&mut running)??;
+    ensure!(case.committed()? == Some(3));
+    case.nothing_is_open()?;
+    let group = case.app.clone();
+    wait_until(PATIENCE, "who left is gone, and nobody else", || {
+        Ok(case.client.group_members(&group)?.members.len() == members)
+    })
+}
+
+fn in_start_up(_: &str) -> Result<()> {
+    // Accepts and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let dir = tempfile::tempdir()?;
+    let mut fleet = fleet(&silent.local_addr()?.to_string(), dir.path())?;
+    fleet.start()?;
+    // Somebody connects: the start is under way, and signals are heard before that.
+    silent.accept()?;
+    let start = Instant::now();
+    fleet.stop_silent(0, Signal::Term)?;
+    // Well before it would have given up on the broker by itself.
+    let took = start.elapsed();
+    ensure!(took < STARTING / 2, "{took:?}");
+    Ok(())
+}
+
+fn fleet(bootstrap: &str, dir: &std::path::Path) -> Result<Fleet> {
+    let environment = [
+        ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
+        ("EOS_STATE_DIR", dir.join("state").display().to_string()),
+        ("WORKERS", "2".to_owned()),
+        ("EOS_START_DEADLINE_MS", STARTING.as_millis().to_string()),
+    ];
+    let environment = environment.map(|(key, value)| (key.to_owned(), value));
+    let enrich = build("eos-examples", Program::Bin("02-enrich"), &[])?;
+    Fleet::new(&enrich, environment.into(), &dir.join("logs"))
+}

@@ -1,0 +1,164 @@
+//! Point 3: a process that froze at any step of a transaction or a rebalance comes back when its
+//! session and its transaction are over and a successor has done its work. Nothing of it is
+//! visible, and it works again by itself within 30 s.
+//!
+//! `EOS_FULL=1 cargo test -p integration-tests --test kafka zombies::` does each step at the first, a middle
+//! and the last record; otherwise the records take turns. `EOS_CASE=pre_commit` does those whose
+//! name holds this.
+
+use std::time::Instant;
+
+use crate::common::sweeps::{build_app, print, repeated, wanted};
+use anyhow::{Result, ensure};
+use integration_tests::faults::{Row, is_full, record};
+use integration_tests::sweep::{
+    Act, At, Case, IN_REVOKE_LONG, POINTS, at_once, each, takeover, zombie,
+};
+use xtask::kafka::for_tests;
+
+const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka zombies::";
+const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (n, point) in POINTS.into_iter().enumerate() {
+        for (k, at) in TIMES.into_iter().enumerate() {
+            if is_full() || n % TIMES.len() == k {
+                cases.push(Case {
+                    point,
+                    act: Act::Freeze,
+                    at,
+                    undefended: "",
+                });
+            }
+        }
+    }
+    cases.retain(wanted);
+    repeated(cases)
+}
+
+#[test]
+fn a_zombie_shows_nothing_and_works_again() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let (program, cases) = (build_app()?, cases());
+    let since = Instant::now();
+    let done = each(&cases, at_once(), |case| {
+        zombie(case, &program, kafka.bootstrap())
+    });
+    let sum = print(&cases, &done);
+    let rejoined = done
+        .iter()
+        .filter_map(|one| one.answer.as_ref().ok()?.rejoined);
+    let slowest = rejoined.max().unwrap_or_default();
+    record(&Row {
+        point: "3 zombies".into(),
+        case: format!(
+            "frozen at {} steps, successor working, thawed",
+            POINTS.len()
+        ),
+        cases: cases.len() as u64,
+        fired: sum.fired,
+        verdict: format!("{}; works again after {slowest:.1?} at most", sum.verdict()),
+        seconds: since.elapsed().as_secs_f64(),
+        command: COMMAND.into(),
+    })?;
+    sum.ensure_clean()
+}
+
+/// Rule 2: with the offset of any other task in its transaction, a zombie commits beside its
+/// successor.
+#[test]
+fn rule_2_the_offsets_of_every_touched_task_hold_the_successor_back() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let program = build_app()?;
+    let since = Instant::now();
+    let done = each(&["", "every_touched_task"], 2, |undefended| {
+        takeover(undefended, &program, kafka.bootstrap())
+    });
+    for (one, undefended) in done.into_iter().zip(["", "every_touched_task"]) {
+        let found = one.answer?;
+        let (lost, doubled) = (found.verdict.lost.count, found.verdict.doubled.count);
+        let (case, word) = match undefended {
+            "" => ("take-over of a touched task", ""),
+            _ => (
+                "control: the same with any owned partition's offset",
+                ": red, as it must be",
+            ),
+        };
+        record(&Row {
+            point: "3 zombies".into(),
+            case: case.into(),
+            cases: 1,
+            fired: found.fired as u64,
+            verdict: format!(
+                "{} commits beside the zombie, lost {lost}, doubled {doubled}{word}",
+                found.beside
+            ),
+            seconds: since.elapsed().as_secs_f64(),
+            command: COMMAND.into(),
+        })?;
+        ensure!(found.fired == 1, "{found:?}");
+        if undefended.is_empty() {
+            ensure!(found.beside == 0, "the successor did not wait: {found:?}");
+            ensure!(found.verdict.is_clean(), "{}", found.text);
+        } else {
+            ensure!(found.beside > 0, "nothing was done beside it: {found:?}");
+            ensure!(doubled > 0, "not red: {}", found.text);
+        }
+    }
+    Ok(())
+}
+
+/// librdkafka does not report the loss of partitions while it waits for an answer to a rebalance; it
+/// joins again and claims them.
+#[test]
+fn a_zombie_that_comes_back_in_a_rebalance_goes_on_with_nothing_of_its_own() -> Result<()> {
+    let Some(kafka) = for_tests(1)? else {
+        return Ok(());
+    };
+    let program = build_app()?;
+    // What the zombie gets done in the time that it has differs: one of the controls must show it.
+    let times = if is_full() { 12 } else { 6 };
+    // Under KIP-848 the brokers decide who owns what: the control is clean there.
+    let controls = match std::env::var("EOS_GROUP_PROTOCOL").as_deref() {
+        Ok("consumer") => &[""][..],
+        _ => &["", "membership"],
+    };
+    for &undefended in controls {
+        let case = Case {
+            point: IN_REVOKE_LONG,
+            act: Act::Freeze,
+            at: At::Middle,
+            undefended,
+        };
+        let cases = vec![case; times];
+        let since = Instant::now();
+        let done = each(&cases, at_once(), |case| {
+            zombie(case, &program, kafka.bootstrap())
+        });
+        let sum = print(&cases, &done);
+        let (name, word) = match undefended {
+            "" => ("", ""),
+            _ => ("control: ", ": red, as it must be"),
+        };
+        record(&Row {
+            point: "3 zombies".into(),
+            case: format!("{name}{case}"),
+            cases: times as u64,
+            fired: sum.fired,
+            verdict: format!("{}{word}", sum.verdict()),
+            seconds: since.elapsed().as_secs_f64(),
+            command: COMMAND.into(),
+        })?;
+        if undefended.is_empty() {
+            sum.ensure_clean()?;
+        } else {
+            ensure!(sum.doubled() > 0, "not red: {sum:?}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! A simulation that finds nothing proves nothing: each defence of the runtime is taken away in turn, and a seed
+//! has to find it, by what is bound to go wrong without it.
+
+use eos_testkit::sim::{Outcome, Seeds};
+
+/// A task can't start: what is committed and what is there don't go together.
+const REFUSED: &[&str] = &["a task is refused"];
+/// Inputs without an output.
+const LOST: &[&str] = &["VIOLATED lost"];
+/// Inputs with several.
+const DOUBLED: &[&str] = &["VIOLATED doubled"];
+/// Not everything is processed in time.
+const STILL: &[&str] = &["it stands still"];
+/// A worker gave up.
+const ENDED: &[&str] = &["it could have gone on"];
+/// A changelog or a database is not what a loop makes of the input; of each partition, or behind a repartition
+/// topic.
+const STATE: &[&str] = &["VIOLATED state_", " holds {"];
+
+/// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
+/// one of these.
+const PLANTED: [(&str, u64, &[&str]); 36] = [
+    ("every_touched_task", 200, REFUSED),
+    ("rewind", 200, LOST),
+    ("in_doubt", 300, DOUBLED),
+    ("restart_table", 300, STATE),
+    ("purge_after_commit", 500, &["an offset is gone"]),
+    ("restoring", 500, STATE),
+    ("membership", 4_000, DOUBLED),
+    ("apply_after_commit", 1_500, REFUSED),
+    (
+        "quarantine",
+        6_000,
+        &["VIOLATED doubled", "a task is refused"],
+    ),
+    ("drain", 50, &["a task is refused", "VIOLATED lost"]),
+    ("offsets", 50, REFUSED),
+    ("offsets_inside", 50, LOST),
+    ("next_offset", 50, STILL),
+    ("checked_member", 50, ENDED),
+    ("settle", 150, DOUBLED),
+    ("close", 50, &["is not assigned"]),
+    ("revoked_start", 100, STILL),
+    ("restore_per_task", 150, STATE),
+    ("replay", 100, STATE),
+    (
+        "abort_in_doubt",
+        100,
+        &["Abort while a commit is without an answer"],
+    ),
+    ("stale_records", 100, LOST),
+    (
+        "rewind_retained",
+        150,
+        &["VIOLATED lost", "it stands still"],
+    ),
+    ("overlay", 150, STATE),
+    ("coverage", 400, STILL),
+    ("interrupted", 300, STATE),
+    ("generation", 50, ENDED),
+    ("restore_to_end", 3_000, REFUSED),
+    ("task_lock", 1_500, &["workers of process"]),
+    ("keep_in_doubt", 1_500, STATE),
+    // Of windows.
+    ("stream_time", 300, LOST),
+    ("forget_over", 100, STATE),
+    ("trim", 500, STATE),
+    // Of tasks with several inputs.
+    ("sibling_offsets", 100, REFUSED),
+    (
+        "merge_by_time",
+        400,
+        &["VIOLATED merged", "VIOLATED joined"],
+    ),
+    // Of records that fail or take long.
+    ("failed_effects", 200, DOUBLED),
+    ("held_back", 400, DOUBLED),
+];
+
+/// A bug that takes more seeds is looked for with `EOS_FULL=1` only (`cargo xtask soak rocksdb`).
+const QUICK: u64 = 500;
+
+#[test]
+fn each_is_found_by_a_seed() {
+    let within = if integration_tests::faults::is_full() {
+        u64::MAX
+    } else {
+        QUICK
+    };
+    let missed: Vec<String> = PLANTED
+        .into_iter()
+        .filter(|(_, seeds, _)| *seeds <= within)
+        .filter_map(|(name, within, says)| find(name, within, says).err())
+        .collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// Looks for a seed that finds a planted bug by what is expected of it. One that is found by something else only
+/// may be found by chance, or by a check that cries at anything.
+fn find(name: &'static str, within: u64, says: &[&str]) -> Result<(), String> {
+    let mut others = Vec::new();
+    let mut from = 0;
+    while from < within {
+        let seeds = Seeds {
+            from,
+            count: within - from,
+            threads: 2,
+            shape: None,
+            without: Some(name),
+        };
+        let summary = seeds.run();
+        // Those that were begun are run to their ends: there is no gap.
+        from += summary.seeds;
+        for found in &summary.violated {
+            let seed = found.run.seed;
+            let told = told(found);
+            if says.iter().any(|it| told.contains(it)) {
+                println!("without {name}: found after {from} seeds, by {seed}: {told}");
+                return Ok(());
+            }
+            println!("without {name}: seed {seed} finds something else: {told}");
+            others.push(format!("  seed {seed}: {told}"));
+        }
+    }
+    Err(if others.is_empty() {
+        format!("{name}: no seed finds that it is missing, of {within}")
+    } else {
+        format!(
+            "{name}: no seed of {within} says any of {says:?}, only\n{}",
+            others.join("\n")
+        )
+    })
+}
+
+/// What is wrong, without what it is seen in.
+fn told(found: &Outcome) -> String {
+    let lines = found.violations.iter().flat_map(|it| it.lines());
+    // A verdict begins with what was read.
+    let wrong = lines.filter(|it| {
+        !["input ", "output ", "state ", " "]
+            .iter()
+            .any(|read| it.starts_with(read))
+    });
+    wrong.collect::<Vec<_>>().join("; ")
+}

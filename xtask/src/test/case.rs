@@ -1,0 +1,136 @@
+//! One test: a process of its own, its time and its end.
+
+use std::fmt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::build::Target;
+use crate::{kafka, os, run};
+
+/// No test takes this long: one that does hangs, and is killed.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// A test of a target.
+#[derive(Debug, Clone)]
+pub(crate) struct Case<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) name: String,
+}
+
+impl fmt::Display for Case<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} {}",
+            self.target.package, self.target.name, self.name
+        )
+    }
+}
+
+/// How a test ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Passed,
+    /// It passed without doing what it is for, and printed why.
+    Skipped {
+        why: String,
+    },
+    Failed {
+        output: String,
+    },
+}
+
+/// A test that has ended.
+#[derive(Debug)]
+pub(crate) struct Done<'a> {
+    pub(crate) case: Case<'a>,
+    pub(crate) end: End,
+    pub(crate) took: Duration,
+}
+
+/// The tests of a target whose name holds `filter`.
+pub(crate) fn list<'a>(target: &'a Target, filter: &str) -> Result<Vec<Case<'a>>> {
+    let mut command = command(target);
+    let text = run::succeed(
+        command.args(["--list", "--format", "terse"]),
+        Duration::from_secs(60),
+    )?;
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    let names = names.filter(|name| name.contains(filter));
+    let case = |name: &str| Case {
+        target,
+        name: name.to_owned(),
+    };
+    Ok(names.map(case).collect())
+}
+
+impl<'a> Case<'a> {
+    /// Runs it with these variables in the environment.
+    pub(crate) fn run(self, environment: &[(String, String)]) -> Done<'a> {
+        let begun = Instant::now();
+        let end = self
+            .perform(environment)
+            .unwrap_or_else(|error| End::Failed {
+                output: format!("{error:#}"),
+            });
+        Done {
+            case: self,
+            end,
+            took: begun.elapsed(),
+        }
+    }
+
+    fn perform(&self, environment: &[(String, String)]) -> Result<End> {
+        let mut command = command(self.target);
+        command.args([&self.name, "--exact", "--nocapture"]);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let answer = run::answer(&mut command, LIMIT).with_context(|| self.to_string())?;
+        Ok(end(&self.name, answer.status.success(), answer.text))
+    }
+}
+
+fn end(name: &str, success: bool, output: String) -> End {
+    // A test that its program does not know is no success.
+    if !success || !output.contains("test result: ok. 1 passed") {
+        return End::Failed { output };
+    }
+    let mark = format!("{} {name}: ", kafka::SKIPPED);
+    let skipped = output.lines().find(|line| line.starts_with(&mark));
+    match skipped {
+        Some(why) => End::Skipped {
+            why: why.to_owned(),
+        },
+        None => End::Passed,
+    }
+}
+
+fn command(target: &Target) -> Command {
+    let mut command = Command::new(&target.executable);
+    // As cargo sets them for a test.
+    command
+        .current_dir(&target.dir)
+        .env("CARGO_MANIFEST_DIR", &target.dir);
+    os::die_with_spawning_thread(&mut command);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_test_that_ran_has_passed() {
+        let passed = "test result: ok. 1 passed; 0 failed; 0 ignored";
+        let end = |success, output: String| end("a::b", success, output);
+        assert_eq!(end(true, passed.into()), End::Passed);
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored";
+        assert!(matches!(end(true, none.into()), End::Failed { .. }));
+        assert!(matches!(end(false, passed.into()), End::Failed { .. }));
+        let skipped = format!("{} a::b: no Kafka\n{passed}", kafka::SKIPPED);
+        assert!(matches!(end(true, skipped), End::Skipped { .. }));
+        let of_another = format!("{} c: no Kafka\n{passed}", kafka::SKIPPED);
+        assert_eq!(end(true, of_another), End::Passed);
+    }
+}

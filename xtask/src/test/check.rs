@@ -1,0 +1,49 @@
+//! `cargo xtask check`: the inner loop. Format, lints, and every test that needs no broker and no C code.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::build::{build, cargo};
+use super::report::Report;
+use super::{exit_code, run_tests};
+
+/// The packages that build where only Rust is installed, in one set of features.
+const SELECTION: &str = "--package eos-protocol --package eos-state --package eos-core --package eos-testkit \
+    --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
+    eos-testkit/failpoints,eos-testkit/store-conformance";
+
+/// Seeds of the simulation, instead of CI's 2,000.
+const SEEDS: &str = "200";
+
+/// Runs the tests whose name holds `filter`, after format and lints.
+///
+/// # Errors
+/// When cargo cannot be started. What fails is no error but the exit code.
+pub fn run(filter: &str) -> Result<ExitCode> {
+    let mut report = Report::default();
+    cargo_step(&mut report, "format", "fmt --all --check")?;
+    let clippy = format!("clippy --quiet --all-targets {SELECTION} -- -D warnings");
+    cargo_step(&mut report, "lints", &clippy)?;
+    let begun = Instant::now();
+    let built = build(SELECTION)?;
+    report.step("build", built.is_some(), begun.elapsed());
+    if let Some(mut built) = built {
+        // The targets whose tests start real brokers.
+        built
+            .targets
+            .retain(|it| (it.package.as_str(), it.name.as_str()) != ("xtask", "all"));
+        let environment = [("EOS_SEEDS".to_owned(), SEEDS.to_owned())];
+        run_tests("tests", &built, filter, &environment, &mut report)?;
+    }
+    Ok(exit_code(report.print()))
+}
+
+fn cargo_step(report: &mut Report, name: &str, arguments: &str) -> Result<()> {
+    let begun = Instant::now();
+    let status = cargo().args(arguments.split_whitespace()).status();
+    let status = status.context("start cargo: is it on the PATH?")?;
+    report.step(name, status.success(), begun.elapsed());
+    Ok(())
+}

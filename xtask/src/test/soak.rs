@@ -1,0 +1,246 @@
+//! `cargo xtask soak`: what a change has no time for, as a table of commands.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::build::cargo;
+use super::case::Case;
+use super::exit_code;
+use super::report::Report;
+use crate::setup::{self, Need};
+
+/// One long run.
+struct Soak {
+    name: &'static str,
+    what: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+    /// Of cargo.
+    arguments: &'static str,
+}
+
+const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
+
+/// Tests that `cargo xtask test` leaves to a row of the table: package, target, how the name begins, and the row.
+/// Each has a quicker sibling that stays.
+pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
+    (
+        "integration-tests",
+        "exclusive",
+        "kill::on_three_nodes",
+        "kill",
+    ),
+    (
+        "integration-tests",
+        "exclusive",
+        "kill::the_control_without_transactions",
+        "kill",
+    ),
+    (
+        "integration-tests",
+        "exclusive",
+        "churn::dynamic_members",
+        "churn",
+    ),
+    (
+        "integration-tests",
+        "exclusive",
+        "wire_producer_delivers_once::while_followers",
+        "wire",
+    ),
+];
+
+const TABLE: [Soak; 13] = [
+    Soak {
+        name: "simulation",
+        what: "100,000 seeds of the whole runtime",
+        environment: &[],
+        arguments: "xtask sim --seeds 100000 --coverage",
+    },
+    Soak {
+        name: "rocksdb",
+        what: "5,000 seeds with the state in RocksDB, and every planted bug",
+        environment: &[("EOS_ROCKSDB_SEEDS", "5000"), ("EOS_FULL", "1")],
+        arguments: "test -p integration-tests --features failpoints --test simulation -- --nocapture",
+    },
+    Soak {
+        name: "fuzz",
+        what: "ten minutes of bytes that no client sends, at the embedded broker",
+        environment: &[("EOS_FUZZ_SECONDS", "600")],
+        arguments: "test -p eos-testkit --lib fuzz -- --nocapture",
+    },
+    Soak {
+        name: "kill",
+        what: "a million records under more than 25 SIGKILLs, on one node, on three, and embedded",
+        environment: FULL,
+        arguments: "test -p integration-tests --test exclusive kill:: -- --nocapture",
+    },
+    Soak {
+        name: "brokers",
+        what: "brokers of each role killed, frozen and restarted, and too few replicas, five times",
+        environment: FULL,
+        arguments: "test -p integration-tests --test exclusive brokers:: -- --nocapture",
+    },
+    Soak {
+        name: "wire",
+        what: "the wire producer while followers are frozen",
+        environment: &[],
+        arguments: "test -p integration-tests --test exclusive wire_producer_delivers_once:: -- --nocapture",
+    },
+    Soak {
+        name: "churn",
+        what: "five minutes of members that join and leave, for each group protocol",
+        environment: FULL,
+        arguments: "test -p integration-tests --test exclusive churn:: -- --nocapture",
+    },
+    Soak {
+        name: "windows",
+        what: "a million views in windows, 25 kills",
+        environment: FULL,
+        arguments: "test -p integration-tests --test exclusive windowed_counts:: -- --nocapture",
+    },
+    Soak {
+        name: "faults",
+        what: "every fault-injection test at full size",
+        environment: &[],
+        arguments: "xtask faults --full",
+    },
+    Soak {
+        name: "readme",
+        what: "every command of the README, its crate of one's own included",
+        environment: FULL,
+        arguments: "test -p integration-tests --test exclusive readme:: -- --nocapture",
+    },
+    Soak {
+        name: "shipped",
+        what: "the tests on a real Kafka with the features that users compile, no failpoints among them",
+        environment: &[],
+        arguments: "test -p eos-core -p eos-state -p eos-examples -p conformance",
+    },
+    Soak {
+        name: "unarmed",
+        what: "no failpoint is in a program that was built without them",
+        environment: &[],
+        arguments: "test -p integration-tests --test soak",
+    },
+    Soak {
+        name: "repeat",
+        what: "the tests on a real Kafka five times over",
+        environment: &[("EOS_TIMES", "5")],
+        arguments: "xtask test integration-tests",
+    },
+];
+
+/// The row that a test is left to.
+pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
+    let left = LEFT.iter().find(|(package, target, begins, _)| {
+        case.target.package == *package
+            && case.target.name == *target
+            && case.name.starts_with(begins)
+    });
+    left.map(|(.., row)| *row)
+}
+
+/// What to run.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Only these [default: all of them]
+    names: Vec<String>,
+    /// Prints the table of names and commands, and runs nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the chosen commands one after the other, all of them whatever fails.
+///
+/// # Errors
+/// When a name is not in the table, something is missing that cannot be installed, or cargo cannot be
+/// started. What fails is no error but the exit code.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let chosen = chosen(&options.names)?;
+    if options.list {
+        for soak in chosen {
+            println!(
+                "{:<12} {}\n             {}",
+                soak.name,
+                soak.what,
+                line(soak)
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    setup::ensure(Need::BUILD)?;
+    setup::ensure(Need::KAFKA)?;
+    let mut report = Report::default();
+    for soak in chosen {
+        println!("\n=== {}: {}\n{}", soak.name, soak.what, line(soak));
+        let begun = Instant::now();
+        let mut command = cargo();
+        command
+            .args(soak.arguments.split_whitespace())
+            .envs(soak.environment.iter().copied());
+        let status = command.status().context("start cargo")?;
+        report.step(soak.name, status.success(), begun.elapsed());
+    }
+    Ok(exit_code(report.print()))
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Soak>> {
+    if names.is_empty() {
+        return Ok(TABLE.iter().collect());
+    }
+    let find = |name: &String| match TABLE.iter().find(|soak| soak.name == name) {
+        Some(soak) => Ok(soak),
+        None => {
+            let all: Vec<_> = TABLE.iter().map(|soak| soak.name).collect();
+            bail!(
+                "there is no soak run {name}: choose from {}",
+                all.join(", ")
+            )
+        }
+    };
+    names.iter().map(find).collect()
+}
+
+/// The command as one would type it.
+fn line(soak: &Soak) -> String {
+    let variables = soak.environment.iter();
+    let mut words: Vec<_> = variables
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    words.extend(["cargo".to_owned(), soak.arguments.to_owned()]);
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_in_the_table_is_refused_with_those_that_are() {
+        let error = chosen(&["kil".to_owned()]).err().unwrap().to_string();
+        assert!(error.contains("kil: choose from simulation, "), "{error}");
+        assert_eq!(chosen(&[]).unwrap().len(), TABLE.len());
+    }
+
+    #[test]
+    fn what_is_left_to_a_row_is_run_by_it() {
+        for (package, target, begins, row) in LEFT {
+            let row = chosen(&[row.to_owned()]).unwrap()[0];
+            let module = begins.split_once("::").unwrap().0;
+            let runs = format!("test -p {package} --test {target} {module}::");
+            assert!(row.arguments.starts_with(&runs), "{begins}");
+        }
+    }
+
+    #[test]
+    fn a_command_can_be_pasted() {
+        let churn = chosen(&["churn".to_owned()]).unwrap();
+        assert_eq!(
+            line(churn[0]),
+            "EOS_FULL=1 cargo test -p integration-tests --test exclusive churn:: -- --nocapture"
+        );
+    }
+}
