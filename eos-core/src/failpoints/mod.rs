@@ -86,6 +86,14 @@
 //! | `restore_to_end` | a restore ends at the LSO as it was when it began |
 //! | `restore_per_task` | once one task of a worker is restored, all of them are |
 //! | `heard_after_seal` | the position takes a changelog's LSO that was heard after the transaction was sealed |
+//! | `stream_time` | the times of records that an abort gives back still move stream time |
+//! | `forget_over` | a database forgets windows that still take records |
+//! | `trim` | a changelog of windows is cut off without regard to their retention |
+//! | `sibling_offsets` | rule 2: of a task with several inputs, a transaction carries the first one's offset only |
+//! | `merge_by_time` | a task with several inputs takes what is at hand, and waits for none of them |
+//! | `failed_effects` | what a record emitted and kept before it failed stays |
+//! | `held_back` | results that go on once per commit take the effects of a record along that waits for the next transaction |
+//! | `tombstones` | what a transaction deletes from a store is not deleted from its changelog |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records

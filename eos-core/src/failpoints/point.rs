@@ -70,6 +70,14 @@ pub(crate) enum Defence {
     RestoreToEnd,
     RestorePerTask,
     HeardAfterSeal,
+    StreamTime,
+    ForgetOver,
+    Trim,
+    SiblingOffsets,
+    MergeByTime,
+    FailedEffects,
+    HeldBack,
+    Tombstones,
 }
 
 #[cfg(feature = "failpoints")]
@@ -150,7 +158,7 @@ impl Point {
 
 #[cfg(feature = "failpoints")]
 impl Defence {
-    pub(super) const ALL: [Self; 40] = [
+    pub(super) const ALL: [Self; 48] = [
         Self::Quarantine,
         Self::EveryTouchedTask,
         Self::Rewind,
@@ -191,6 +199,14 @@ impl Defence {
         Self::RestoreToEnd,
         Self::RestorePerTask,
         Self::HeardAfterSeal,
+        Self::StreamTime,
+        Self::ForgetOver,
+        Self::Trim,
+        Self::SiblingOffsets,
+        Self::MergeByTime,
+        Self::FailedEffects,
+        Self::HeldBack,
+        Self::Tombstones,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -235,6 +251,14 @@ impl Defence {
             Self::RestoreToEnd => "restore_to_end",
             Self::RestorePerTask => "restore_per_task",
             Self::HeardAfterSeal => "heard_after_seal",
+            Self::StreamTime => "stream_time",
+            Self::ForgetOver => "forget_over",
+            Self::Trim => "trim",
+            Self::SiblingOffsets => "sibling_offsets",
+            Self::MergeByTime => "merge_by_time",
+            Self::FailedEffects => "failed_effects",
+            Self::HeldBack => "held_back",
+            Self::Tombstones => "tombstones",
         }
     }
 }

@@ -265,6 +265,9 @@ impl<C: Client> Worker<C> {
             if let Some(state) = &mut task.state {
                 state.discard();
             }
+            if failpoints::undefended(Defence::StreamTime) {
+                task.time_given_back = task.progress.stream_time();
+            }
             let back = if failpoints::undefended(Defence::Rewind)
                 || (in_rebalance && failpoints::undefended(Defence::RewindRetained))
             {

@@ -14,6 +14,7 @@ use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Headers};
 use crate::ctx::{Ctx, Origin};
+use crate::failpoints::{self, Defence};
 use crate::store::StateAccess;
 use crate::topology::{Chains, Fault, Next};
 
@@ -78,6 +79,9 @@ impl<C: Client> Worker<C> {
     /// to go. It is taken as if it had never come. Its task has the next turn, so that the next transaction
     /// begins with it: behind others it would be too slow for that one as well, for ever.
     fn give_held_back(&mut self) {
+        if failpoints::undefended(Defence::HeldBack) {
+            return;
+        }
         let Some(held) = self.held.take() else {
             return;
         };

@@ -8,6 +8,7 @@ use super::task::Task;
 use super::{RecordsOf, Worker, WorkerError};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::ErrorPolicy;
+use crate::failpoints::{self, Defence};
 use crate::topology::Fault;
 
 /// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
@@ -23,8 +24,10 @@ impl<C: Client> Worker<C> {
         source: usize,
         fault: Fault,
     ) -> Done {
-        self.scratch.get_mut().clear();
-        task.forget();
+        if !failpoints::undefended(Defence::FailedEffects) {
+            self.scratch.get_mut().clear();
+            task.forget();
+        }
         let (last, letters) = last_resort_of_all(task, record.input, Some(source));
         let sources = task.chains.inputs.get(record.input);
         let failed = sources.and_then(|all| all.get(source));

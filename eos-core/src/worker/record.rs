@@ -116,12 +116,13 @@ impl<C: Client> Worker<C> {
         let Some(from) = task.progress.inputs().get(input) else {
             return Done::Nothing;
         };
+        let seen = task.progress.stream_time().max(task.time_given_back);
         let origin = Origin {
             task: task.progress.task,
             partition: &from.partition,
             offset,
             timestamp,
-            stream_time: task.progress.stream_time().max(timestamp),
+            stream_time: seen.max(timestamp),
             headers: &message.headers(),
         };
         let record = Held {

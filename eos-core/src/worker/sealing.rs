@@ -14,11 +14,15 @@ impl<C: Client> Worker<C> {
         let nonce = self.calls.nonce.take();
         let nonce = nonce.unwrap_or_else(|| self.fresh_nonce());
         let sealed = self.tasks.values_mut().flat_map(|task| {
-            if task.progress.touched() || !task.recommits {
+            let mut offsets = if task.progress.touched() || !task.recommits {
                 task.seal(nonce)
             } else {
                 task.progress.recommit()
+            };
+            if failpoints::undefended(Defence::SiblingOffsets) {
+                offsets.truncate(1);
             }
+            offsets
         });
         self.calls.offsets = sealed.map(to_commit).collect();
         if failpoints::undefended(Defence::EveryTouchedTask) {

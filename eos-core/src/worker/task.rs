@@ -2,8 +2,8 @@
 
 use eos_protocol::state::PerFamily;
 use eos_protocol::{
-    Attempt, Lag, MaxIdle, Merge, Nonce, Now, Offset, Supply, TaskProgress, TopicPartition,
-    recommit_due,
+    Attempt, Lag, MaxIdle, Merge, Nonce, Now, Offset, Supply, TaskProgress, Timestamp,
+    TopicPartition, recommit_due,
 };
 
 use super::state::TaskState;
@@ -50,6 +50,8 @@ pub(super) struct Task<R> {
     pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
     pub(super) claimed: bool,
+    /// The stream time that an abort gave back; only without the defence `stream_time`.
+    pub(super) time_given_back: Option<Timestamp>,
 }
 
 impl<R: Records> Task<R> {
@@ -62,6 +64,11 @@ impl<R: Records> Task<R> {
     ) -> Self {
         let mut fetched = Vec::new();
         fetched.resize_with(progress.inputs().len(), R::default);
+        let max_idle = if failpoints::undefended(Defence::MergeByTime) {
+            MaxIdle::Never
+        } else {
+            max_idle
+        };
         let readiness = if claimed || failpoints::undefended(Defence::FirstStart) {
             Readiness::Ready
         } else {
@@ -81,6 +88,7 @@ impl<R: Records> Task<R> {
             readiness,
             fetched,
             claimed,
+            time_given_back: None,
         }
     }
 

@@ -1,10 +1,13 @@
 //! A task's stores of windows: when windows are over, and on which terms they are kept.
 
+use std::time::Duration;
+
 use eos_protocol::Timestamp;
 use eos_protocol::state::{Family, StoreId};
 use eos_protocol::windows::{Expiry, OtherWindows, Terms, TermsError};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
 
+use crate::failpoints::{self, Defence};
 use crate::store::{TERMS, window_of, windows_between};
 
 /// Its stores of windows.
@@ -33,6 +36,12 @@ pub(super) fn all_over(
             |key: &[u8]| window_of(key).is_none_or(|start| expiry.is_over(start, stream_time));
         last.is_ok_and(|last| last.entry().is_none_or(|(key, _)| over(key)))
     })
+}
+
+/// A stream time that is ahead of the true one.
+fn after(stream_time: Option<Timestamp>, by: Duration) -> Option<Timestamp> {
+    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    stream_time.map(|time| Timestamp(time.0.saturating_add(by)))
 }
 
 /// Why a store's windows can't be gone on with.
@@ -94,6 +103,10 @@ impl Windows {
         self.changed &= !wrote;
         let mut over = Vec::new();
         for (store, expiry) in &mut self.stores {
+            let stream_time = match failpoints::undefended(Defence::ForgetOver) {
+                true => after(stream_time, expiry.terms().size()),
+                false => stream_time,
+            };
             if let Some((from, before)) = expiry.due(stream_time) {
                 over.push((*store, windows_between(from, before)));
                 expiry.forgot(before);

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use eos_testkit::sim::{Outcome, Run, Seeds, Shape, Summary, check_defence, shrink};
 
 const USAGE: &str = "\
-usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--without DEFENCE]
-       cargo xtask sim --seed SEED [--trace] [--without DEFENCE]
+usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--shape SHAPE] [--without DEFENCE]
+       cargo xtask sim --seed SEED [--trace] [--shape SHAPE] [--without DEFENCE]
 
   --seeds N          how many seeds [default: 1000]
   --from SEED        the first of them [default: 0]
@@ -15,6 +15,7 @@ usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--w
   --coverage         prints how often each kind of fault hit each place
   --seed SEED        one seed; if it goes wrong, with as few faults as it still goes wrong with
   --trace            prints what happens in it, with the virtual time in ms
+  --shape SHAPE      what the app does, instead of what follows from the seed
   --without DEFENCE  takes a defence of the runtime away; a seed has to find it
 ";
 
@@ -26,6 +27,7 @@ struct Options {
     coverage: bool,
     seed: Option<u64>,
     trace: bool,
+    shape: Option<Shape>,
     without: Option<&'static str>,
 }
 
@@ -68,6 +70,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
             "--seed" => options.seed = Some(number(&name, &value()?)?),
             "--coverage" => options.coverage = true,
             "--trace" => options.trace = true,
+            "--shape" => options.shape = Some(shape(&value()?)?),
             "--help" | "-h" => {
                 print!("{USAGE}");
                 std::process::exit(0);
@@ -83,6 +86,13 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
     Ok(options)
 }
 
+fn shape(name: &str) -> Result<Shape, String> {
+    Shape::of_name(name).ok_or_else(|| {
+        let names = Shape::ALL.map(Shape::name).join(", ");
+        format!("--shape: {name:?} is no shape; there are {names}")
+    })
+}
+
 fn number(name: &str, text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("{name} needs a number that is not negative, not {text:?}"))
@@ -90,10 +100,12 @@ fn number(name: &str, text: &str) -> Result<u64, String> {
 
 /// Whether nothing was violated, and whether that could be told.
 fn one(seed: u64, options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
+    let run = Run::of_seed(seed);
     let run = Run {
         traced: options.trace,
+        shape: options.shape.unwrap_or(run.shape),
         without: options.without,
-        ..Run::of_seed(seed)
+        ..run
     };
     let outcome = run.run();
     let well = outcome.violations.is_empty();
@@ -115,6 +127,7 @@ fn many(options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
         from: options.from,
         count: options.seeds.unwrap_or(1_000),
         threads: options.threads.unwrap_or_else(cores),
+        shape: options.shape,
         without: options.without,
     };
     let summary = seeds.run();
@@ -143,6 +156,12 @@ fn tell_of_all(summary: &Summary, coverage: bool, out: &mut impl Write) -> io::R
         writeln!(out, "{times:>8} times a worker ended with {error}")?;
     }
     if coverage {
+        for (shape, runs) in &summary.shapes {
+            writeln!(out, "{runs:>8} seeds were {}", shape.name())?;
+        }
+        for (what, times) in &summary.seen {
+            writeln!(out, "{times:>8} times {what}")?;
+        }
         let least = summary.coverage.pairs().map(|(.., hits)| hits).min();
         let least = least.unwrap_or(0);
         writeln!(out, "each possible pair at least {least} times\n")?;
@@ -155,11 +174,7 @@ fn tell(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
     for line in &outcome.trace {
         writeln!(out, "{line}")?;
     }
-    let shape = match outcome.run.shape {
-        Shape::Stateless => "stateless",
-        Shape::Counting => "counting",
-        Shape::Repartitioned => "repartitioned and counting",
-    };
+    let shape = outcome.run.shape.name();
     writeln!(
         out,
         "seed {}, {shape}: {} records, {} ms simulated, workers ended with {:?}",

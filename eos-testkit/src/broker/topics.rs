@@ -146,8 +146,10 @@ impl Broker {
         self.recount_bytes();
     }
 
-    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does now and then.
-    pub fn compact(&mut self, now: i64) {
+    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does now and then. Answers how many
+    /// bytes went.
+    pub fn compact(&mut self, now: i64) -> usize {
+        let before = self.bytes;
         for topic in self.topics.values_mut() {
             if !topic.configs.is_compacted() {
                 continue;
@@ -158,6 +160,7 @@ impl Broker {
             }
         }
         self.recount_bytes();
+        before.saturating_sub(self.bytes)
     }
 }
 

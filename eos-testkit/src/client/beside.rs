@@ -106,6 +106,10 @@ pub(super) fn ends(world: &mut World, topic: &str, partition: i32) -> (i64, i64)
     (stable, high)
 }
 
+pub(super) fn begin(world: &mut World, topic: &str, partition: i32) -> i64 {
+    bounds(world, topic, partition, -2, 0).0
+}
+
 fn bounds(
     world: &mut World,
     topic: &str,

@@ -198,6 +198,12 @@ impl Cluster {
         self.with(|world| beside::ends(world, topic, partition))
     }
 
+    /// Where a partition begins: what lies before was deleted.
+    #[must_use]
+    pub fn begin(&self, topic: &str, partition: i32) -> i64 {
+        self.with(|world| beside::begin(world, topic, partition))
+    }
+
     /// A group's committed offset of a partition; `Err` while a transaction holds it.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::state::shown;
+
 /// A key, as its position among the [`Keys`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u32);
@@ -44,7 +46,7 @@ impl Keys {
     /// The key as text, for people.
     pub(super) fn name(&self, key: Key) -> String {
         match self.bytes(key) {
-            Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Some(bytes) => shown(bytes),
             None => "(none)".to_owned(),
         }
     }

@@ -217,7 +217,7 @@ fn nearest(holds: &[usize], due: usize) -> Option<usize> {
 }
 
 /// Bytes as text if they are that, and otherwise as digits.
-fn shown(bytes: &[u8]) -> String {
+pub(super) fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => "(empty)".to_owned(),
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),

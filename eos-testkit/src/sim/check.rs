@@ -7,7 +7,9 @@ use eos_protocol::state::Standing;
 use eos_protocol::{TaskId, partition_for};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
+use super::policies::{self, Kind};
 use super::shape::{APP, INPUT, OUTPUTS, Shape};
+use super::{joined, merged, windowed};
 use crate::client::Cluster;
 use crate::oracle::{
     Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
@@ -16,28 +18,39 @@ use crate::oracle::{
 /// How many bytes of a changelog's key the store's id takes; a commit record has nothing behind it.
 const STORE_ID: usize = 4;
 
-/// A record of the input.
+/// A record of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Given {
     pub(crate) seq: u64,
+    pub(crate) topic: &'static str,
     pub(crate) key: String,
     pub(crate) partition: i32,
     pub(crate) offset: i64,
+    pub(crate) timestamp: i64,
+    /// It deletes the row of its key.
+    pub(crate) tombstone: bool,
+    /// What the app's closure makes of it.
+    pub(crate) kind: Kind,
+    /// When it came, the group had committed everything below this offset of a sibling topic: what is there is
+    /// processed before it.
+    pub(crate) behind: i64,
 }
 
 /// A copy of a task's database, as its process left it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Copied {
     pub(crate) task: TaskId,
     /// Somebody had it open at the end.
     pub(crate) open: bool,
-    /// The input offset that it says it is at; nothing if it is not whole, or was never written.
-    position: Option<i64>,
+    /// The offsets of the inputs that it says it is at, by topic; none if it is not whole, or was never written.
+    pub(super) positions: BTreeMap<String, i64>,
+    /// The stream time that it says it is at.
+    pub(super) stream_time: Option<i64>,
     /// It was written to.
-    written: bool,
+    pub(super) written: bool,
     /// It says that it is the state of a transaction, and not a part of a changelog.
-    whole: bool,
-    contents: Contents,
+    pub(super) whole: bool,
+    pub(super) contents: Contents,
 }
 
 impl Copied {
@@ -46,15 +59,155 @@ impl Copied {
         open: bool,
         from: &dyn StoreBackend,
     ) -> Result<Copied, StoreError> {
-        Ok(Copied {
+        let mut copied = Copied {
             task,
             open,
-            position: position(from),
+            positions: BTreeMap::new(),
+            stream_time: None,
             written: from.position().is_some(),
-            whole: (from.position()).is_some_and(|it| matches!(it.standing, Standing::At { .. })),
+            whole: false,
             contents: held(from)?,
+        };
+        // Nothing before it was whole.
+        if let Some(position) = from.position()
+            && let Standing::At {
+                inputs,
+                stream_time,
+                ..
+            } = &position.standing
+        {
+            copied.whole = true;
+            copied.stream_time = stream_time.map(|it| it.0);
+            let inputs = inputs.iter();
+            copied.positions = inputs
+                .map(|(partition, offset)| (partition.topic.to_string(), offset.get()))
+                .collect();
+        }
+        Ok(copied)
+    }
+
+    /// The offset of this input that it says it is at.
+    pub(super) fn position(&self, topic: &str) -> Option<i64> {
+        self.positions.get(topic).copied()
+    }
+}
+
+/// What is found in what a run left behind.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What must not have happened.
+    pub(super) wrong: Vec<String>,
+    /// How often what a shape is there for did happen.
+    pub(super) seen: BTreeMap<&'static str, u64>,
+}
+
+impl Found {
+    pub(super) fn saw(&mut self, what: &'static str, times: usize) {
+        *self.seen.entry(what).or_default() += times as u64;
+    }
+
+    /// What the oracle finds says most: it comes first.
+    fn judged(&mut self, by_oracle: Vec<String>) {
+        self.wrong.splice(0..0, by_oracle);
+    }
+}
+
+/// What a run left behind.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) shape: Shape,
+    /// How many each input and output has.
+    pub(super) partitions: i32,
+    pub(super) given: &'a [Given],
+    /// How many of these came before the last start: of the others, all were there before any was processed.
+    pub(super) before_last: usize,
+    /// How many of them came before the last fault was over and everything was committed.
+    pub(super) after_faults: usize,
+    pub(super) databases: &'a [Copied],
+}
+
+impl<'a> Left<'a> {
+    /// The records of an input, in the order of their numbers.
+    pub(super) fn of(&self, topic: &str) -> impl Iterator<Item = &'a Given> {
+        self.given.iter().filter(move |it| it.topic == topic)
+    }
+
+    /// What came to a partition before the last start, of two topics that one task reads in order of time: the
+    /// older one first, of two of the same time that of the first topic.
+    pub(super) fn by_time(&self, topics: [&str; 2], partition: i32) -> Vec<&'a Given> {
+        let last = self.given.get(self.before_last..).unwrap_or_default();
+        let of = |topic| {
+            let its = move |it: &&Given| it.topic == topic && it.partition == partition;
+            last.iter().filter(its).peekable()
+        };
+        let [mut first, mut second] = topics.map(of);
+        let next = || match (first.peek(), second.peek()) {
+            (Some(one), Some(other)) if other.timestamp < one.timestamp => second.next(),
+            (Some(_), _) => first.next(),
+            (None, _) => second.next(),
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Evidence of these records of an input, with the offsets that the group committed for it.
+    pub(super) fn evidence(
+        &self,
+        topic: &str,
+        rows: Vec<Row>,
+        keys: Keys,
+    ) -> Result<Evidence, String> {
+        let ends = (0..self.partitions).map(|it| self.cluster.ends(topic, it).1);
+        let input = Input::new(topic, rows, ends.collect()).map_err(|error| error.to_string())?;
+        let committed = (0..self.partitions).map(|it| self.cluster.committed(APP, topic, it).ok());
+        Ok(Evidence {
+            input,
+            committed: committed.collect(),
+            keys,
+            ..Evidence::default()
         })
     }
+
+    /// What is in an output, `running` being what its values add up to.
+    pub(super) fn output(&self, topic: &str, keys: &mut Keys, running: Option<Fold>) -> Output {
+        output(self.cluster, self.partitions, topic, keys, running)
+    }
+
+    /// The changelog of a family of stores, of a task.
+    pub(super) fn logged(&self, topic: &str, partition: i32) -> Contents {
+        logged(self.cluster, topic, partition)
+    }
+
+    /// Outputs that are not in the partition of their input, or not in the order of their inputs: more than
+    /// Kafka's order by key, since a task goes through its input in order.
+    pub(super) fn out_of_order(&self, output: &str, found: &mut Found) {
+        for partition in 0..self.cluster.partitions(output) {
+            let mut before: BTreeMap<&str, i64> = BTreeMap::new();
+            for record in self.cluster.read(output, partition) {
+                let value = String::from_utf8_lossy(record.value.as_deref().unwrap_or_default());
+                let seq = value.split(' ').next().and_then(|it| it.parse().ok());
+                let given = seq.and_then(|it: usize| self.given.get(it));
+                let Some(given) = given else {
+                    continue;
+                };
+                let at = before.insert(given.topic, given.offset).unwrap_or(-1);
+                if given.partition != partition || given.offset <= at {
+                    let (offset, topic) = (record.offset, given.topic);
+                    found.wrong.push(format!(
+                        "VIOLATED reordered: {output}-{partition}, offset {offset} is of {topic}-{}, offset {}, \
+                         behind {at}",
+                        given.partition, given.offset
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// The verdict, if something is wrong.
+pub(super) fn verdict(evidence: &Evidence) -> Option<String> {
+    let verdict = judge(evidence, Expectation::Finished);
+    (!verdict.is_clean()).then(|| text(evidence, &verdict))
 }
 
 /// Why a worker must not end so: nothing that the simulation does loses what Kafka acknowledged, or takes a right
@@ -79,24 +232,30 @@ pub(crate) fn never(error: &WorkerError) -> Option<&'static str> {
 
 /// The topics that the app reads.
 fn inputs(shape: Shape) -> Vec<String> {
-    let mut topics = vec![INPUT.to_owned()];
+    let inputs = shape.inputs().iter().map(|it| (*it).to_owned());
+    let mut topics: Vec<_> = inputs.collect();
     if shape == Shape::Repartitioned {
         topics.push(format!("{APP}-by-digit-repartition"));
     }
     topics
 }
 
-fn changelog(shape: Shape) -> Option<String> {
+pub(super) fn changelog(shape: Shape) -> Option<String> {
     match shape {
-        Shape::Stateless => None,
-        Shape::Counting => Some(format!("{APP}-{INPUT}-changelog")),
+        Shape::Stateless | Shape::Merged | Shape::AtLeastOnce => None,
+        Shape::Counting | Shape::Skipping | Shape::DeadLetters => {
+            Some(format!("{APP}-{INPUT}-changelog"))
+        }
         Shape::Repartitioned => Some(format!("{APP}-by-digit-repartition-changelog")),
+        Shape::Windowed => Some(format!("{APP}-{INPUT}-windowed-changelog")),
+        // The stage is named after the topic that is declared first.
+        Shape::Joined => Some(format!("{APP}-{}-changelog", joined::ROWS)),
     }
 }
 
 /// The topics that tell how far it is.
 pub(crate) fn topics(shape: Shape) -> Vec<String> {
-    let outputs = OUTPUTS.iter().map(|it| (*it).to_owned());
+    let outputs = shape.outputs().iter().map(|it| (*it).to_owned());
     inputs(shape)
         .into_iter()
         .chain(changelog(shape))
@@ -141,60 +300,91 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// What is wrong.
-pub(crate) fn violations(
-    cluster: &Cluster,
-    shape: Shape,
-    partitions: i32,
-    given: &[Given],
-    databases: &[Copied],
-) -> Vec<String> {
+/// What is wrong, and what happened.
+pub(super) fn judged(left: Left<'_>) -> Found {
+    let mut found = Found {
+        wrong: in_parts(left.cluster, left.shape, left.databases),
+        ..Found::default()
+    };
+    let by_oracle = match left.shape {
+        Shape::Stateless | Shape::Counting | Shape::Repartitioned | Shape::AtLeastOnce => {
+            counts_of(left, &mut found)
+        }
+        Shape::Windowed => windowed::judge(left, &mut found),
+        Shape::Joined => joined::judge(left, &mut found),
+        Shape::Merged => merged::judge(left, &mut found),
+        Shape::Skipping | Shape::DeadLetters => policies::judge(left, &mut found),
+    };
+    found.judged(by_oracle.unwrap_or_else(|why| vec![why]));
+    found
+}
+
+/// An app that counts by key, or one that counts nothing.
+fn counts_of(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let shape = left.shape;
     let mut keys = Keys::default();
-    let rows = given.iter().map(|it| Row {
+    let rows = left.of(INPUT).map(|it| Row {
         seq: Some(it.seq),
         key: keys.intern(Some(shape.key(&it.key).as_bytes())),
         partition: it.partition,
         offset: it.offset,
         value: 0,
     });
-    let ends = (0..partitions).map(|it| cluster.ends(INPUT, it).1);
-    let input = match Input::new(INPUT, rows.collect(), ends.collect()) {
-        Ok(input) => input,
-        Err(error) => return vec![error.to_string()],
-    };
-    let outputs = OUTPUTS.map(|topic| output(cluster, shape, partitions, topic, &mut keys));
-    let committed = (0..partitions).map(|it| cluster.committed(APP, INPUT, it).ok());
-    let mut wrong = in_parts(cluster, shape, databases);
+    let rows = rows.collect();
+    let running = (shape == Shape::Counting).then(counts);
+    let outputs = OUTPUTS.map(|topic| left.output(topic, &mut keys, running.clone()));
     let state = match shape {
-        Shape::Stateless => Vec::new(),
-        Shape::Counting => copies(cluster, shape, databases),
+        Shape::Counting => copies(left, INPUT, &counts()),
         // A task counts what comes from several partitions of the input: nothing that one of them folds into.
         Shape::Repartitioned => {
-            counted_across(cluster, shape, given, databases, &mut wrong);
+            counted_across(left, &mut found.wrong);
             Vec::new()
         }
+        _ => Vec::new(),
     };
     let evidence = Evidence {
-        input,
         outputs: outputs.into(),
-        committed: committed.collect(),
         state,
-        keys,
-        ..Evidence::default()
+        ..left.evidence(INPUT, rows, keys)?
     };
-    let verdict = judge(&evidence, Expectation::Finished);
-    if !verdict.is_clean() {
-        wrong.insert(0, text(&evidence, &verdict));
+    if shape == Shape::AtLeastOnce {
+        return Ok(repeated(left, &evidence, found).into_iter().collect());
     }
-    wrong
+    Ok(verdict(&evidence).into_iter().collect())
+}
+
+/// The verdict on an app that may repeat records: of each the first counts. What came after the last fault is not
+/// repeated either.
+fn repeated(left: Left<'_>, evidence: &Evidence, found: &mut Found) -> Option<String> {
+    let mut verdict = judge(evidence, Expectation::Finished);
+    let doubled = std::mem::take(&mut verdict.doubled);
+    let times = usize::try_from(doubled.count).unwrap_or(usize::MAX);
+    found.saw("records were repeated", times);
+    for output in &evidence.outputs {
+        let mut times = BTreeMap::new();
+        for seq in output.rows.iter().filter_map(|row| row.seq) {
+            *times.entry(seq).or_insert(0) += 1;
+        }
+        let after = left.given.get(left.after_faults..).unwrap_or_default();
+        for it in after {
+            let (topic, seq) = (&output.topic, it.seq);
+            match times.get(&seq) {
+                Some(times) if *times > 1 => found.wrong.push(format!(
+                    "VIOLATED repeated: seq {seq} is {times} times in {topic}, and it came after the last fault"
+                )),
+                _ => {}
+            }
+        }
+    }
+    (!verdict.is_clean()).then(|| text(evidence, &verdict))
 }
 
 fn output(
     cluster: &Cluster,
-    shape: Shape,
     partitions: i32,
     topic: &str,
     keys: &mut Keys,
+    running: Option<Fold>,
 ) -> Output {
     let mut rows = Vec::new();
     let mut ends = Vec::new();
@@ -222,7 +412,7 @@ fn output(
         uncommitted: rows.len() as u64,
         rows,
         ends,
-        running: (shape == Shape::Counting).then(counts),
+        running,
         ..Output::default()
     }
 }
@@ -248,45 +438,31 @@ fn in_parts(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<String
     wrong.collect()
 }
 
-/// The changelog and the databases, each as what the input partition of its task is to make of it.
-fn copies(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<StateCopy> {
-    let fold = counts();
+/// The changelog and the databases, each as what the task's partition of this input is to make of it.
+pub(super) fn copies(left: Left<'_>, topic: &str, fold: &Fold) -> Vec<StateCopy> {
     let mut copies = Vec::new();
-    if let Some(topic) = changelog(shape) {
-        for partition in 0..cluster.partitions(&topic) {
-            let name = format!("changelog {topic}-{partition}");
-            let contents = logged(cluster, &topic, partition);
-            copies.push(StateCopy::new(name, &fold, partition, contents));
+    if let Some(changelog) = changelog(left.shape) {
+        for partition in 0..left.cluster.partitions(&changelog) {
+            let name = format!("changelog {changelog}-{partition}");
+            let contents = left.logged(&changelog, partition);
+            copies.push(StateCopy::new(name, fold, partition, contents));
         }
     }
-    for it in databases {
+    for it in left.databases {
         // A restore that was interrupted says of itself that it is nothing yet.
-        if it.position.is_none() {
+        let Some(position) = it.position(topic) else {
             continue;
-        }
+        };
         let name = format!("database of task {}", it.task);
         let partition = it.task.partition.get();
-        let copy = StateCopy::new(name, &fold, partition, it.contents.clone());
         copies.push(StateCopy {
-            position: it.position,
+            position: Some(position),
             // That of a process which has not got the task any more is what it was then.
             may_lag: !it.open,
-            ..copy
+            ..StateCopy::new(name, fold, partition, it.contents.clone())
         });
     }
     copies
-}
-
-/// The input offset that a database says it is at; nothing before it was whole.
-fn position(database: &dyn StoreBackend) -> Option<i64> {
-    match &database.position()?.standing {
-        Standing::At { inputs, .. } => {
-            let mut inputs = inputs.iter();
-            let input = inputs.find(|(partition, _)| partition.topic.as_str() == INPUT);
-            input.map(|(_, offset)| offset.get())
-        }
-        _ => None,
-    }
 }
 
 /// What a changelog's partition adds up to.
@@ -321,13 +497,14 @@ fn held(database: &dyn StoreBackend) -> Result<Contents, StoreError> {
 }
 
 /// Counts of what came through a repartition topic: each update one more, and state as a loop would have it.
-fn counted_across(
-    cluster: &Cluster,
-    shape: Shape,
-    given: &[Given],
-    databases: &[Copied],
-    wrong: &mut Vec<String>,
-) {
+fn counted_across(left: Left<'_>, wrong: &mut Vec<String>) {
+    let Left {
+        cluster,
+        shape,
+        given,
+        databases,
+        ..
+    } = left;
     let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for it in given {
         *expected.entry(shape.key(&it.key).into_bytes()).or_default() += 1;
@@ -402,7 +579,8 @@ mod tests {
                 partition: Partition::new(partition).unwrap(),
             },
             open,
-            position: None,
+            positions: BTreeMap::new(),
+            stream_time: None,
             written: false,
             whole: false,
             contents: Contents::new(),

@@ -129,8 +129,8 @@ impl Place {
     #[must_use]
     pub fn all() -> Vec<Place> {
         use CallSite::{
-            Abort, Assign, Begin, Commit, Committed, Flush, Init, Seek, Send, SendOffsets, Take,
-            Unassign,
+            Abort, Assign, Begin, Commit, Committed, ConsumerCommit, Flush, Init, Seek, Send,
+            SendOffsets, Take, Unassign,
         };
         let calls = [
             Init,
@@ -139,6 +139,7 @@ impl Place {
             SendOffsets,
             Flush,
             Commit,
+            ConsumerCommit,
             Abort,
             Assign,
             Unassign,
@@ -165,6 +166,7 @@ impl Place {
             ApiKey::AddOffsetsToTxn,
             ApiKey::TxnOffsetCommit,
             ApiKey::EndTxn,
+            ApiKey::OffsetCommit,
             ApiKey::JoinGroup,
             ApiKey::SyncGroup,
             ApiKey::Heartbeat,

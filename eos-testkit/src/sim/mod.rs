@@ -13,7 +13,10 @@ mod check;
 mod coverage;
 mod disks;
 mod fault;
+mod joined;
+mod merged;
 mod nemesis;
+mod policies;
 mod rng;
 mod run;
 mod seats;
@@ -21,6 +24,7 @@ mod seeds;
 mod shape;
 mod shrink;
 mod simulation;
+mod windowed;
 mod without;
 
 pub use coverage::Coverage;

@@ -7,7 +7,7 @@ use super::fault::{Fault, Place};
 use super::rng::Rng;
 use super::shape::Shape;
 use super::simulation::Simulation;
-use super::without::{TASK_LOCK, take_away};
+use super::without::{COMPACTION, TASK_LOCK, take_away};
 
 /// How many faults are drawn at least.
 pub(super) const FAULTS: usize = 6;
@@ -26,8 +26,8 @@ pub struct Run {
     /// Whether a trace is kept.
     pub traced: bool,
     /// A defence of the runtime that is taken away, to see whether that is found: its name among the
-    /// `failpoints` of `eos-core`, which needs the feature `failpoints`; or `task_lock`, the one that is not the
-    /// runtime's but the disk's.
+    /// `failpoints` of `eos-core`, which needs the feature `failpoints`; or one that is not the runtime's:
+    /// `task_lock`, the disk's, and `compaction`, Kafka's.
     pub without: Option<&'static str>,
 }
 
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// With which errors workers ended, and how often.
     pub errors: BTreeMap<String, u32>,
+    /// How often what the shape is there for happened, such as a record that came too late for its window.
+    pub seen: BTreeMap<&'static str, u64>,
     /// How many records came.
     pub records: usize,
     /// Virtual milliseconds.
@@ -57,7 +59,7 @@ impl Run {
     #[must_use]
     pub fn of_seed(seed: u64) -> Run {
         let mut rng = Rng::new(seed ^ 0x7368_6170_6500);
-        let shape = rng.of(&Shape::ALL).copied().unwrap_or(Shape::Counting);
+        let shape = Shape::drawn(&mut rng);
         Run {
             seed,
             shape,
@@ -88,7 +90,8 @@ impl Run {
         if self.without == Some(TASK_LOCK) {
             return Simulation::new(self, &Unlocked).run();
         }
-        let _away = self.without.map(|name| match take_away(name) {
+        let of_runtime = self.without.filter(|name| *name != COMPACTION);
+        let _away = of_runtime.map(|name| match take_away(name) {
             Ok(away) => away,
             Err(why) => panic!("{why}"),
         });

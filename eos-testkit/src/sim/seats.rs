@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use eos_core::stepped::{Env, Process, Step, StopMode};
-use eos_protocol::{Now, Timestamp};
+use eos_protocol::{CommitCause, Now, Timestamp};
 
 use super::check;
 use super::disks::{Disks, ProcessDisk};
@@ -238,6 +238,7 @@ impl Simulation<'_> {
     }
 
     pub(super) fn over(&mut self, at: usize, pause: i64, how: &str) {
+        self.count_what_it_did(at);
         let now = self.cluster.now();
         let seat = &mut self.seats[at];
         let instance = seat.instance.clone();
@@ -246,6 +247,26 @@ impl Simulation<'_> {
         seat.disk.released();
         seat.starts_at = now + pause;
         seat.stalled_until = i64::MIN;
+    }
+
+    /// A process ends: how often it did what its shape is there for.
+    pub(super) fn count_what_it_did(&mut self, at: usize) {
+        let Some(process) = &self.seats[at].process else {
+            return;
+        };
+        let totals = process.metrics().totals;
+        let did = [
+            ("records were tried again", totals.retried),
+            (
+                "commits came before a slow record",
+                totals.commits.by(CommitCause::Slow),
+            ),
+        ];
+        for (what, times) in did {
+            if times > 0 {
+                *self.seen.entry(what).or_default() += times;
+            }
+        }
     }
 
     fn die(&mut self, at: usize, kind: Kind) {

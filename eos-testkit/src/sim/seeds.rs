@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::coverage::Coverage;
 use super::disks::{Disks, InMemory};
 use super::run::{Outcome, Run};
+use super::shape::Shape;
 use super::without::check_defence;
 
 /// Seeds to run.
@@ -18,6 +19,8 @@ pub struct Seeds {
     pub count: u64,
     /// How many are run at the same time, each on a thread of its own.
     pub threads: usize,
+    /// What the app does in all of them, instead of what follows from each seed.
+    pub shape: Option<Shape>,
     /// See [`Run::without`]. The first seed that finds it is the last one.
     pub without: Option<&'static str>,
 }
@@ -33,6 +36,10 @@ pub struct Summary {
     pub least_faults: usize,
     /// How many records came.
     pub records: u64,
+    /// How many were run of each shape.
+    pub shapes: BTreeMap<Shape, u64>,
+    /// See [`Outcome::seen`].
+    pub seen: BTreeMap<&'static str, u64>,
     /// With which errors workers ended, and how often.
     pub errors: BTreeMap<String, u32>,
     /// Virtual time.
@@ -98,17 +105,23 @@ impl Seeds {
             if seed >= self.from + self.count {
                 break;
             }
+            let run = Run::of_seed(seed);
             let run = Run {
+                shape: self.shape.unwrap_or(run.shape),
                 without: self.without,
-                ..Run::of_seed(seed)
+                ..run
             };
             let outcome = run.run_on(disks);
             some.seeds += 1;
+            *some.shapes.entry(outcome.run.shape).or_default() += 1;
             some.faults += outcome.fired.len() as u64;
             some.least_faults = some.least_faults.min(outcome.fired.len());
             some.records += outcome.records as u64;
             some.simulated += Duration::from_millis(outcome.took_ms.unsigned_abs());
             some.coverage.add(&outcome.fired);
+            for (what, times) in &outcome.seen {
+                *some.seen.entry(what).or_default() += times;
+            }
             for (error, times) in &outcome.errors {
                 *some.errors.entry(error.clone()).or_default() += times;
             }
@@ -126,10 +139,16 @@ impl Seeds {
 impl Summary {
     fn take_in(&mut self, other: Summary) {
         self.seeds += other.seeds;
+        for (shape, runs) in other.shapes {
+            *self.shapes.entry(shape).or_default() += runs;
+        }
         self.faults += other.faults;
         self.least_faults = self.least_faults.min(other.least_faults);
         self.records += other.records;
         self.simulated += other.simulated;
+        for (what, times) in other.seen {
+            *self.seen.entry(what).or_default() += times;
+        }
         for (error, times) in other.errors {
             *self.errors.entry(error).or_default() += times;
         }

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use eos_core::client::Client;
 use eos_core::stepped::Stepped;
-use eos_protocol::partition_for;
+use eos_protocol::{Offset, Partition, TopicPartition, partition_for};
 
-use super::check::{self, Copied, Given};
+use super::check::{self, Copied, Given, Left};
 use super::disks::Disks;
 use super::nemesis::Nemesis;
 use super::rng::Rng;
 use super::run::{FAULTS, Outcome, Run};
 use super::seats::Seat;
-use super::shape::{APP, INPUT, OUTPUTS};
+use super::shape::{APP, Draft};
+use super::without::COMPACTION;
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
 
@@ -46,11 +49,19 @@ pub(super) struct Simulation<'a> {
     pub(super) partitions: i32,
     pub(super) violations: Vec<String>,
     pub(super) errors: BTreeMap<String, u32>,
+    pub(super) seen: BTreeMap<&'static str, u64>,
+    /// How many records there were when they came for the last time.
+    before_last: usize,
+    /// When changelogs are compacted, if they are.
+    compact_at: Option<i64>,
+    /// How many there were when all was settled for the first time.
+    after_faults: usize,
 }
 
 impl<'a> Simulation<'a> {
     pub(super) fn new(run: Run, disks: &'a dyn Disks) -> Simulation<'a> {
         let mut rng = Rng::new(run.seed);
+        let run_seed = run.seed;
         let nemesis = match &run.plan {
             Some(faults) => Nemesis::of(run.seed, faults.clone()),
             None => Nemesis::drawing(run.seed, run.faults),
@@ -69,12 +80,12 @@ impl<'a> Simulation<'a> {
             cluster.fetch_at_most(i32::try_from(rng.between(100, 400)).unwrap_or(200));
         }
         let partitions = i32::try_from(rng.between(1, 4)).unwrap_or(1);
-        for topic in [INPUT].into_iter().chain(OUTPUTS) {
+        for topic in run.shape.inputs().iter().chain(run.shape.outputs()) {
             if let Err(why) = cluster.add_topic(topic, partitions) {
                 unreachable!("{topic}: {why}");
             }
         }
-        let app = match run.shape.app().stepped(cluster.clone()) {
+        let app = match run.shape.app(&cluster).stepped(cluster.clone()) {
             Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
@@ -96,6 +107,12 @@ impl<'a> Simulation<'a> {
             partitions,
             violations: Vec::new(),
             errors: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            before_last: 0,
+            compact_at: Rng::new(run_seed ^ 0x636f_6d70_6163_7400)
+                .one_in(2)
+                .then_some(BEGIN),
+            after_faults: 0,
         }
     }
 
@@ -121,6 +138,7 @@ impl<'a> Simulation<'a> {
                 }
             }
             self.obey();
+            self.compact();
             let idle = self.step_all();
             self.look_for_two_owners();
             if !self.violations.is_empty() {
@@ -167,6 +185,39 @@ impl<'a> Simulation<'a> {
         self.finish()
     }
 
+    /// In half of the runs Kafka's cleaner goes through the changelogs every second or two. Without what
+    /// [`COMPACTION`] stands for it cuts off what is old instead.
+    fn compact(&mut self) {
+        let now = self.cluster.now();
+        let Some(at) = self.compact_at.filter(|at| *at <= now) else {
+            return;
+        };
+        self.compact_at = Some(at.max(now) + self.rng.between(500, 3_000));
+        if self.run.without == Some(COMPACTION) {
+            let changelog = check::changelog(self.run.shape);
+            for topic in changelog.iter() {
+                for partition in 0..self.cluster.partitions(topic) {
+                    let (stable, _) = self.cluster.ends(topic, partition);
+                    let before = Offset::new(stable / 2).unwrap_or(Offset::ZERO);
+                    let Ok(partition) = Partition::new(partition) else {
+                        continue;
+                    };
+                    let partition = TopicPartition::new(topic.as_str(), partition);
+                    let old = [(partition, before)];
+                    if let Err(error) = self.cluster.delete_records(&old, Duration::ZERO) {
+                        self.violations
+                            .push(format!("records can't be deleted: {error}"));
+                    }
+                }
+            }
+            return;
+        }
+        let compacted = self.cluster.broker(|broker| broker.compact(now));
+        if compacted > 0 {
+            *self.seen.entry("changelogs were compacted").or_default() += 1;
+        }
+    }
+
     /// Once more records come, after all is settled: to those that run, and then to those that were killed and
     /// come back to what their disks hold. What was sought wrongly or restored wrongly shows only then.
     fn encore(&mut self, nth: u32) {
@@ -177,6 +228,10 @@ impl<'a> Simulation<'a> {
                 self.over(seat, pause, "dies");
             }
         }
+        if nth == 0 {
+            self.after_faults = self.inputs.len();
+        }
+        self.before_last = self.inputs.len();
         for _ in 0..12 {
             self.feed_one();
         }
@@ -186,16 +241,20 @@ impl<'a> Simulation<'a> {
         self.violations.extend(self.cluster.misuses());
         if self.violations.is_empty() {
             let databases = self.databases();
-            let found = check::violations(
-                &self.cluster,
-                self.run.shape,
-                self.partitions,
-                &self.inputs,
-                &databases,
-            );
-            self.violations.extend(found);
+            let found = check::judged(Left {
+                cluster: &self.cluster,
+                shape: self.run.shape,
+                partitions: self.partitions,
+                given: &self.inputs,
+                before_last: self.before_last,
+                after_faults: self.after_faults,
+                databases: &databases,
+            });
+            self.violations.extend(found.wrong);
+            self.seen.extend(found.seen);
         }
         Outcome {
+            seen: self.seen,
             fired: self.nemesis.fired(),
             passed: self.nemesis.passed(),
             violations: self.violations,
@@ -210,6 +269,9 @@ impl<'a> Simulation<'a> {
     /// What all processes leave behind: they are dead from here on.
     fn databases(&mut self) -> Vec<Copied> {
         let mut found = Vec::new();
+        for seat in 0..self.seats.len() {
+            self.count_what_it_did(seat);
+        }
         for seat in &mut self.seats {
             let known = seat.home.known();
             seat.process = None;
@@ -249,21 +311,36 @@ impl<'a> Simulation<'a> {
         let letter = char::from(b'a' + self.rng.below(3) as u8);
         let digit = self.rng.below(4);
         let key = format!("{letter}{digit}");
-        let value = format!("{seq} {digit}");
         let count = u32::try_from(self.partitions).unwrap_or(1);
         let partition = partition_for(key.as_bytes(), count).get();
+        let Draft {
+            topic,
+            timestamp,
+            tombstone,
+            kind,
+        } = self.run.shape.draft(&mut self.rng, self.cluster.now());
+        let value = kind.value(seq, digit);
+        let behind = match self.run.shape.sibling(topic) {
+            Some(sibling) => self.cluster.committed(APP, sibling, partition),
+            None => Ok(None),
+        };
         let record = Written {
-            timestamp: self.cluster.now(),
+            timestamp,
             key: Some(key.as_bytes()),
-            value: Some(value.as_bytes()),
+            value: (!tombstone).then_some(&value[..]),
             headers: &[],
         };
-        match self.cluster.produce(INPUT, partition, &record) {
+        match self.cluster.produce(topic, partition, &record) {
             Ok(offset) => self.inputs.push(Given {
                 seq,
+                topic,
                 key,
                 partition,
                 offset,
+                timestamp,
+                tombstone,
+                kind,
+                behind: behind.ok().flatten().unwrap_or(0),
             }),
             Err(code) => self
                 .violations

@@ -6,6 +6,9 @@ use std::fmt;
 /// A database of a task is open once: the one defence that is not the runtime's but the disk's.
 pub(super) const TASK_LOCK: &str = "task_lock";
 
+/// Changelogs are compacted, and not cut off: Kafka's, as the runtime has it configured.
+pub(super) const COMPACTION: &str = "compaction";
+
 /// There is no defence of a name, or it can't be taken away here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoDefence(String);
@@ -24,7 +27,7 @@ impl Error for NoDefence {}
 /// [`NoDefence`], with the names that there are.
 pub fn check_defence(name: &str) -> Result<(), NoDefence> {
     match name {
-        TASK_LOCK => Ok(()),
+        TASK_LOCK | COMPACTION => Ok(()),
         name => take_away(name).map(drop),
     }
 }
@@ -46,7 +49,9 @@ pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
     }
     match eos_core::failpoints::Failpoints::parse("", name) {
         Ok(failpoints) => Ok(failpoints.enter()),
-        Err(unreadable) => Err(NoDefence(format!("{unreadable}, {TASK_LOCK}"))),
+        Err(unreadable) => Err(NoDefence(format!(
+            "{unreadable}, {TASK_LOCK}, {COMPACTION}"
+        ))),
     }
 }
 
@@ -64,8 +69,9 @@ mod tests {
     use crate::sim::{Run, Seeds};
 
     #[test]
-    fn the_lock_of_the_disk_can_always_be_taken_away() {
+    fn what_is_not_the_runtimes_can_always_be_taken_away() {
         assert_eq!(check_defence(TASK_LOCK), Ok(()));
+        assert_eq!(check_defence(COMPACTION), Ok(()));
     }
 
     #[cfg(feature = "failpoints")]
@@ -78,7 +84,7 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.contains(", rewind, ") && error.ends_with(", task_lock"),
+            error.contains(", rewind, ") && error.ends_with(", task_lock, compaction"),
             "{error}"
         );
         for name in ["", " ", "rewind,drain"] {
@@ -106,6 +112,7 @@ mod tests {
             from: 0,
             count: 1,
             threads: 1,
+            shape: None,
             without: Some("rewind"),
         };
         let _summary = seeds.run();

@@ -5,6 +5,20 @@ use eos_testkit::sim::{Kind, Run, Seeds, Shape};
 /// As many as a test run has time for; `EOS_SEEDS` says another number.
 const SEEDS: u64 = 2_000;
 
+/// What the shapes are there for, in the order of the letters.
+const SEEN: [&str; 10] = [
+    "changelogs of windows were cut off",
+    "commits came before a slow record",
+    "records became dead letters",
+    "records came too late for their windows",
+    "records took seconds",
+    "records were joined",
+    "records were left out",
+    "records were merged by time",
+    "records were tried again",
+    "results went on once per commit",
+];
+
 #[test]
 fn whatever_goes_wrong_each_record_counts_once() {
     let count = std::env::var("EOS_SEEDS").map_or(SEEDS, |it| it.parse().unwrap());
@@ -12,6 +26,7 @@ fn whatever_goes_wrong_each_record_counts_once() {
         from: 0,
         count,
         threads: 2,
+        shape: None,
         without: None,
     };
     let summary = seeds.run();
@@ -33,6 +48,14 @@ fn whatever_goes_wrong_each_record_counts_once() {
     let violated: Vec<_> = violated.collect();
     assert!(violated.is_empty(), "{}", violated.join("\n"));
     assert_eq!(summary.seeds, count);
+    let shapes: Vec<Shape> = summary.shapes.keys().copied().collect();
+    assert!(count < SEEDS || shapes == Shape::ALL, "{shapes:?}");
+    // What a shape is there for did happen, often.
+    let seen: Vec<&str> = summary.seen.keys().copied().collect();
+    assert!(count < SEEDS || seen == SEEN, "{seen:?}");
+    for (what, times) in &summary.seen {
+        assert!(*times >= count / 50, "{times} times only {what}");
+    }
     assert!(summary.faults >= 5 * count, "{} faults", summary.faults);
     let never = summary.coverage.pairs().filter(|(.., hits)| *hits == 0);
     let never: Vec<_> = never

@@ -19,7 +19,7 @@ const STATE: &[&str] = &["VIOLATED state_", " holds {"];
 
 /// The defence; within how many seeds it is found, several times as many as it took; and what a violation says then,
 /// one of these.
-const PLANTED: [(&str, u64, &[&str]); 29] = [
+const PLANTED: [(&str, u64, &[&str]); 36] = [
     ("every_touched_task", 200, REFUSED),
     ("rewind", 200, LOST),
     ("in_doubt", 300, DOUBLED),
@@ -61,6 +61,20 @@ const PLANTED: [(&str, u64, &[&str]); 29] = [
     ("restore_to_end", 3_000, REFUSED),
     ("task_lock", 1_500, &["workers of process"]),
     ("keep_in_doubt", 1_500, STATE),
+    // Of windows.
+    ("stream_time", 300, LOST),
+    ("forget_over", 100, STATE),
+    ("trim", 500, STATE),
+    // Of tasks with several inputs.
+    ("sibling_offsets", 100, REFUSED),
+    (
+        "merge_by_time",
+        400,
+        &["VIOLATED merged", "VIOLATED joined"],
+    ),
+    // Of records that fail or take long.
+    ("failed_effects", 200, DOUBLED),
+    ("held_back", 400, DOUBLED),
 ];
 
 /// A bug that takes more seeds is looked for with `EOS_FULL=1` only (`cargo xtask soak rocksdb`).
@@ -91,6 +105,7 @@ fn find(name: &'static str, within: u64, says: &[&str]) -> Result<(), String> {
             from,
             count: within - from,
             threads: 2,
+            shape: None,
             without: Some(name),
         };
         let summary = seeds.run();

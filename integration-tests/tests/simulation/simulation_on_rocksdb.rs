@@ -133,6 +133,7 @@ fn whatever_goes_wrong_each_record_counts_once() {
         from: 0,
         count,
         threads: 2,
+        shape: None,
         without: None,
     };
     let summary = seeds.run_on(&disks);

@@ -1,0 +1,81 @@
+//! Two topics that one task reads in order of time.
+
+use eos_core::{App, Topic};
+
+use super::check::{Found, Left, verdict};
+use super::policies::Kind;
+use super::rng::Rng;
+use super::shape::{Draft, INPUT, OUTPUTS};
+use crate::oracle::{Evidence, Keys, Row};
+
+/// The group subscribes to the first.
+pub(super) const INPUTS: [&str; 2] = [INPUT, "beside"];
+
+pub(super) fn declare(app: &mut App) {
+    let [first, second] = INPUTS.map(|topic| app.source(&Topic::<String, String>::plain(topic)));
+    let (one, other) = first.merge_by_time(second).tee();
+    one.to(&Topic::plain(OUTPUTS[0]));
+    other.to(&Topic::plain(OUTPUTS[1]));
+}
+
+/// The times within a topic go back and forth a little.
+pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
+    Draft {
+        topic: INPUTS[rng.below(2)],
+        timestamp: now - rng.between(0, 40),
+        tombstone: false,
+        kind: Kind::Good,
+    }
+}
+
+pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let mut verdicts = Vec::new();
+    for topic in INPUTS {
+        let mut keys = Keys::default();
+        let rows = left.of(topic).map(|it| Row {
+            seq: Some(it.seq),
+            key: keys.intern(Some(it.key.as_bytes())),
+            partition: it.partition,
+            offset: it.offset,
+            value: 0,
+        });
+        let rows = rows.collect();
+        let outputs = OUTPUTS.map(|output| {
+            let mut output = left.output(output, &mut keys, None);
+            // What no input led to is in neither of them.
+            output.rows.retain(|row| {
+                let seq = row.seq.and_then(|it| usize::try_from(it).ok());
+                let given = seq.and_then(|it| left.given.get(it));
+                given.is_none_or(|it| it.topic == topic)
+            });
+            output
+        });
+        let evidence = Evidence {
+            outputs: outputs.into(),
+            ..left.evidence(topic, rows, keys)?
+        };
+        verdicts.extend(verdict(&evidence));
+    }
+    for output in OUTPUTS {
+        left.out_of_order(output, found);
+        for partition in 0..left.partitions {
+            let due = left.by_time(INPUTS, partition);
+            let due: Vec<u64> = due.into_iter().map(|it| it.seq).collect();
+            let records = left.cluster.read(output, partition).into_iter();
+            let seqs = records.filter_map(|it| {
+                let value = it.value?;
+                let value = std::str::from_utf8(&value).ok()?;
+                value.split(' ').next()?.parse::<u64>().ok()
+            });
+            let last: Vec<u64> = seqs.filter(|it| due.contains(it)).collect();
+            found.saw("records were merged by time", due.len());
+            if last != due {
+                found.wrong.push(format!(
+                    "VIOLATED merged: the last of {output}-{partition} are {last:?}, and in order of time they \
+                     are {due:?}"
+                ));
+            }
+        }
+    }
+    Ok(verdicts)
+}

@@ -1,0 +1,225 @@
+//! Records that fail, records that take long, and results that go on once per commit.
+
+use std::collections::BTreeMap;
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, Topic};
+
+use super::check::{Found, Given, Left, copies, verdict};
+use super::rng::Rng;
+use super::shape::{INPUT, Shape};
+use crate::client::Cluster;
+use crate::oracle::{Evidence, Fold, Keys, Row};
+
+/// What fails for good goes here, if it goes anywhere.
+pub(super) const DEAD: &str = "dead";
+const COUNTS: &str = "counts";
+/// Records go into both of the first.
+pub(super) const OUTPUTS: [&str; 4] = ["out", "copy", COUNTS, DEAD];
+
+/// What the app's closure makes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing special.
+    Good,
+    /// It fails, and goes well when it is tried again.
+    Flaky,
+    /// It takes so long that what was taken before it is committed first.
+    Slow,
+    /// It fails whenever it is tried.
+    Bad,
+    /// It panics whenever it is tried.
+    Panics,
+    /// It is no text.
+    Unreadable,
+}
+
+impl Kind {
+    pub(super) fn drawn(rng: &mut Rng) -> Kind {
+        match rng.below(480) {
+            0..=23 => Kind::Flaky,
+            // Seldom: everybody waits for as long.
+            24 | 25 => Kind::Slow,
+            26..=37 => Kind::Bad,
+            38..=41 => Kind::Panics,
+            42..=45 => Kind::Unreadable,
+            _ => Kind::Good,
+        }
+    }
+
+    /// Whether it has effects.
+    fn counts(self) -> bool {
+        matches!(self, Kind::Good | Kind::Flaky | Kind::Slow)
+    }
+
+    fn word(self) -> &'static [u8] {
+        match self {
+            Kind::Good => b"",
+            Kind::Flaky => b" flaky",
+            Kind::Slow => b" slow",
+            Kind::Bad => b" bad",
+            Kind::Panics => b" panics",
+            Kind::Unreadable => b" \xff",
+        }
+    }
+
+    /// The value of a record.
+    pub(crate) fn value(self, seq: u64, digit: usize) -> Vec<u8> {
+        [format!("{seq} {digit}").as_bytes(), self.word()].concat()
+    }
+}
+
+/// A count is kept and a record is emitted before the closure fails: none of it may stay.
+pub(super) fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
+    let policy = ErrorPolicy::retry(Duration::from_millis(70), 2).then(last);
+    let plain = |value: &str| {
+        let mut words = value.splitn(3, ' ');
+        let mut word = || words.next().unwrap_or_default().to_owned();
+        (word(), word(), word())
+    };
+    let source = app.source(&Topic::<String, String>::plain(INPUT));
+    let (one, other) = source.on_error(policy).tee();
+    one.group_by_key()
+        .aggregate(
+            &KeyValueStore::<String, String>::plain("counts"),
+            String::new,
+            move |_, value, before| {
+                let (seq, digit, _) = plain(&value);
+                let count = before.rsplit(' ').next().and_then(|it| it.parse().ok());
+                format!("{seq} {digit} {}", count.unwrap_or(0_u64) + 1)
+            },
+        )
+        .emit_per_commit()
+        .to(&Topic::plain(COUNTS));
+    let (first, other) = other.tee();
+    let words = move |value: &str| {
+        let (seq, digit, kind) = plain(value);
+        (format!("{seq} {digit}"), seq, kind)
+    };
+    first
+        .map(move |value| words(&value).0)
+        .to(&Topic::plain(OUTPUTS[0]));
+    let (cluster, tries) = (cluster.clone(), Mutex::new(BTreeMap::<String, u32>::new()));
+    other
+        .try_map(move |value| {
+            let (value, seq, kind) = words(&value);
+            let mut tries = tries.lock().unwrap_or_else(PoisonError::into_inner);
+            let tries = tries.entry(seq).or_default();
+            *tries += 1;
+            match &kind[..] {
+                // Never twice in a row.
+                "flaky" if *tries % 3 == 1 => Err(Failure::from("flaky")),
+                "bad" => Err(Failure::from("bad")),
+                // Without the hook, which would write of it.
+                "panics" => resume_unwind(Box::new("at the disco")),
+                "slow" => {
+                    cluster.pass(cluster.now() + 3_500 + i64::from(*tries) * 700 % 2_500);
+                    Ok(value)
+                }
+                _ => Ok(value),
+            }
+        })
+        .to(&Topic::plain(OUTPUTS[1]));
+}
+
+/// What is kept: the last record of each key and the key's count, with the highest time.
+fn counts() -> Fold {
+    Fold::new(|contents, record| {
+        let key = record.key.unwrap_or_default().to_vec();
+        let before = contents.remove(&key).unwrap_or_default();
+        let count = String::from_utf8_lossy(before.get(8..).unwrap_or_default());
+        let count = count.rsplit(' ').next().and_then(|it| it.parse().ok());
+        let count = count.unwrap_or(0_i64) + 1;
+        let digit = char::from(key.last().copied().unwrap_or_default());
+        let mut value = record.value.to_be_bytes().to_vec();
+        value.extend_from_slice(format!("{} {digit} {count}", record.seq).as_bytes());
+        contents.insert(key, value);
+        count
+    })
+}
+
+pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let (good, failed): (Vec<&Given>, Vec<&Given>) =
+        left.given.iter().partition(|it| it.kind.counts());
+    let slow = good.iter().filter(|it| it.kind == Kind::Slow).count();
+    found.saw("records took seconds", slow);
+    let evidence = |given: &[&Given], outputs: &[&str]| {
+        let mut keys = Keys::default();
+        let rows = given.iter().map(|it| Row {
+            seq: Some(it.seq),
+            key: keys.intern(Some(it.key.as_bytes())),
+            partition: it.partition,
+            offset: it.offset,
+            value: it.timestamp,
+        });
+        let rows = rows.collect();
+        let outputs = outputs.iter().map(|it| left.output(it, &mut keys, None));
+        let outputs = outputs.collect();
+        Ok::<_, String>(Evidence {
+            outputs,
+            ..left.evidence(INPUT, rows, keys)?
+        })
+    };
+    let effects = Evidence {
+        state: copies(left, INPUT, &counts()),
+        ..evidence(&good, &OUTPUTS[..2])?
+    };
+    // Where none are written, none of them is an input of it.
+    let letters = match left.shape {
+        Shape::DeadLetters => {
+            found.saw("records became dead letters", failed.len());
+            evidence(&failed, &[DEAD])?
+        }
+        _ => {
+            found.saw("records were left out", failed.len());
+            evidence(&[], &[DEAD])?
+        }
+    };
+    for output in [OUTPUTS[0], OUTPUTS[1], DEAD] {
+        left.out_of_order(output, found);
+    }
+    per_commit(left, &good, found);
+    Ok([effects, letters].iter().filter_map(verdict).collect())
+}
+
+/// Of each key the results that go on are of later and later records, each the count up to its own, and the last
+/// one is that of the last record.
+fn per_commit(left: Left<'_>, good: &[&Given], found: &mut Found) {
+    let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut due: BTreeMap<u64, i64> = BTreeMap::new();
+    let mut last: BTreeMap<&str, i64> = BTreeMap::new();
+    for it in good {
+        let count = counts.entry(&it.key).or_default();
+        *count += 1;
+        due.insert(it.seq, *count);
+    }
+    let mut keys = Keys::default();
+    let results = left.output(COUNTS, &mut keys, None).rows;
+    found.saw("results went on once per commit", results.len());
+    for row in &results {
+        let given = row
+            .seq
+            .and_then(|seq| left.given.get(usize::try_from(seq).ok()?));
+        let Some(given) = given else {
+            found
+                .wrong
+                .push(format!("VIOLATED foreign: {COUNTS} holds {row:?}"));
+            continue;
+        };
+        let before = last.insert(&given.key, row.value).unwrap_or(0);
+        let is = due.get(&given.seq).copied();
+        if is != Some(row.value) || row.value <= before || row.partition != given.partition {
+            found.wrong.push(format!(
+                "VIOLATED stale: {COUNTS}-{}, offset {}, key {}: {} after {before}, and up to seq {} it is {is:?}",
+                row.partition, row.offset, given.key, row.value, given.seq
+            ));
+        }
+    }
+    if last != counts {
+        found.wrong.push(format!(
+            "VIOLATED lost: the last results of {COUNTS} are {last:?}, and they are to be {counts:?}"
+        ));
+    }
+}

@@ -1,0 +1,202 @@
+//! Counts by key and window of time, and the records that come too late for theirs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use eos_core::codec::PlainCodec;
+use eos_core::{App, Topic, Tumbling, WindowStore, Windowed, WindowedCodec};
+
+use super::check::{Copied, Found, Given, Left, changelog, copies, verdict};
+use super::rng::Rng;
+use super::shape::INPUT;
+use crate::oracle::{Contents, Evidence, Fold, Keys, Row, StateCopy};
+
+/// Updates go into both of the first; records that come too late go into the last.
+pub(super) const OUTPUTS: [&str; 3] = ["out", "copy", "late"];
+
+const SIZE: i64 = 2_000;
+const GRACE: i64 = 1_000;
+/// Beside the windows in what is compared: the stream time. The keys of windows are longer.
+const STREAM_TIME: &[u8] = b"time";
+
+pub(super) fn declare(app: &mut App) {
+    let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
+    let [first, second, late] = OUTPUTS;
+    let updates = |topic| -> Topic<Windowed<String>, String> {
+        Topic::with(topic, WindowedCodec::plain(ms(SIZE)), PlainCodec::new())
+    };
+    let (one, other) = app
+        .source(&Topic::<String, String>::plain(INPUT))
+        .group_by_key()
+        .windowed_by(Tumbling::of(ms(SIZE)).grace(ms(GRACE)))
+        .late_to(&Topic::plain(late))
+        .aggregate(
+            &WindowStore::<String, String>::plain("windows"),
+            String::new,
+            |_, value, before| {
+                let count = before.rsplit(' ').next().and_then(|it| it.parse().ok());
+                format!("{value} {}", count.unwrap_or(0_u64) + 1)
+            },
+        )
+        .to_stream()
+        .tee();
+    one.to(&updates(first));
+    other.to(&updates(second));
+}
+
+/// Most records are of now; some come late, in time for their window or not, and a few are ahead.
+pub(super) fn time(rng: &mut Rng, now: i64) -> i64 {
+    let back = match rng.below(12) {
+        0..=3 => rng.between(0, 6_000),
+        4 => -rng.between(0, 1_500),
+        _ => rng.between(0, 300),
+    };
+    now - back
+}
+
+fn start(time: i64) -> i64 {
+    time - time % SIZE
+}
+
+/// Whether the window that starts here takes no records any more, and is not kept.
+fn is_over(start: i64, stream_time: i64) -> bool {
+    start + SIZE + GRACE <= stream_time
+}
+
+/// Those that come in time for their windows, and those that do not, as one loop over each partition finds.
+fn split(given: &[Given]) -> (Vec<&Given>, Vec<&Given>) {
+    let mut stream_times = BTreeMap::new();
+    given.iter().partition(|it| {
+        let stream_time = stream_times.entry(it.partition).or_insert(i64::MIN);
+        *stream_time = it.timestamp.max(*stream_time);
+        !is_over(start(it.timestamp), *stream_time)
+    })
+}
+
+/// The key of an update: the window's start comes behind it.
+fn windowed(it: &Given) -> Vec<u8> {
+    let mut key = it.key.clone().into_bytes();
+    key.extend_from_slice(&start(it.timestamp).to_be_bytes());
+    key
+}
+
+/// What a database keeps: windows that are not over, by their starts and keys, each with the highest time of its
+/// records. And the stream time, which only what comes in time can raise.
+fn windows() -> Fold {
+    Fold::new(|contents, record| {
+        let time = record.value;
+        let stream_time = number(contents.get(STREAM_TIME)).unwrap_or(i64::MIN);
+        let stream_time = stream_time.max(time);
+        contents.insert(STREAM_TIME.to_vec(), stream_time.to_be_bytes().to_vec());
+        forget(contents, stream_time);
+        let key = record.key.unwrap_or_default();
+        let key = key.split_last_chunk::<8>().map_or(key, |(key, _)| key);
+        let mut at = stored(start(time)).to_vec();
+        at.extend_from_slice(key);
+        let before = contents.remove(&at).unwrap_or_default();
+        let highest = number(before.get(..8)).unwrap_or(i64::MIN).max(time);
+        let count = String::from_utf8_lossy(before.get(8..).unwrap_or_default());
+        let count = count.rsplit(' ').next().and_then(|it| it.parse().ok());
+        let count = count.unwrap_or(0) + 1;
+        let digit = char::from(key.last().copied().unwrap_or_default());
+        let mut value = highest.to_be_bytes().to_vec();
+        value.extend_from_slice(format!("{} {digit} {count}", record.seq).as_bytes());
+        contents.insert(at, value);
+        count
+    })
+}
+
+/// As a key in a store has it: the sign is flipped.
+fn stored(start: i64) -> [u8; 8] {
+    (start ^ i64::MIN).to_be_bytes()
+}
+
+fn number(bytes: Option<impl AsRef<[u8]>>) -> Option<i64> {
+    Some(i64::from_be_bytes(bytes?.as_ref().try_into().ok()?))
+}
+
+/// Drops what is over: a database deletes it some time, a changelog is cut off some time.
+fn forget(contents: &mut Contents, stream_time: i64) {
+    contents.retain(|key, _| match key.first_chunk() {
+        Some(start) => !is_over(i64::from_be_bytes(*start) ^ i64::MIN, stream_time),
+        None => true,
+    });
+}
+
+/// What is open of what was found in a database or a changelog, with the stream time.
+fn open(mut contents: Contents, stream_time: Option<i64>) -> Contents {
+    // On which terms the windows are kept.
+    contents.remove(&[][..]);
+    if let Some(stream_time) = stream_time {
+        forget(&mut contents, stream_time);
+        contents.insert(STREAM_TIME.to_vec(), stream_time.to_be_bytes().to_vec());
+    }
+    contents
+}
+
+pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+    let [first, second, late_to] = OUTPUTS;
+    let (in_time, late) = split(left.given);
+    found.saw("records came too late for their windows", late.len());
+    if let Some(topic) = changelog(left.shape) {
+        let mut partitions = 0..left.cluster.partitions(&topic);
+        let cut_off = partitions.any(|it| left.cluster.begin(&topic, it) > 0);
+        found.saw("changelogs of windows were cut off", usize::from(cut_off));
+    }
+    let mut keys = Keys::default();
+    let rows = in_time.iter().map(|it| Row {
+        seq: Some(it.seq),
+        key: keys.intern(Some(&windowed(it))),
+        partition: it.partition,
+        offset: it.offset,
+        value: it.timestamp,
+    });
+    let rows = rows.collect();
+    let running = || Some(windows());
+    let outputs = [first, second].map(|topic| left.output(topic, &mut keys, running()));
+    let updates = Evidence {
+        outputs: outputs.into(),
+        state: open_windows(left),
+        ..left.evidence(INPUT, rows, keys)?
+    };
+    let mut keys = Keys::default();
+    let rows = late.iter().map(|it| Row {
+        seq: Some(it.seq),
+        key: keys.intern(Some(it.key.as_bytes())),
+        partition: it.partition,
+        offset: it.offset,
+        value: 0,
+    });
+    let rows = rows.collect();
+    let outputs = vec![left.output(late_to, &mut keys, None)];
+    let late = Evidence {
+        outputs,
+        ..left.evidence(INPUT, rows, keys)?
+    };
+    for output in OUTPUTS {
+        left.out_of_order(output, found);
+    }
+    Ok([updates, late].iter().filter_map(verdict).collect())
+}
+
+fn open_windows(left: Left<'_>) -> Vec<StateCopy> {
+    let databases = left.databases.iter().map(|it| Copied {
+        contents: open(it.contents.clone(), it.stream_time),
+        ..it.clone()
+    });
+    let databases: Vec<_> = databases.collect();
+    let left = Left {
+        databases: &databases,
+        ..left
+    };
+    let mut copies = copies(left, INPUT, &windows());
+    let changelogs = copies.iter_mut().filter(|it| it.position.is_none());
+    for it in changelogs {
+        let given = left.given.iter().filter(|at| at.partition == it.partition);
+        it.contents = open(
+            std::mem::take(&mut it.contents),
+            given.map(|it| it.timestamp).max(),
+        );
+    }
+    copies
+}
