@@ -39,6 +39,8 @@ pub(super) struct Resolving {
     pub(super) gone: BTreeMap<TopicPartition, Offset>,
     /// Committed offsets that the group does not have: it is asked again before that is believed.
     missing: MissingOffsets,
+    /// Repartition topics whose records are known to be the group's own.
+    proven: BTreeSet<TopicName>,
 }
 
 impl Resolving {
@@ -50,6 +52,7 @@ impl Resolving {
             not_before: None,
             gone: BTreeMap::new(),
             missing: MissingOffsets::default(),
+            proven: BTreeSet::new(),
         }
     }
 
@@ -138,7 +141,7 @@ impl<C: Client> Worker<C> {
                 let bounds = self.offset_bounds(&resolving.starts);
                 if let Some(bounds) = self.or_later(bounds, &mut resolving.not_before)? {
                     self.look_for_gone(&mut resolving, &bounds)?;
-                    let proven = self.prove_repartitions(&resolving.starts, &bounds);
+                    let proven = self.prove_repartitions(&mut resolving, &bounds);
                     if self.or_later(proven, &mut resolving.not_before)? {
                         let starts = std::mem::take(&mut resolving.starts);
                         if !starts.is_empty() {
@@ -312,9 +315,10 @@ impl<C: Client> Worker<C> {
     /// `a-b-c-repartition`.
     fn prove_repartitions(
         &mut self,
-        starts: &[Found],
+        resolving: &mut Resolving,
         bounds: &[OffsetBounds],
     ) -> Result<bool, WorkerError> {
+        let Resolving { starts, proven, .. } = resolving;
         let written = |partition: &TopicPartition| {
             let mut bounds = bounds.iter();
             let log = bounds.find(|log| log.partition == *partition);
@@ -329,6 +333,9 @@ impl<C: Client> Worker<C> {
             let Some(own) = own.filter(|_| !failpoints::undefended(Defence::Foreign)) else {
                 continue;
             };
+            if proven.contains(&own.topic) {
+                continue;
+            }
             let writers = self.writers_of(&own.topic);
             let slice = self.patience();
             let known = match self.source.committed(&writers, slice) {
@@ -336,6 +343,7 @@ impl<C: Client> Worker<C> {
                 Poll::Ready(known) => known.map_err(WorkerError::Client)?,
             };
             if known.iter().any(|committed| committed.offset.is_some()) {
+                proven.insert(own.topic.clone());
                 continue;
             }
             if known.len() < writers.len() {
