@@ -38,6 +38,7 @@ mod siblings;
 mod state_controls;
 mod state_sweep;
 mod stops;
+mod topic_cases;
 mod two_owners;
 mod unverified_brokers;
 mod wire_read_committed;

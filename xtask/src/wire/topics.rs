@@ -4,6 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::create_partitions_request::{
+    CreatePartitionsRequest, CreatePartitionsTopic,
+};
 use kafka_protocol::messages::create_topics_request::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
 };
@@ -74,6 +77,40 @@ impl Client {
         self.routes.forget();
         self.retry(&what, |client, deadline| {
             client.gone_from_all(name, deadline)
+        })
+    }
+
+    /// Adds partitions to a topic, up to `partitions`, and waits until every broker sees a leader for each.
+    ///
+    /// # Errors
+    /// When the broker refuses, or leaders are not elected in time.
+    pub fn grow_topic(&mut self, name: &str, partitions: i32) -> Result<()> {
+        let topic = CreatePartitionsTopic::default()
+            .with_name(topic_name(name))
+            .with_count(partitions)
+            .with_assignments(None);
+        let request = CreatePartitionsRequest::default()
+            .with_topics(vec![topic])
+            .with_timeout_ms(BROKER_TIMEOUT_MS);
+        let what = format!("grow topic {name}");
+        self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Any, &request, deadline)?;
+            let mut results = answer.results.iter();
+            results.try_for_each(|result| check(result.error_code, || name.to_owned()))
+        })?;
+        self.routes.forget();
+        let count = usize::try_from(partitions)?;
+        self.retry(&what, |client, deadline| {
+            for broker in client.broker_ids(deadline)? {
+                let seen = client.metadata_of(Node::Broker(broker), &[name], deadline)?;
+                let partitions = seen.topics.get(name).map_or(&[][..], Vec::as_slice);
+                if partitions.len() < count || partitions.iter().any(|p| p.leader.is_none()) {
+                    return Err(Failure::retry(format!(
+                        "broker {broker} sees too few leaders"
+                    )));
+                }
+            }
+            Ok(())
         })
     }
 

@@ -92,19 +92,26 @@ impl Event<'_> {
         let mut first = None;
         loop {
             // SAFETY: a live event, which keeps its messages.
-            let code = unsafe {
+            let (message, code) = unsafe {
                 let message = sys::rd_kafka_event_message_next(self.raw());
                 if message.is_null() {
                     return first;
                 }
-                codes::of_message(message)
+                (message, codes::of_message(message))
             };
             let ours = matches!(
                 code,
                 codes::NO_ERROR | codes::PURGE_QUEUE | codes::PURGE_INFLIGHT
             );
             if !ours && first.is_none() {
-                first = Some(Failure::of(code));
+                let mut failure = Failure::of(code);
+                // SAFETY: the event keeps its messages; the name of a message's topic is a C string.
+                let (topic, partition) = unsafe {
+                    let name = sys::rd_kafka_topic_name((*message).rkt);
+                    (copy_text(name), (*message).partition)
+                };
+                failure.text = format!("a record for {topic}-{partition}: {}", failure.text);
+                first = Some(failure);
             }
         }
     }
