@@ -176,7 +176,9 @@ fn records_of(random: &mut Seeded) -> Bytes {
 /// Something that happens to a broker: what a test asks of it, or a fault.
 fn happening(random: &mut Seeded, broker: &mut Broker, now: i64) {
     match random.below(6) {
-        0 => broker.compact(now),
+        0 => {
+            broker.compact(now);
+        }
         1 => broker.apply_retention(now),
         2 => broker.hold_markers(match random.below(3) {
             0 => Hold::All,
