@@ -146,8 +146,8 @@ impl Broker {
         self.recount_bytes();
     }
 
-    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does now and then. Answers how many
-    /// bytes went.
+    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does now and then. Returns how many
+    /// bytes it removed.
     pub fn compact(&mut self, now: i64) -> usize {
         let before = self.bytes;
         for topic in self.topics.values_mut() {
