@@ -163,6 +163,7 @@ struct Scene {
     state: TempDir,
     client: Client,
     sent: usize,
+    changed: bool,
 }
 
 impl Scene {
@@ -175,6 +176,7 @@ impl Scene {
             state: TempDir::new()?,
             client: Client::connect(bootstrap, PATIENCE)?,
             sent: 0,
+            changed: false,
         };
         for role in [Input, Sibling, Output, DeadLetters] {
             scene.create(role)?;
@@ -290,6 +292,7 @@ impl Scene {
     fn change(&mut self) -> Result<()> {
         let One { role, change, .. } = self.case;
         let topic = self.topic(role);
+        self.changed = true;
         match change {
             Deleted => self.client.delete_topic(&topic),
             Recreated => {
@@ -363,15 +366,15 @@ impl Scene {
     }
 
     fn is_replaced(&self, role: Role) -> bool {
-        let changed = self.case.role == role && self.sent > RECORDS;
-        changed && matches!(self.case.change, Deleted | Recreated)
+        let replaced = matches!(self.case.change, Deleted | Recreated);
+        self.changed && replaced && self.case.role == role
     }
 
     /// Nothing is lost, nothing counts twice, whatever came of it.
     fn judge(&mut self, outcome: &Outcome) -> Result<()> {
         let joined = |n: usize| format!("{n} row");
         let mut topics = vec![self.copies()];
-        if !self.is_replaced(Output) && !(self.case.role == Output && self.case.change == Deleted) {
+        if !self.is_replaced(Output) {
             topics.push(self.topic(Output));
         }
         for topic in topics {
