@@ -152,17 +152,6 @@ pub enum TopologyError {
         /// The topic.
         topic: TopicName,
     },
-    /// The app reads its own dead letters.
-    #[error(
-        "{topic} is the dead-letter topic of the source {letters_of}, and the app reads it, so a record that \
-         keeps failing would be processed without end: read dead letters with another app"
-    )]
-    DeadLetterIsRead {
-        /// The topic.
-        topic: TopicName,
-        /// The source whose records fail.
-        letters_of: TopicName,
-    },
     /// Two repartition topics would be one.
     #[error(
         "two calls of `repartition` name their topic {name}: give one of them another name, for each \

@@ -353,15 +353,6 @@ impl Graph {
                 let topic = source.topic.clone();
                 return Err(TopologyError::Loop { topic });
             }
-            let letters = source.policy.dead_letter_topic();
-            if let Some(topic) = letters
-                && self.sources.iter().any(|source| source.topic == *topic)
-            {
-                return Err(TopologyError::DeadLetterIsRead {
-                    topic: topic.clone(),
-                    letters_of: source.topic.clone(),
-                });
-            }
         }
         Ok(())
     }

@@ -385,20 +385,6 @@ fn a_topic_that_is_written_back_to_its_source_is_refused() {
     assert!(app.check().is_ok());
 }
 
-#[test]
-fn a_dead_letter_topic_that_the_app_reads_is_refused() {
-    let error = error(|app| {
-        app.source(&text("t"))
-            .on_error(ErrorPolicy::dead_letter("dlq"))
-            .to(&text("out"));
-        app.source(&text("dlq")).to(&text("others"));
-    });
-    assert!(
-        error.starts_with("dlq is the dead-letter topic of the source t"),
-        "{error}"
-    );
-}
-
 fn keep_counts(app: &mut App, policy: ErrorPolicy) {
     app.source(&text("t"))
         .on_error(policy)

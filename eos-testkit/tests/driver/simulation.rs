@@ -6,8 +6,9 @@ use eos_testkit::sim::{Kind, Run, Seeds, Shape};
 const SEEDS: u64 = 2_000;
 
 /// What the shapes are there for, in the order of the letters.
-const SEEN: [&str; 10] = [
+const SEEN: [&str; 12] = [
     "changelogs of windows were cut off",
+    "changelogs were compacted",
     "commits came before a slow record",
     "records became dead letters",
     "records came too late for their windows",
@@ -15,6 +16,7 @@ const SEEN: [&str; 10] = [
     "records were joined",
     "records were left out",
     "records were merged by time",
+    "records were repeated",
     "records were tried again",
     "results went on once per commit",
 ];
@@ -99,6 +101,7 @@ fn a_run_is_the_same_whenever_it_is_repeated() {
 /// A run that was recorded can be repeated from its list of faults alone: what shrinking rests on.
 #[test]
 fn a_run_can_be_repeated_from_its_faults() {
+    let mut whole = 0;
     for seed in 0..6 {
         let drawn = Run::of_seed(seed).run();
         let plan = Run {
@@ -108,6 +111,11 @@ fn a_run_can_be_repeated_from_its_faults() {
         let repeated = plan.run();
         assert!(!repeated.fired.is_empty(), "seed {seed}");
         assert_eq!(repeated.fired, drawn.fired, "seed {seed}");
-        assert_eq!(repeated.took_ms, drawn.took_ms, "seed {seed}");
+        // One that ended before it drew all of its faults had to wait for them; the repetition need not.
+        if drawn.fired.len() >= drawn.run.faults {
+            assert_eq!(repeated.took_ms, drawn.took_ms, "seed {seed}");
+            whole += 1;
+        }
     }
+    assert!(whole > 0);
 }
