@@ -48,11 +48,6 @@ pub(crate) struct Results {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// How many rounds the broker gets to become warm. After one it still took half as much again for a record as
-/// it did later, so the side that began the first round that counts was charged with its compiler; after two its
-/// compiler still took a tenth of a core.
-const WARM_UP: u32 = 3;
-
 /// Lets the sides alternate. The first rounds do not count: they warm the broker.
 pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> Result<Results> {
     let rounds = if what == What::Quarantine { 7 } else { 3 };
@@ -72,8 +67,9 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     // One run may measure several works on one broker.
     let input = bench.filled(&format!("{}-in", work.name()), records)?;
     let mut outcomes = Vec::new();
-    for turn in 0..WARM_UP + options.rounds.unwrap_or(rounds) {
-        let round = (turn + 1).saturating_sub(WARM_UP);
+    let warm_up = options.warm_up_rounds;
+    for turn in 0..warm_up + options.rounds.unwrap_or(rounds) {
+        let round = (turn + 1).saturating_sub(warm_up);
         for &side in &alternating(sides, turn) {
             // The broker is warmed by those that are quick.
             if round == 0 && side == Side::Streams {

@@ -13,7 +13,8 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
     let sides = ["bare", "eos", "eos-at-least-once"];
     let said = bench(
         kafka.bootstrap(),
-        "throughput --records 300000 --rounds 1 --interval-ms 20 --sides bare,eos,eos-at-least-once",
+        "throughput --records 100000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 \
+         --sides bare,eos,eos-at-least-once",
     )?;
     for side in sides {
         let figures = result(&said, side)?;
@@ -35,10 +36,10 @@ fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {
     ensure!(p50 > Some(0.0) && p50 <= p99, "{figures}");
     let said = bench(
         kafka.bootstrap(),
-        "count --records 600000 --rounds 1 --interval-ms 20 --sides eos",
+        "count --records 100000 --rounds 1 --warm-up-rounds 0 --interval-ms 20 --sides eos",
     )?;
     let figures = result(&said, "eos")?;
-    ensure!(figures["outputs"] == 600_000, "every update: {figures}");
+    ensure!(figures["outputs"] == 100_000, "every update: {figures}");
     for phase in ["seal", "apply"] {
         let ms = figures["commit_ms"][phase].as_f64();
         ensure!(ms.is_some_and(|ms| ms > 0.0), "{phase} in {figures}");

@@ -7,10 +7,9 @@ use super::case::{Case, Done};
 
 /// Tests that measure time or need the whole machine: nothing runs beside them. Package, target, and how the
 /// name begins.
-const ALONE: [(&str, &str, &str); 4] = [
+const ALONE: [(&str, &str, &str); 3] = [
     ("integration-tests", "exclusive", ""),
     ("conformance", "all", "throughput::"),
-    ("benchmarks", "smoke", ""),
     // A broker that is killed there comes back on its port.
     ("xtask", "all", "local::"),
 ];
