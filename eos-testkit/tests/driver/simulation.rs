@@ -3,7 +3,7 @@
 use eos_testkit::sim::{Kind, Run, Seeds, Shape};
 
 /// As many as a test run has time for; `EOS_SEEDS` says another number.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 
 /// What the shapes are there for, in the order of the letters.
 const SEEN: [&str; 12] = [

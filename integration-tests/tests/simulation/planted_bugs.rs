@@ -78,7 +78,7 @@ const PLANTED: [(&str, u64, &[&str]); 36] = [
 ];
 
 /// A bug that takes more seeds is looked for with `EOS_FULL=1` only (`cargo xtask soak rocksdb`).
-const QUICK: u64 = 500;
+const QUICK: u64 = 200;
 
 #[test]
 fn each_is_found_by_a_seed() {

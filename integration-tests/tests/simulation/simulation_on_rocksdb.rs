@@ -12,7 +12,7 @@ use eos_core::stepped::{Home, on_disk};
 use eos_testkit::sim::{Disks, Place, ProcessDisk, Seeds};
 
 /// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 /// For all databases of a process.
 const MEMORY: usize = 16 << 20;
 /// How many earlier states a disk knows.

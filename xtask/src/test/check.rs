@@ -14,7 +14,7 @@ const SELECTION: &str = "--package eos-protocol --package eos-state --package eo
     --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
     eos-testkit/failpoints,eos-testkit/store-conformance";
 
-/// Seeds of the simulation, instead of CI's 2,000.
+/// Seeds of the simulation, instead of CI's 1,000.
 const SEEDS: &str = "200";
 
 /// Runs the tests whose name holds `filter`, after format and lints.

@@ -1,4 +1,4 @@
-//! Runs tests beside each other, and those alone that need that.
+//! Runs tests beside each other, some in pairs, and those alone that need that.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +12,21 @@ const ALONE: [(&str, &str, &str); 3] = [
     ("conformance", "all", "throughput::"),
     // A broker that is killed there comes back on its port.
     ("xtask", "all", "local::"),
+];
+
+/// Tests of the targets in [`ALONE`] that kill processes by the clock and judge the outputs: a full machine would
+/// leave them no records between two kills, and one other of them beside does not.
+const PAIRED: [(&str, &str, &str); 6] = [
+    ("integration-tests", "exclusive", "brokers::"),
+    ("integration-tests", "exclusive", "churn::"),
+    ("integration-tests", "exclusive", "kill::"),
+    ("integration-tests", "exclusive", "counts::"),
+    ("integration-tests", "exclusive", "windowed_counts::"),
+    (
+        "integration-tests",
+        "exclusive",
+        "wire_producer_delivers_once::",
+    ),
 ];
 
 /// Tests that take long begin first, in this order, so that the end does not wait for one of them.
@@ -44,10 +59,14 @@ pub(crate) fn run<'a>(
     see: impl Fn(&Done<'a>) + Sync,
 ) -> Vec<Done<'a>> {
     let is_shared = |it: &Case<'_>| row(it, &ALONE) == ALONE.len();
-    let (mut shared, alone): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_shared);
+    let (mut shared, exclusive): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_shared);
+    let is_paired = |it: &Case<'_>| row(it, &PAIRED) < PAIRED.len();
+    let (mut paired, alone): (Vec<_>, Vec<_>) = exclusive.into_iter().partition(is_paired);
     // Stable: within a row the order stays.
     shared.sort_by_key(|it| row(it, &LONG));
     let mut done = at_once(shared.into(), width(), environment, &see);
+    paired.sort_by_key(|it| row(it, &PAIRED));
+    done.extend(at_once(paired.into(), 2, environment, &see));
     done.extend(at_once(alone.into(), 1, environment, &see));
     done
 }
