@@ -8,16 +8,24 @@
 //! the group's fence lets it, for the member is valid. So a change of the member id means that
 //! everything is lost: the worker aborts, leaves, and joins without a claim.
 //!
+//! It joins with a consumer of its own. One that unsubscribed while a rebalance was under way may never subscribe
+//! again: librdkafka leaves `rkcg_rebalance_rejoin` set (2.12.1, `rd_kafka_cgrp_assignment_done`, the branch of
+//! `rd_kafka_trigger_waiting_subscribe_maybe`), takes the rebalance for unfinished, and postpones each later
+//! subscription for ever. The worker cannot avoid that moment: the rebalance begins on the client's own thread.
+//!
 //! Under `group.protocol=consumer` the member id stays the same for good and says nothing; there the
 //! brokers decide who owns what, and no claim counts (design note 0017).
 
-use eos_protocol::{Deadline, Event, State};
+use std::task::Poll;
+
+use eos_protocol::{Deadline, Event, State, TopicName};
 
 use super::stopping::{JOIN, Stopping};
-use super::{Worker, WorkerError};
-use crate::client::{Client, GroupMetadata, Source};
+use super::{SLICE, Worker, WorkerError, WorkerSpec};
+use crate::client::{Client, GroupMetadata, Source, SourceSpec};
 use crate::failpoints::{self, Defence};
 use crate::metrics::Count;
+use crate::topology::Topology;
 
 /// As which member a worker owns what it owns.
 #[derive(Debug, Default)]
@@ -35,6 +43,8 @@ enum Course {
     Evicted,
     /// Until the deadline, the LeaveGroup is waited for.
     Leaving(Deadline),
+    /// Until the deadline, the consumer's close is waited for.
+    Closing(Deadline),
 }
 
 impl Membership {
@@ -42,6 +52,33 @@ impl Membership {
     pub(super) fn holds(&self) -> bool {
         self.course == Course::Member
     }
+
+    /// Whether the consumer has begun to leave the group.
+    pub(super) fn leaves(&self) -> bool {
+        matches!(self.course, Course::Leaving(_) | Course::Closing(_))
+    }
+}
+
+/// A consumer that joins the app's group.
+pub(super) fn subscribed<C: Client>(
+    client: &C,
+    spec: &WorkerSpec,
+    topology: &Topology,
+    watched: Vec<TopicName>,
+) -> Result<C::Source, WorkerError> {
+    let mut source = client
+        .source(&SourceSpec {
+            group: spec.app.as_str().to_owned(),
+            client_id: format!("{}-consumer", spec.identity),
+            protocol: spec.protocol.clone(),
+            prefetch: spec.prefetch,
+            restores: !topology.stores().is_empty(),
+            watched,
+        })
+        .map_err(WorkerError::Client)?;
+    let topics = topology.driving_topics();
+    source.subscribe(&topics).map_err(WorkerError::Client)?;
+    Ok(source)
 }
 
 impl<C: Client> Worker<C> {
@@ -76,7 +113,7 @@ impl<C: Client> Worker<C> {
         self.membership.course = Course::Evicted;
     }
 
-    /// Leaves and joins again, once nothing is open any more.
+    /// Leaves, and joins again with a new consumer, once nothing is open any more.
     pub(super) fn join_anew(&mut self) -> Result<(), WorkerError> {
         if self.stopping != Stopping::No || !self.quiet() {
             return Ok(());
@@ -91,14 +128,37 @@ impl<C: Client> Worker<C> {
             }
             // The revocation that `unsubscribe` causes has to be answered first.
             Course::Leaving(deadline) if self.owned.is_empty() && self.has_left(deadline) => {
-                let topics = self.topology.driving_topics();
-                self.source
-                    .subscribe(&topics)
-                    .map_err(WorkerError::Client)?;
-                self.membership.course = Course::Member;
+                let deadline = Deadline::after(self.env.now(), JOIN);
+                self.membership.course = Course::Closing(deadline);
             }
+            Course::Closing(deadline) => match self.source.close(SLICE) {
+                Poll::Pending if !deadline.passed(self.env.now()) || !self.owned.is_empty() => {}
+                Poll::Pending => {
+                    tracing::warn!(
+                        app = %self.spec.app, worker = %self.spec.id,
+                        "the consumer that left the group did not close in time: it is abandoned"
+                    );
+                    self.replace_source()?;
+                }
+                Poll::Ready(closed) => {
+                    if let Err(error) = closed {
+                        tracing::warn!(worker = %self.spec.id, %error, "closing the consumer that left the group");
+                    }
+                    self.replace_source()?;
+                }
+            },
             _ => {}
         }
+        Ok(())
+    }
+
+    fn replace_source(&mut self) -> Result<(), WorkerError> {
+        let watched = self.topics.names();
+        self.source = subscribed(&*self.client, &self.spec, &self.topology, watched)?;
+        // All that the one before was given it has given back.
+        self.resolving = None;
+        self.membership.course = Course::Member;
+        tracing::info!(app = %self.spec.app, worker = %self.spec.id, "joining the group with a new consumer");
         Ok(())
     }
 }

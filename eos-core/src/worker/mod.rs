@@ -80,7 +80,7 @@ use eos_protocol::{
     TopicName, TopicPartition, TopicWatch, Transaction,
 };
 
-use crate::client::{Client, ClientError, Source, SourceSpec};
+use crate::client::{Client, ClientError, Source};
 #[cfg(feature = "failpoints")]
 use crate::failpoints;
 use crate::metrics::{Stopwatch, WorkerMeter};
@@ -266,23 +266,7 @@ impl<C: Client> Worker<C> {
         meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
         let watch = topics::watch(&spec, &topology);
-        let mut source = client
-            .source(&SourceSpec {
-                group: spec.app.as_str().to_owned(),
-                client_id: format!("{}-consumer", spec.identity),
-                protocol: spec.protocol.clone(),
-                prefetch: spec.prefetch,
-                restores: !topology.stores().is_empty(),
-                watched: watch.names(),
-            })
-            .map_err(WorkerError::Client)?;
-        let topics = topology.driving_topics();
-        source.subscribe(&topics).map_err(WorkerError::Client)?;
-        #[cfg(feature = "failpoints")]
-        let first_member = match failpoints::undefended(failpoints::Defence::CheckedMember) {
-            true => source.member().ok(),
-            false => None,
-        };
+        let source = membership::subscribed(&*client, &spec, &topology, watch.names())?;
         let policy = spec.policy;
         let limits = spec.output_limits.iter().copied().flatten();
         let least_limit = limits.min().unwrap_or(usize::MAX);
@@ -323,7 +307,7 @@ impl<C: Client> Worker<C> {
             held: None,
             generation: -1,
             #[cfg(feature = "failpoints")]
-            first_member,
+            first_member: None,
             load: None,
             cause: CommitCause::Interval,
             pacer: CommitPacer::new(policy),
@@ -359,6 +343,10 @@ impl<C: Client> Worker<C> {
             failure: None,
             last_error: None,
         };
+        #[cfg(feature = "failpoints")]
+        if failpoints::undefended(failpoints::Defence::CheckedMember) {
+            worker.first_member = worker.source.member().ok();
+        }
         worker.meter.stepped(worker.env.about_now());
         worker.feed(Event::Start);
         Ok(worker)

@@ -41,7 +41,10 @@ impl<C: Client> Worker<C> {
                     if !self.may_leave(deadline) {
                         return Ok(false);
                     }
-                    self.source.unsubscribe().map_err(WorkerError::Client)?;
+                    // It may be about to leave already, to join with another consumer.
+                    if !self.membership.leaves() {
+                        self.source.unsubscribe().map_err(WorkerError::Client)?;
+                    }
                 }
                 self.stopping = match mode {
                     StopMode::Leave => Stopping::Leaving(Deadline::after(self.env.now(), JOIN)),

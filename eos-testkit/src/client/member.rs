@@ -77,6 +77,10 @@ pub(super) struct Member {
     /// It joins again once nothing is to be answered any more.
     rejoins: bool,
     leaves: bool,
+    /// It unsubscribed between a revocation and the end of the rebalance: librdkafka 2.12.1 forgets then that it has
+    /// rejoined (`rkcg_rebalance_rejoin` stays set in `rd_kafka_cgrp_assignment_done`), takes the rebalance for
+    /// unfinished, and postpones every later subscription for ever.
+    postpones: bool,
     events: VecDeque<SourceEvent>,
     beat: Option<Call>,
     next_beat: i64,
@@ -114,6 +118,7 @@ impl Member {
             coming: BTreeSet::new(),
             rejoins: false,
             leaves: false,
+            postpones: false,
             events: VecDeque::new(),
             beat: None,
             next_beat: 0,
@@ -143,6 +148,9 @@ impl Member {
     }
 
     pub(super) fn subscribe(&mut self, topics: Vec<String>) {
+        if self.postpones {
+            return;
+        }
         self.topics = topics;
         self.leaves = false;
         self.rejoins = true;
@@ -158,6 +166,7 @@ impl Member {
 
     /// Gives back what it has, and leaves then, as a static member too.
     pub(super) fn unsubscribe(&mut self) {
+        self.postpones |= matches!(self.question, Some(Question::Revoked(_)));
         self.topics.clear();
         self.leaves = true;
     }

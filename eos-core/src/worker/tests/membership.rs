@@ -19,7 +19,11 @@ fn rejoined(bench: &mut Bench) {
     let calls = bench.kafka.calls();
     let at = |call: &str| calls.iter().position(|c| c == call);
     let (left, joined) = (at("unsubscribe"), at("subscribe in"));
-    assert!(left.is_some() && left < joined, "{calls:?}");
+    let closed = at("close");
+    assert!(
+        left.is_some() && left < closed && closed < joined,
+        "{calls:?}"
+    );
     assert!(!calls.contains(&"commit".to_owned()), "{calls:?}");
     bench.kafka.broker().membership = Some((10, "member-3".into()));
     bench.assign(&[0]);
@@ -85,4 +89,48 @@ fn rule_6_what_somebody_else_has_committed_since_closes_the_tasks_and_no_more() 
     bench.kafka.broker().membership = None;
     bench.settle();
     rejoined(&mut bench);
+}
+
+/// Evicted, and its consumer does not close at once.
+fn closing(tries: usize) -> Bench {
+    let mut bench = Bench::running();
+    bench.feed(0, &["a", "b"]);
+    succeed(&bench, &["a", "b"]);
+    bench
+        .kafka
+        .answer(CallSite::Close, vec![Answer::Pending; tries]);
+    for _ in 0..20 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench
+}
+
+#[test]
+fn a_stop_while_its_consumer_closes_leaves_only_once() {
+    let mut bench = closing(1_000);
+    bench.worker.stop(StopMode::Leave);
+    bench.kafka.broker().script.clear();
+    bench.end().unwrap();
+    let calls = bench.kafka.calls();
+    let count = |call: &str| calls.iter().filter(|c| *c == call).count();
+    assert_eq!((count("unsubscribe"), count("close")), (1, 1), "{calls:?}");
+    assert_eq!(count("subscribe in"), 0, "{calls:?}");
+}
+
+#[test]
+fn a_consumer_that_does_not_close_in_time_is_abandoned() {
+    let mut bench = closing(1_000);
+    assert!(!bench.kafka.calls().contains(&"subscribe in".to_owned()));
+    for _ in 0..200 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    assert!(bench.kafka.calls().contains(&"subscribe in".to_owned()));
+    // The rest of the script is the old consumer's.
+    bench.kafka.broker().script.clear();
+    bench.kafka.broker().membership = Some((10, "member-3".into()));
+    bench.assign(&[0]);
+    bench.settle();
+    bench.assert_exact();
 }
