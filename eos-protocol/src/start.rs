@@ -186,9 +186,10 @@ pub enum StartError {
     /// A repartition topic has records that this group did not write.
     #[error(
         "task {task}: the repartition topic of {partition} has records, but group {group} has no committed \
-         offset of the tasks that write it. Another app may have this topic (its name joins the names of the \
-         app and of the repartition with hyphens): give this app or its repartition another name. Or the \
-         group's offsets were deleted: then delete the topic, too, to start afresh"
+         offset of the tasks that write it or read it. Another app may have this topic (its name joins the \
+         names of the app and of the repartition with hyphens): give this app or its repartition another \
+         name. Or the group's offsets were deleted on purpose: then delete the topic, too, to start afresh. \
+         First look at the group's offsets (kafka-consumer-groups --describe)"
     )]
     ForeignRecords {
         /// The task.

@@ -6,6 +6,9 @@
 //! (KIP-345): there is no second round, and nobody has the partition, for as long as nobody else comes
 //! or goes. So a static member looks once after its start, and again a little later, for a round may
 //! just be under way. If the same partition is nobody's both times, it leaves and joins anew.
+//! Its LeaveGroup may get lost: the group takes the new consumer for the member that it has then, and gives it
+//! what it had. So the member looks again after that, a few times: partitions may be nobody's for other
+//! reasons, too.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -21,20 +24,31 @@ use crate::failpoints::{self, Defence};
 const PAUSE: Duration = Duration::from_secs(4);
 /// So many looks without a usable answer are enough.
 const LOOKS: u32 = 10;
+/// So often it joins anew for partitions that are nobody's.
+const REJOINS: u32 = 3;
 
 /// How far the look at the group is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) enum Coverage {
-    /// The worker has joined no group yet.
-    #[default]
-    NotJoined,
+    /// The worker has not joined the group yet.
+    NotJoined {
+        /// How often it left, to join anew.
+        rejoins: u32,
+    },
     Looking {
         next: Now,
         looks: u32,
+        rejoins: u32,
         /// What was nobody's at the last look.
         unowned: BTreeSet<TopicPartition>,
     },
     Done,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self::NotJoined { rejoins: 0 }
+    }
 }
 
 impl<C: Client> Worker<C> {
@@ -44,19 +58,23 @@ impl<C: Client> Worker<C> {
         match &mut self.coverage {
             Coverage::Done => {}
             _ if failpoints::undefended(Defence::Coverage) => {}
-            Coverage::NotJoined if !self.spec.static_member => self.coverage = Coverage::Done,
-            Coverage::NotJoined if self.joined => {
+            Coverage::NotJoined { .. } if !self.spec.static_member => {
+                self.coverage = Coverage::Done
+            }
+            Coverage::NotJoined { rejoins } if self.joined => {
                 self.coverage = Coverage::Looking {
                     next: now.after(PAUSE),
                     looks: 0,
+                    rejoins: *rejoins,
                     unowned: BTreeSet::new(),
                 };
             }
-            Coverage::NotJoined => {}
+            Coverage::NotJoined { .. } => {}
             Coverage::Looking { next, .. } if now < *next => {}
             Coverage::Looking {
                 next,
                 looks,
+                rejoins,
                 unowned,
             } => {
                 let found = match self.source.assigned() {
@@ -93,7 +111,13 @@ impl<C: Client> Worker<C> {
                         app = %self.spec.app, worker = %self.spec.id, partitions = ?still,
                         "nobody in the group has these partitions: joining anew, so that it is shared out again"
                     );
-                    self.coverage = Coverage::Done;
+                    let rejoins = *rejoins + 1;
+                    self.coverage = match rejoins < REJOINS {
+                        true => Coverage::NotJoined { rejoins },
+                        false => Coverage::Done,
+                    };
+                    // Only the answer of the next consumer counts.
+                    self.joined = false;
                     self.evict();
                 }
             }

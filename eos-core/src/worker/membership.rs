@@ -132,7 +132,7 @@ impl<C: Client> Worker<C> {
                 self.membership.course = Course::Closing(deadline);
             }
             Course::Closing(deadline) => match self.source.close(SLICE) {
-                Poll::Pending if !deadline.passed(self.env.now()) || !self.owned.is_empty() => {}
+                Poll::Pending if !deadline.passed(self.env.now()) => {}
                 Poll::Pending => {
                     tracing::warn!(
                         app = %self.spec.app, worker = %self.spec.id,
@@ -155,8 +155,7 @@ impl<C: Client> Worker<C> {
     fn replace_source(&mut self) -> Result<(), WorkerError> {
         let watched = self.topics.names();
         self.source = subscribed(&*self.client, &self.spec, &self.topology, watched)?;
-        // All that the one before was given it has given back.
-        self.resolving = None;
+        self.joined = false;
         self.membership.course = Course::Member;
         tracing::info!(app = %self.spec.app, worker = %self.spec.id, "joining the group with a new consumer");
         Ok(())

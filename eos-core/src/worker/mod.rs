@@ -30,6 +30,7 @@
 //! | `failed.rs` | what becomes of a record that can't be processed |
 //! | `quiet.rs` | how often failed and late records are told of |
 //! | `send.rs` | hands its effects to the producer |
+//! | `foreign.rs` | whether the records of a repartition topic are the app's own |
 //! | `gap.rs` | finds out whether the log has lost a record that does not come again |
 //! | `gauge.rs` | describes the tasks for the metrics |
 //! | `standing.rs` | what whoever steps it may ask of it |
@@ -43,6 +44,7 @@ mod error;
 mod failed;
 #[cfg(test)]
 mod fake;
+mod foreign;
 mod gap;
 mod gauge;
 mod gone;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use eos_protocol::state::{PerFamily, TopicDigest};
 use eos_protocol::{
     CommitCause, Committed, Deadline, ErrorClass, FirstStart, MissingOffsets, Now, Offset,
-    Partition, Situation, Stage, Start, StartError, State, TaskId, TaskProgress, TopicName,
-    TopicPartition, TransactionName, plan_start,
+    Partition, Situation, Stage, Start, State, TaskId, TaskProgress, TopicPartition,
+    TransactionName, plan_start,
 };
 
 use super::doubt::as_committed;
+use super::foreign::Proofs;
 use super::restoring::Committed as Kept;
 use super::task::{Readiness, Task};
 use super::{SLICE, Worker, WorkerError};
@@ -39,8 +40,7 @@ pub(super) struct Resolving {
     pub(super) gone: BTreeMap<TopicPartition, Offset>,
     /// Committed offsets that the group does not have: it is asked again before that is believed.
     missing: MissingOffsets,
-    /// Repartition topics whose records are known to be the group's own.
-    proven: BTreeSet<TopicName>,
+    pub(super) proofs: Proofs,
 }
 
 impl Resolving {
@@ -52,7 +52,7 @@ impl Resolving {
             not_before: None,
             gone: BTreeMap::new(),
             missing: MissingOffsets::default(),
-            proven: BTreeSet::new(),
+            proofs: Proofs::default(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Resolving {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) driving: TopicPartition,
-    task: TaskId,
+    pub(super) task: TaskId,
     pub(super) start: Start,
     /// What is beside the offset of the driving partition.
     metadata: String,
@@ -85,6 +85,10 @@ impl<C: Client> Worker<C> {
         self.meter.count(Count::Rebalances, 1);
         self.note_member();
         self.source.assign(&[]).map_err(WorkerError::Client)?;
+        // A consumer that closes gives up what it is assigned without a further revocation.
+        if self.membership.leaves() {
+            return Ok(());
+        }
         let deadline = Deadline::after(self.brokers.at(self.env.now()), self.spec.offsets_deadline);
         let resolving = self
             .resolving
@@ -111,6 +115,9 @@ impl<C: Client> Worker<C> {
             return Ok(false);
         };
         if resolving.partitions.is_empty() && resolving.starts.is_empty() {
+            return Ok(true);
+        }
+        if self.membership.leaves() {
             return Ok(true);
         }
         let now = self.env.now();
@@ -298,79 +305,14 @@ impl<C: Client> Worker<C> {
             Start::Resume { at, .. } => at.iter().map(|(p, _)| p.clone()).collect(),
             Start::Grow { inputs, .. } => inputs.iter().map(|(p, _)| p.clone()).collect(),
         });
-        let asked: Vec<TopicPartition> = inputs.collect();
+        let asked: BTreeSet<TopicPartition> = inputs.chain(self.fed_by(starts)).collect();
+        let asked: Vec<TopicPartition> = asked.into_iter().collect();
         let slice = self.patience();
         match self.source.bounds(&asked, slice) {
             Poll::Pending => Ok(None),
             Poll::Ready(Ok(bounds)) => Ok(Some(bounds)),
             Poll::Ready(Err(error)) => Err(WorkerError::Client(error)),
         }
-    }
-
-    /// Checks that records of a repartition topic are this group's where the group has no offset of the task
-    /// that reads them: then it has one of the tasks that write them, since a task commits its start before its
-    /// first record (rule 10). Returns false while that is not known.
-    ///
-    /// Two apps may have one topic: both `a` with the repartition `b-c` and `a-b` with `c` have
-    /// `a-b-c-repartition`.
-    fn prove_repartitions(
-        &mut self,
-        resolving: &mut Resolving,
-        bounds: &[OffsetBounds],
-    ) -> Result<bool, WorkerError> {
-        let Resolving { starts, proven, .. } = resolving;
-        let written = |partition: &TopicPartition| {
-            let mut bounds = bounds.iter();
-            let log = bounds.find(|log| log.partition == *partition);
-            log.is_some_and(|log| log.end > Offset::ZERO)
-        };
-        for found in starts {
-            let Start::First { partitions, .. } = &found.start else {
-                continue;
-            };
-            let mut own = partitions.iter();
-            let own = own.find(|p| self.repartitions.contains(&p.topic) && written(p));
-            let Some(own) = own.filter(|_| !failpoints::undefended(Defence::Foreign)) else {
-                continue;
-            };
-            if proven.contains(&own.topic) {
-                continue;
-            }
-            let writers = self.writers_of(&own.topic);
-            let slice = self.patience();
-            let known = match self.source.committed(&writers, slice) {
-                Poll::Pending => return Ok(false),
-                Poll::Ready(known) => known.map_err(WorkerError::Client)?,
-            };
-            if known.iter().any(|committed| committed.offset.is_some()) {
-                proven.insert(own.topic.clone());
-                continue;
-            }
-            if known.len() < writers.len() {
-                return Ok(false);
-            }
-            return Err(WorkerError::Start(StartError::ForeignRecords {
-                task: found.task,
-                group: self.spec.app.as_str().to_owned(),
-                partition: own.clone(),
-            }));
-        }
-        Ok(true)
-    }
-
-    /// The partitions that drive the tasks that write this topic.
-    fn writers_of(&self, topic: &TopicName) -> Vec<TopicPartition> {
-        let outputs = self.topology.outputs().iter().enumerate();
-        let outputs = outputs.filter(|(_, output)| output.name == *topic);
-        let stages = outputs.flat_map(|(output, _)| self.topology.writers(output));
-        let driving: BTreeSet<&TopicName> = stages.map(Stage::driving_topic).collect();
-        let partitions = driving.into_iter().flat_map(|topic| {
-            let count = self.spec.input_partitions.get(topic).copied();
-            let numbers = 0..i32::try_from(count.unwrap_or(0)).unwrap_or(i32::MAX);
-            let numbers = numbers.filter_map(|number| Partition::new(number).ok());
-            numbers.map(|number| TopicPartition::new(topic.clone(), number))
-        });
-        partitions.collect()
     }
 
     fn start(&mut self, starts: Vec<Found>, bounds: &[OffsetBounds]) -> Result<(), WorkerError> {
@@ -435,8 +377,14 @@ impl<C: Client> Worker<C> {
             } else {
                 at.extend(inputs.iter().cloned());
             }
+            let changelogs = self.changelog_topics(stage);
+            // A changelog that was made anew, and accepted: the name is to say so before the task is idle for long.
+            let claimed = claimed
+                && !name
+                    .as_ref()
+                    .is_some_and(|it| names_others(it, &changelogs));
             let progress = TaskProgress::resume(task, stage.layout(), width, inputs, name)
-                .with_changelogs(self.changelog_topics(stage));
+                .with_changelogs(changelogs);
             let chains = self.topology.instantiate(stage);
             self.owned.insert(driving, task);
             let now = self.env.now();
@@ -463,7 +411,7 @@ impl<C: Client> Worker<C> {
     }
 
     /// How long a query may block: not at all while other tasks have work.
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         if self.tasks.is_empty() {
             SLICE
         } else {
@@ -506,6 +454,17 @@ impl<C: Client> Worker<C> {
         }
         self.commit(CommitCause::Idle);
     }
+}
+
+/// Whether a committed name has other changelogs than there are now.
+fn names_others(name: &TransactionName, now: &PerFamily<Option<TopicDigest>>) -> bool {
+    let mut pairs = name.topics.iter().zip(now.iter());
+    pairs.any(|((_, found), (_, now))| {
+        found
+            .as_ref()
+            .zip(now.as_ref())
+            .is_some_and(|(a, b)| a != b)
+    })
 }
 
 /// The stage that this topic drives.

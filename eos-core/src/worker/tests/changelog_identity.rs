@@ -138,3 +138,18 @@ fn a_rolling_upgrade_goes_on_with_the_offsets_of_the_version_before() {
     assert_eq!(bench.visible().last().unwrap(), "a=3");
     assert!(metadata(&bench).starts_with("eos2;"));
 }
+
+/// No record comes while the new topic is accepted: the start after that finds its name all the same.
+#[test]
+fn a_changelog_is_accepted_with_one_start_of_a_task_that_is_idle() {
+    let disk = Disk::default();
+    let mut bench = bench(&disk);
+    let mut spec = with_id(&disk, 8);
+    spec.state.accepted_changelogs = vec![TopicUuid(8).to_string()];
+    restart(&mut bench, spec);
+    bench.settle();
+    restart(&mut bench, with_id(&disk, 8));
+    bench.feed(0, &["a"]);
+    bench.settle();
+    assert_eq!(bench.visible().last().unwrap(), "a=3");
+}

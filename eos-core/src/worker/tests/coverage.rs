@@ -36,11 +36,28 @@ fn a_partition_that_stays_nobodys_makes_a_static_member_join_anew_once() {
     assert_eq!(count(&calls, "unsubscribe"), 1, "{calls:?}");
     assert_eq!(count(&calls, "subscribe in"), 1, "{calls:?}");
     bench.kafka.broker().membership = Some((9, "member-2".into()));
+    bench.kafka.broker().group = Some(vec![tp(0), tp(1)]);
     bench.assign(&[0, 1]);
     let calls = pass(&mut bench, 60);
     assert_eq!(count(&calls, "unsubscribe"), 0, "{calls:?}");
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
     assert_eq!(bench.visible().len(), 6);
+}
+
+/// The LeaveGroup got lost, and the group gave the new consumer what the one before had.
+#[test]
+fn a_member_that_is_given_the_same_again_joins_anew_again_but_not_for_ever() {
+    let mut bench = bench(Some(&[0]));
+    let mut joined = 0;
+    for _ in 0..6 {
+        let again = count(&pass(&mut bench, 20), "subscribe in");
+        if again > 0 {
+            joined += again;
+            bench.kafka.broker().membership = Some((9, format!("member-{joined}")));
+            bench.assign(&[0]);
+        }
+    }
+    assert_eq!(joined, 3);
 }
 
 #[test]

@@ -50,12 +50,61 @@ fn records_of_another_app_in_a_repartition_topic_stop_the_task() {
     let mut bench = bench();
     bench.kafka.broker().committed.clear();
     let error = bench.end().unwrap_err();
-    let foreign = matches!(
+    assert!(
+        is_foreign(&error) && error.to_string().contains(WORDS),
+        "{error}"
+    );
+    assert_eq!(bench.visible().len(), 0);
+}
+
+fn is_foreign(error: &WorkerError) -> bool {
+    matches!(
         error,
         WorkerError::Start(eos_protocol::StartError::ForeignRecords { .. })
+    )
+}
+
+/// With a worker for the tasks that write the topic: once their start was committed, it would prove that the
+/// records are the group's own, to a worker that reads them.
+#[test]
+fn records_of_another_app_stop_the_tasks_that_would_write_beside_them() {
+    let mut bench = bench();
+    bench.kafka.broker().committed.clear();
+    bench.kafka.broker().events.clear();
+    bench.assign(&[0]);
+    let error = bench.end().unwrap_err();
+    assert!(is_foreign(&error), "{error}");
+    assert!(
+        bench.kafka.broker().committed.is_empty(),
+        "a start is committed"
     );
-    assert!(foreign && error.to_string().contains(WORDS), "{error}");
-    assert_eq!(bench.visible().len(), 0);
+}
+
+#[test]
+fn an_offset_of_a_reader_proves_the_records_to_a_writer_that_starts_over() {
+    let mut bench = bench();
+    bench.kafka.broker().committed.clear();
+    bench.kafka.broker().events.clear();
+    bench.begun(&[words()]);
+    bench.assign(&[0]);
+    bench.settle();
+    assert!(bench.committed(0).is_some());
+}
+
+/// A coordinator that loads reports all offsets missing for a moment.
+#[test]
+fn offsets_that_are_missing_for_a_moment_accuse_no_other_app() {
+    let mut bench = bench();
+    let before = std::mem::take(&mut bench.kafka.broker().committed);
+    // Longer than one task takes to believe it.
+    for _ in 0..20 {
+        bench.step();
+        bench.clock.pass(Duration::from_millis(50));
+    }
+    bench.kafka.broker().committed = before;
+    bench.settle();
+    bench.an_hour_passes();
+    assert_eq!(bench.kafka.broker().committed[&words()].0, 3);
 }
 
 /// Windows behind the repartition close by the youngest record: no partition may run ahead of the others.

@@ -282,7 +282,7 @@ pub(crate) fn too_slow(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let changelog = scene.changelog()?;
     let client = &mut scene.case.client;
-    client.configure_topic(&changelog, "delete.retention.ms", "1")?;
+    client.configure_topic(&changelog, "delete.retention.ms", "0")?;
     scene.delete_state()?;
     let (error, _) = scene.refused()?;
     stopped!(
