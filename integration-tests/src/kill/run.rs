@@ -11,7 +11,7 @@ use xtask::wire::{Client, Isolation};
 use super::load::Load;
 use super::outcome::{Fault, Judged, Kill, Outcome, Rebalances};
 use super::plan::{Parting, Random, Strike};
-use super::scenario::{Course, Programs, Scenario};
+use super::scenario::{Course, Programs, Promise, Scenario};
 use super::watch::{Sample, Watch};
 use crate::fleet::Fleet;
 use crate::wait::wait_until;
