@@ -55,6 +55,22 @@ impl BrokerTime {
     }
 }
 
+/// One moment on two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The worker's clock.
+    pub now: Now,
+    /// [`BrokerTime`], which stands still while no broker answers.
+    pub brokers: Now,
+}
+
+impl From<Now> for Moment {
+    /// A moment before any outage.
+    fn from(now: Now) -> Self {
+        Self { now, brokers: now }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

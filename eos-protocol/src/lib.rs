@@ -62,7 +62,7 @@ mod widths;
 pub mod windows;
 
 pub use backoff::Backoff;
-pub use broker_time::BrokerTime;
+pub use broker_time::{BrokerTime, Moment};
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use dead_letter::DeadLetter;
