@@ -37,7 +37,7 @@ pub use phases::Phase;
 #[cfg(feature = "prometheus")]
 pub(crate) use endpoint::{Endpoint, Serving};
 pub(crate) use meter::{Count, WorkerMeter};
-pub(crate) use phases::{Stopwatch, in_ms};
+pub(crate) use phases::{Phases, Stopwatch, in_ms};
 
 /// How an app in this process does: see the [module](self).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! How far the front of a task's windowed changelog is of no use any more.
+//! How much of the front of a windowed changelog is not needed any more.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use eos_protocol::windows::Expiry;
 use eos_protocol::{Offset, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
-use super::ahead::between;
+use super::future_timestamps::between;
 use crate::failpoints::{self, Defence};
 use crate::store::window_of;
 
@@ -19,7 +19,7 @@ pub(super) struct Trimming {
     /// The longest of the stores.
     retention: Duration,
     latest: Option<Timestamp>,
-    /// Below this nobody needs anything.
+    /// Records before this offset may be deleted.
     needless: Option<Offset>,
 }
 

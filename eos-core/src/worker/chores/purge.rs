@@ -1,93 +1,90 @@
-//! Tells which records nobody needs any more. They are deleted elsewhere.
+//! Queues processed records for deletion. The runtime deletes them.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use eos_protocol::state::{Family, Purge};
-use eos_protocol::{Offset, TopicName, TopicPartition};
+use eos_protocol::{Offset, TopicPartition};
 
-use super::Worker;
-use super::trimming::Trimming;
+use super::Chores;
 use crate::client::Client;
 use crate::failpoints::{self, Defence};
-use crate::topology::{Purpose, Topology};
+use crate::worker::RecordsOf;
+use crate::worker::shared::Shared;
+use crate::worker::tasks::Tasks;
+use crate::worker::trimming::Trimming;
 
 /// How often at most.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the workers of a process are done with, for whoever deletes it.
+/// The records that all workers of a process no longer need.
 #[derive(Debug, Default)]
-pub struct DoneWith(Mutex<Purge>);
+pub struct PurgeQueue(Mutex<Purge>);
 
-impl DoneWith {
+impl PurgeQueue {
     fn lock(&self) -> MutexGuard<'_, Purge> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Below this offset nobody needs anything any more.
+    /// Queues all records of a partition before this offset.
     #[cfg(test)]
-    pub(crate) fn told(&self, partition: &TopicPartition, needless: Offset) {
-        self.lock().told(partition, needless);
+    pub(crate) fn push(&self, partition: &TopicPartition, before: Offset) {
+        self.lock().told(partition, before);
     }
 
-    /// Everything below these offsets is to be deleted.
+    /// All records before these offsets may be deleted.
     #[must_use]
     pub fn due(&self) -> Vec<(TopicPartition, Offset)> {
         self.lock().due()
     }
 
-    /// The log ends before that: it is another one.
+    /// Drops a partition from the queue: its log ends before the queued offset, so it is another log.
     pub fn forget(&self, partition: &TopicPartition) {
         self.lock().forget(partition);
     }
 
-    /// The broker told where a log begins now.
+    /// Records where a log begins after a deletion.
     pub fn begins(&self, partition: &TopicPartition, at: Offset) {
         self.lock().begins(partition, at);
     }
 }
 
-/// The topics of which nobody needs what their reader has committed: what is in a repartition topic
-/// was written by this app, for this app.
-pub(super) fn repartitions(topology: &Topology) -> BTreeSet<TopicName> {
-    let internals = topology.internals().iter();
-    let repartitions = internals.filter(|internal| internal.purpose == Purpose::Repartition);
-    let outputs = repartitions.filter_map(|internal| topology.outputs().get(internal.output));
-    outputs.map(|output| output.name.clone()).collect()
-}
-
-impl<C: Client> Worker<C> {
-    /// Tells it once in a while.
-    pub(super) fn tell_what_is_done(&mut self) {
-        let now = self.env.about_now();
-        if now < self.tell_done_at {
+impl Chores {
+    /// Queues what the committed transactions no longer need, once in a while.
+    pub(in crate::worker) fn purge<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        tasks: &Tasks<RecordsOf<C>>,
+    ) {
+        let now = shared.env.about_now();
+        if now < self.next_purge {
             return;
         }
-        self.tell_done_at = now.after(EVERY);
-        let mut done = self.spec.done_with.lock();
-        for task in self.tasks.values() {
-            // Without a name the offsets are none that were committed: a first start found them.
+        self.next_purge = now.after(EVERY);
+        let topology = &shared.topology;
+        let mut queue = shared.spec.purge_queue.lock();
+        for task in tasks.values() {
+            // Without a name the offsets were not committed: a first start found them.
             if task.progress.last().is_none() {
                 continue;
             }
             let inputs = task.progress.inputs().iter();
-            for input in inputs.filter(|i| self.repartitions.contains(&i.partition.topic)) {
+            for input in inputs.filter(|i| topology.is_repartition(&i.partition.topic)) {
                 let needless = if failpoints::undefended(Defence::PurgeAfterCommit) {
                     input.next
                 } else {
                     input.committed
                 };
-                done.told(&input.partition, needless);
+                queue.told(&input.partition, needless);
             }
             let Some(state) = &task.state else { continue };
             let Some(needless) = state.trimming.as_ref().and_then(Trimming::needless) else {
                 continue;
             };
-            let mut topics = state.topics(&self.topology);
+            let mut topics = state.topics(topology);
             if let Some((_, topic)) = topics.find(|(family, _)| *family == Family::Windowed) {
                 let partition = task.progress.task.partition;
-                done.told(&TopicPartition::new(topic.clone(), partition), needless);
+                queue.told(&TopicPartition::new(topic.clone(), partition), needless);
             }
         }
     }

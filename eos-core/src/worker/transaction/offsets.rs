@@ -2,94 +2,61 @@
 
 use std::task::Poll;
 
-use eos_protocol::{CallSite, Event, Nonce, Offset, TopicPartition, checked_membership};
+use eos_protocol::{CallSite, Offset, checked_membership, code};
 
-use super::{SLICE, Worker, error};
-use crate::client::{Client, ClientError, GroupMetadata, OffsetToCommit, Producer, Source};
+use super::{MemberOf, TransactionDriver};
+use crate::client::{Client, ClientError, GroupMetadata, Producer, Source};
 use crate::failpoints::{self, Defence, Point};
+use crate::worker::group::Membership;
+use crate::worker::shared::Shared;
+use crate::worker::tasks::Tasks;
+use crate::worker::{RecordsOf, SLICE, error};
 
-impl<C: Client> Worker<C> {
-    /// Rule 2: the offsets of all inputs of every touched task, under one name each.
-    pub(super) fn seal(&mut self) {
-        let nonce = self.calls.nonce.take();
-        let nonce = nonce.unwrap_or_else(|| self.fresh_nonce());
-        let sealed = self.tasks.values_mut().flat_map(|task| {
-            let mut offsets = if task.progress.touched() || !task.recommits {
-                task.seal(nonce)
-            } else {
-                task.progress.recommit()
-            };
-            if failpoints::undefended(Defence::SiblingOffsets) {
-                offsets.truncate(1);
-            }
-            offsets
-        });
-        self.calls.offsets = sealed.map(to_commit).collect();
+impl<C: Client> TransactionDriver<C> {
+    /// Gathers the offsets: all results and changes of the transaction are with the producer.
+    pub(super) fn gather_offsets(&mut self, shared: &Shared<C>, tasks: &mut Tasks<RecordsOf<C>>) {
+        let nonce = self.nonce(shared);
+        self.calls.nonce = None;
+        self.calls.seal = false;
+        let offsets = &mut self.calls.offsets;
+        *offsets = tasks.seal(nonce);
         if failpoints::undefended(Defence::EveryTouchedTask) {
-            self.weaken_offsets();
+            match tasks.offsets_of_any() {
+                Some(any) => *offsets = any,
+                None => offsets.truncate(1),
+            }
         }
         if failpoints::undefended(Defence::NextOffset) {
-            for one in &mut self.calls.offsets {
+            for one in offsets {
                 one.offset = Offset::new(one.offset.get() - 1).unwrap_or(one.offset);
             }
         }
-        self.feed(Event::Sealed);
     }
 
-    /// No two attempts have the same one.
-    pub(super) fn fresh_nonce(&self) -> Nonce {
-        if failpoints::undefended(Defence::Nonce) {
-            return Nonce(0);
+    /// Adds the offsets to the transaction, as the member that the group knows at this moment.
+    pub(in crate::worker) fn send_offsets(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+        membership: &mut Membership,
+    ) -> Poll<Result<(), ClientError>> {
+        if failpoints::undefended(Defence::Offsets) {
+            return Poll::Ready(Ok(()));
         }
-        Nonce(self.env.entropy())
-    }
-
-    /// Without rule 2: the offsets of any one task that is owned, rather of one that is not
-    /// touched. They fence the transaction, but not by what it holds.
-    fn weaken_offsets(&mut self) {
-        let mut idle = self.tasks.values().map(|task| task.progress.recommit());
-        let any = idle.find(|offsets| !offsets.is_empty());
-        match any {
-            Some(offsets) => self.calls.offsets = offsets.into_iter().map(to_commit).collect(),
-            None => self.calls.offsets.truncate(1),
+        if failpoints::undefended(Defence::OffsetsInside) {
+            return source.commit(&self.calls.offsets, SLICE);
         }
-    }
-
-    pub(super) fn send_offsets(&mut self) {
-        self.calls.send_offsets = false;
-        let done = if failpoints::undefended(Defence::Offsets) {
-            Poll::Ready(Ok(()))
-        } else if failpoints::undefended(Defence::OffsetsInside) {
-            self.source.commit(&self.calls.offsets, SLICE)
-        } else {
-            self.try_send_offsets()
-        };
-        match done {
-            Poll::Pending => self.calls.send_offsets = true,
-            Poll::Ready(Ok(())) => self.feed(Event::OffsetsSent),
-            Poll::Ready(Err(error)) => self.failed(error),
-        }
-    }
-
-    fn try_send_offsets(&mut self) -> Poll<Result<(), ClientError>> {
         if self.calls.offsets.is_empty() {
             // librdkafka would send nothing, and the transaction would not be fenced by the group.
-            let text = "no task of this transaction is ours any more";
-            return Poll::Ready(Err(ClientError::new(
-                CallSite::SendOffsets,
-                eos_protocol::code::UNKNOWN_MEMBER_ID,
-                text,
-            )));
+            return not_ours("no task of this transaction is assigned to this worker any more");
         }
-        #[cfg(feature = "failpoints")]
         if let Some(first) = self.first_member.take() {
-            let done = self.send_offsets_as(&first);
+            let done = self.send_offsets_as(shared, &first, membership);
             self.first_member = Some(first);
             return done;
         }
-        let member = self.source.member()?;
-        let done = self.send_offsets_as(&member);
-        #[cfg(feature = "failpoints")]
+        let member = source.member()?;
+        let done = self.send_offsets_as(shared, &member, membership);
         if failpoints::undefended(Defence::Generation) {
             self.first_member = Some(member);
         }
@@ -98,22 +65,20 @@ impl<C: Client> Worker<C> {
 
     fn send_offsets_as(
         &mut self,
-        member: &<C::Source as Source>::Member,
+        shared: &Shared<C>,
+        member: &MemberOf<C>,
+        membership: &mut Membership,
     ) -> Poll<Result<(), ClientError>> {
+        let checks = !failpoints::undefended(Defence::CheckedMember);
         match checked_membership(member.generation_id(), member.member_id()) {
             Ok(generation) => self.generation = generation.get(),
-            Err(_) if failpoints::undefended(Defence::CheckedMember) => {}
-            Err(not) => return Poll::Ready(Err(error::not_a_member(&not))),
+            Err(not) if checks => return Poll::Ready(Err(error::not_a_member(&not))),
+            Err(_) => {}
         }
-        if !self.is_member(member.member_id()) && !failpoints::undefended(Defence::CheckedMember) {
-            let text = "the group took this worker for dead meanwhile";
-            return Poll::Ready(Err(ClientError::new(
-                CallSite::SendOffsets,
-                eos_protocol::code::UNKNOWN_MEMBER_ID,
-                text,
-            )));
+        if !membership.is_member(shared, member.member_id()) && checks {
+            return not_ours("the group took this worker for dead meanwhile");
         }
-        let slice = self.slice();
+        let slice = self.slice(shared);
         let Some(producer) = &mut self.producer else {
             return Poll::Pending;
         };
@@ -126,10 +91,7 @@ impl<C: Client> Worker<C> {
     }
 }
 
-fn to_commit((partition, offset, metadata): (TopicPartition, Offset, String)) -> OffsetToCommit {
-    OffsetToCommit {
-        partition,
-        offset,
-        metadata,
-    }
+fn not_ours(text: &str) -> Poll<Result<(), ClientError>> {
+    let (call, code) = (CallSite::SendOffsets, code::UNKNOWN_MEMBER_ID);
+    Poll::Ready(Err(ClientError::new(call, code, text)))
 }

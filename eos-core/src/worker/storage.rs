@@ -1,4 +1,4 @@
-//! Where the databases of tasks are.
+//! Storage of the tasks' databases.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use eos_protocol::TaskId;
 use eos_state::directory::DirectoryError;
 use eos_state::{MemoryBackend, StoreBackend, StoreError};
 
-/// What a task's database is found by.
+/// The key of a task's database.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskHome {
     /// The task.
@@ -15,17 +15,17 @@ pub struct TaskHome {
     pub windowed: bool,
 }
 
-/// Why a database can't be had.
+/// Why a database can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
-    /// Another worker of this process does not let go of it.
+    /// Another worker of this process does not close it.
     #[error(
         "its database is still open in another worker of this process after {waited_s} s: one that \
          hangs, see the log. End the process and start it again"
     )]
     InUse {
-        /// How long it was waited for, in seconds.
+        /// How long the worker waited, in seconds.
         waited_s: u64,
     },
     /// The database itself.
@@ -39,21 +39,21 @@ pub enum HomeError {
 /// Opens databases.
 pub trait Home: Send + Sync + fmt::Debug {
     /// Opens a task's database; a new one if there is none. `None` as long as another worker of this
-    /// process has not let go of it.
+    /// process has it open.
     ///
     /// # Errors
     /// If it can't be opened.
     fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError>;
 
-    /// Deletes a database. False if it is there still, because somebody has it open for a moment.
+    /// Deletes a database. Returns false if it still exists, because it is open elsewhere for a moment.
     ///
     /// # Errors
     /// If it can't be deleted.
-    #[must_use = "a database that is there still is the one that was to go"]
+    #[must_use = "a database that still exists was not deleted"]
     fn discard(&self, task: &TaskHome) -> Result<bool, HomeError>;
 }
 
-/// State in memory only: made anew from the changelog whenever a task comes.
+/// State in memory only: rebuilt from the changelog whenever a task starts.
 #[derive(Debug, Default)]
 pub struct InMemory;
 

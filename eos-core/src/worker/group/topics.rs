@@ -2,14 +2,14 @@
 //!
 //! The source reports what the brokers list; [`TopicWatch`] decides what it means.
 
-use eos_protocol::{SeenTopic, TopicName, TopicRole, TopicWatch};
+use eos_protocol::{Now, SeenTopic, TopicGrown, TopicName, TopicRole, TopicWatch};
 
-use super::{Worker, WorkerError, WorkerSpec};
-use crate::client::Client;
+use super::Group;
 use crate::topology::{Purpose, Topology};
+use crate::worker::{WorkerError, WorkerSpec};
 
 /// The topics of an app, as its start found them.
-pub(super) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicWatch {
+pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicWatch {
     let mut watch = TopicWatch::new(spec.app.clone());
     let mut add = |topic: &TopicName, role, partitions| {
         let id = spec.state.topic_ids.get(topic).copied();
@@ -53,20 +53,14 @@ pub(super) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicWatch {
     watch
 }
 
-impl<C: Client> Worker<C> {
-    /// Stops for good if a topic is not what it was.
-    pub(super) fn compare_topics(&mut self, report: &[(TopicName, Option<SeenTopic>)]) {
-        match self.topics.compare(self.env.now(), report) {
-            Ok(grown) => {
-                for it in grown {
-                    tracing::info!(
-                        worker = %self.spec.id, topic = %it.topic, before = it.before, now = it.now,
-                        "an input topic got more partitions, each of which becomes a task"
-                    );
-                    self.spec.input_partitions.insert(it.topic, it.now);
-                }
-            }
-            Err(changed) => self.give_up(WorkerError::TopicChanged(Box::new(changed))),
-        }
+impl Group {
+    /// Compares a report with the topics of the app's start. Returns those that may go on growing.
+    pub(in crate::worker) fn compare_topics(
+        &mut self,
+        now: Now,
+        report: &[(TopicName, Option<SeenTopic>)],
+    ) -> Result<Vec<TopicGrown>, WorkerError> {
+        let compared = self.topics.compare(now, report);
+        compared.map_err(|changed| WorkerError::TopicChanged(Box::new(changed)))
     }
 }

@@ -1,31 +1,35 @@
-//! What becomes of a record that can't be processed: the policy of its source decides.
+//! Error policies: the fate of a record that fails.
 
 use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
 
-use super::quiet::Fate;
-use super::record::{Done, Failed, Held};
-use super::task::Task;
-use super::{RecordsOf, Worker, WorkerError};
+use super::log_limiter::Fate;
+use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::ErrorPolicy;
 use crate::failpoints::{self, Defence};
 use crate::topology::Fault;
+use crate::worker::shared::Shared;
+use crate::worker::task::Task;
+use crate::worker::transaction::TransactionDriver;
+use crate::worker::{RecordsOf, WorkerError};
 
 /// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
 /// as large as its topic allows should still fit into a topic that allows the same.
 const TEXT: usize = 4 << 10;
 
-impl<C: Client> Worker<C> {
+impl Pipeline {
     /// The record at the head of this input failed behind this source. Nothing of it counts.
-    pub(super) fn refused(
+    pub(super) fn refused<C: Client>(
         &mut self,
+        shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
-        record: Held,
+        record: Processed,
         source: usize,
         fault: Fault,
+        txn: &mut TransactionDriver<C>,
     ) -> Done {
         if !failpoints::undefended(Defence::FailedEffects) {
-            self.scratch.get_mut().clear();
+            self.clear();
             task.forget();
         }
         let (last, letters) = last_resort_of_all(task, record.input, Some(source));
@@ -39,33 +43,36 @@ impl<C: Client> Worker<C> {
             },
             _ => last,
         };
-        self.decide(task, record, &policy, letters, fault)
+        self.decide(shared, task, record, (&policy, letters), fault, txn)
     }
 
     /// The record aborts every transaction that it is part of, whichever of its sources does it: the
     /// strictest policy counts. It was tried often enough.
-    pub(super) fn condemn(
+    pub(super) fn condemn<C: Client>(
         &mut self,
+        shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
-        record: Held,
+        record: Processed,
         fault: Fault,
+        txn: &mut TransactionDriver<C>,
     ) -> Done {
         let input = task.progress.inputs().get(record.input);
-        if input.is_some_and(|i| self.isolation.is_hopeless(&i.partition, record.offset)) {
+        if input.is_some_and(|i| txn.blame.is_hopeless(&i.partition, record.offset)) {
             // Its dead letter aborts them, too.
             return Done::failed(error(task, record, fault, false));
         }
         let (policy, letters) = last_resort_of_all(task, record.input, None);
-        self.decide(task, record, &policy, letters, fault)
+        self.decide(shared, task, record, (&policy, letters), fault, txn)
     }
 
-    fn decide(
+    fn decide<C: Client>(
         &mut self,
+        shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
-        record: Held,
-        policy: &ErrorPolicy,
-        letters: Option<usize>,
+        record: Processed,
+        (policy, letters): (&ErrorPolicy, Option<usize>),
         fault: Fault,
+        txn: &mut TransactionDriver<C>,
     ) -> Done {
         match (policy, letters) {
             (ErrorPolicy::Retry { backoff, max, then }, _) => {
@@ -76,25 +83,25 @@ impl<C: Client> Worker<C> {
                     },
                     max: *max,
                 };
-                if self.park(task, record, &plan, &fault) {
-                    Done::Wait
+                if self.park(shared, task, record, &plan, &fault) {
+                    Done::Commit(CommitCause::RecordFailed)
                 } else {
-                    self.decide(task, record, then, letters, fault)
+                    self.decide(shared, task, record, (then, letters), fault, txn)
                 }
             }
             (ErrorPolicy::Skip, _) => {
-                self.tell(task, record, None, &fault);
-                self.finished(task, record.failed(Failed::Skipped))
+                self.tell(shared, task, record, None, &fault);
+                self.finished(shared, task, record.failed(Failed::Skipped), txn)
             }
             (ErrorPolicy::DeadLetter(topic), Some(output)) => {
-                self.tell(task, record, Some(topic), &fault);
+                self.tell(shared, task, record, Some(topic), &fault);
                 self.write_dead_letter(task, record, output, &fault);
-                match self.oversize(0) {
+                match self.oversize(shared, 0) {
                     Some(too_large) => {
-                        self.scratch.get_mut().clear();
+                        self.clear();
                         Done::failed(error(task, record, too_large, false))
                     }
-                    None => self.finished(task, record.failed(Failed::DeadLetter)),
+                    None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
                 }
             }
             _ => Done::failed(error(task, record, fault, true)),
@@ -103,35 +110,35 @@ impl<C: Client> Worker<C> {
 
     /// Tries the record again later. What came before it is committed meanwhile, and the worker's
     /// other tasks go on. False if it was tried often enough.
-    fn park(
+    fn park<C: Client>(
         &mut self,
+        shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
-        record: Held,
+        record: Processed,
         plan: &RetryPlan,
         fault: &Fault,
     ) -> bool {
         let Some(input) = task.progress.inputs().get(record.input) else {
             return false;
         };
-        let (now, before) = (self.env.now(), task.attempt.as_ref());
+        let (now, before) = (shared.now(), task.attempt.as_ref());
         task.attempt = plan.failed(now, &input.partition, record.offset, before);
         let Some(attempt) = &task.attempt else {
             return false;
         };
         tracing::debug!(
-            app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+            app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
             offset = %record.offset, tries = attempt.tries, error = %fault, "record is tried again"
         );
-        self.retries += 1;
-        self.deferred_commit = Some(CommitCause::RecordFailed);
+        self.counters.retries += 1;
         true
     }
 
     /// The record as it was read, with the reason beside it (KIP-1034).
-    fn write_dead_letter(
+    fn write_dead_letter<R: Records>(
         &mut self,
-        task: &Task<RecordsOf<C>>,
-        record: Held,
+        task: &Task<R>,
+        record: Processed,
         output: usize,
         fault: &Fault,
     ) {
@@ -158,35 +165,23 @@ impl<C: Client> Worker<C> {
             .write_raw(output, key, value, message.timestamp(), headers);
     }
 
-    /// The first output from number `from` on that its topic does not take.
-    #[inline]
-    pub(super) fn oversize(&self, from: usize) -> Option<Fault> {
-        let limits = &self.spec.output_limits;
-        let scratch = self.scratch.borrow();
-        if scratch.is_surely_below(self.least_limit) {
-            return None;
-        }
-        let (output, bytes, limit) = scratch.oversize(from, limits)?;
-        let topic = self.topology.outputs().get(output)?.name.clone();
-        Some(Fault::Oversize {
-            topic,
-            bytes,
-            limit,
-        })
-    }
-
     /// A window that the record belongs to was closed: told once in a while.
-    pub(super) fn tell_late(&mut self, task: &Task<RecordsOf<C>>, record: Held) {
+    pub(super) fn warn_late<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &Task<RecordsOf<C>>,
+        record: Processed,
+    ) {
         let Some(input) = task.progress.inputs().get(record.input) else {
             return;
         };
-        let Some(withheld) = self.quiet.admit(&Fate::Late, self.env.now()) else {
+        let Some(withheld) = self.log.admit(&Fate::Late, shared.now()) else {
             return;
         };
         let behind = task.progress.stream_time().zip(record.timestamp);
         let behind_ms = behind.map(|(stream, time)| stream.0.saturating_sub(time.0));
         tracing::warn!(
-            app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+            app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
             offset = %record.offset, behind_ms, withheld,
             "a record came after its window was closed, and goes to the topic of late records or is left out \
              (told once in 10 s; withheld: how many were not told since the last time). Its time is \
@@ -197,10 +192,11 @@ impl<C: Client> Worker<C> {
 
     /// Says what became of a record: loudly once in a while, so that a topic full of them does not
     /// fill the log.
-    fn tell(
+    fn tell<C: Client>(
         &mut self,
+        shared: &Shared<C>,
         task: &Task<RecordsOf<C>>,
-        record: Held,
+        record: Processed,
         dead_letters: Option<&TopicName>,
         fault: &Fault,
     ) {
@@ -212,18 +208,18 @@ impl<C: Client> Worker<C> {
             None => "a record failed and is skipped",
         };
         let fate = dead_letters.map_or(Fate::Skipped, |to| Fate::DeadLetter(to.clone()));
-        let loud = self.quiet.admit(&fate, self.env.now());
+        let loud = self.log.admit(&fate, shared.now());
         let dead_letters = dead_letters.map(tracing::field::display);
         if let Some(withheld) = loud {
             tracing::warn!(
-                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
                 offset = %record.offset, dead_letters, withheld, error = %fault,
                 "{what} (told once in 10 s, each one at level debug; withheld: how many were not told \
                  since the last time)"
             );
         } else {
             tracing::debug!(
-                app = %self.spec.app, worker = %self.spec.id, partition = %input.partition,
+                app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
                 offset = %record.offset, dead_letters, error = %fault, "{what}"
             );
         }
@@ -260,7 +256,7 @@ fn last_resort(policy: &ErrorPolicy) -> &ErrorPolicy {
     }
 }
 
-fn error<R: Records>(task: &Task<R>, record: Held, fault: Fault, policy: bool) -> WorkerError {
+fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {
     let partition = task.progress.inputs().get(record.input).map_or_else(
         || eos_protocol::TopicPartition::new("?", task.progress.task.partition),
         |input| input.partition.clone(),

@@ -1,45 +1,46 @@
-//! Whether the group's members have all partitions between them.
+//! Checks whether the group's members have all partitions between them.
 //!
-//! A cooperative rebalance that moves a partition has two rounds: its owner gives it up in the first, and
-//! joins again for the second, in which somebody gets it (KIP-429). An owner that is killed in between
-//! and comes back as the same static member is given what the first round left it, without a rebalance
-//! (KIP-345): there is no second round, and nobody has the partition, for as long as nobody else comes
-//! or goes. So a static member looks once after its start, and again a little later, for a round may
-//! just be under way. If the same partition is nobody's both times, it leaves and joins anew.
-//! Its LeaveGroup may get lost: the group takes the new consumer for the member that it has then, and gives it
-//! what it had. So the member looks again after that, a few times: partitions may be nobody's for other
-//! reasons, too.
+//! A cooperative rebalance that moves a partition has two rounds: its owner gives it up in the first and joins again
+//! for the second, in which another member gets it (KIP-429). An owner that is killed in between and comes back as
+//! the same static member is given what the first round left it, without a rebalance (KIP-345). There is no second
+//! round, and the partition has no owner for as long as no other member comes or goes. So a static member checks
+//! once after its start, and again a little later, for a round may just be under way. If the same partition has no
+//! owner both times, it leaves and rejoins.
+//!
+//! If its LeaveGroup is lost, the group takes the new consumer for the old member and returns the old assignment. The
+//! member therefore checks again, up to [`REJOINS`] times.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_protocol::{Now, Partition, TopicPartition};
+use eos_protocol::{Now, TopicPartition};
 
-use super::Worker;
+use super::Group;
 use crate::client::{Client, Source};
 use crate::failpoints::{self, Defence};
+use crate::worker::shared::Shared;
 
-/// From the first assignment to the first look, and between two looks.
+/// From the first assignment to the first check, and between two checks.
 const PAUSE: Duration = Duration::from_secs(4);
-/// So many looks without a usable answer are enough.
+/// The maximum number of checks without a usable response.
 const LOOKS: u32 = 10;
-/// So often it joins anew for partitions that are nobody's.
+/// The maximum number of rejoins for unowned partitions.
 const REJOINS: u32 = 3;
 
-/// How far the look at the group is.
+/// Progress of the check.
 #[derive(Debug)]
 pub(super) enum Coverage {
     /// The worker has not joined the group yet.
     NotJoined {
-        /// How often it left, to join anew.
+        /// The number of rejoins so far.
         rejoins: u32,
     },
     Looking {
         next: Now,
         looks: u32,
         rejoins: u32,
-        /// What was nobody's at the last look.
+        /// Partitions unowned at the last check.
         unowned: BTreeSet<TopicPartition>,
     },
     Done,
@@ -51,14 +52,18 @@ impl Default for Coverage {
     }
 }
 
-impl<C: Client> Worker<C> {
-    /// Goes on with the look at the group, if it is time for it.
-    pub(super) fn look_at_group(&mut self) {
-        let now = self.env.about_now();
+impl Group {
+    /// Goes on with the check, if it is due.
+    pub(in crate::worker) fn check_coverage<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+    ) {
+        let now = shared.env.about_now();
         match &mut self.coverage {
             Coverage::Done => {}
             _ if failpoints::undefended(Defence::Coverage) => {}
-            Coverage::NotJoined { .. } if !self.spec.static_member => {
+            Coverage::NotJoined { .. } if !shared.spec.static_member => {
                 self.coverage = Coverage::Done
             }
             Coverage::NotJoined { rejoins } if self.joined => {
@@ -77,11 +82,14 @@ impl<C: Client> Worker<C> {
                 rejoins,
                 unowned,
             } => {
-                let found = match self.source.assigned() {
+                let found = match source.assigned() {
                     Poll::Pending => return,
-                    Poll::Ready(Ok(found)) => found,
+                    Poll::Ready(Ok(found)) => {
+                        shared.broker_answered();
+                        found
+                    }
                     Poll::Ready(Err(error)) => {
-                        tracing::debug!(worker = %self.spec.id, %error, "looking at the group");
+                        tracing::debug!(worker = %shared.spec.id, %error, "reading the group's assignment failed");
                         None
                     }
                 };
@@ -92,14 +100,8 @@ impl<C: Client> Worker<C> {
                     }
                     return;
                 };
-                let topics = self.topology.driving_topics().into_iter();
-                let all = topics.flat_map(|topic| {
-                    let count = self.spec.input_partitions.get(&topic).copied().unwrap_or(0);
-                    let numbers =
-                        (0..count).filter_map(|n| Partition::new(i32::try_from(n).ok()?).ok());
-                    let of = move |number| TopicPartition::new(topic.clone(), number);
-                    numbers.map(of).collect::<Vec<_>>()
-                });
+                let topics = shared.topology.driving_topics();
+                let all = topics.iter().flat_map(|topic| shared.partitions(topic));
                 let missing: BTreeSet<_> = all.filter(|p| !assigned.contains(p)).collect();
                 let still: Vec<_> = missing.intersection(unowned).cloned().collect();
                 if missing.is_empty() {
@@ -108,17 +110,17 @@ impl<C: Client> Worker<C> {
                     *unowned = missing;
                 } else {
                     tracing::warn!(
-                        app = %self.spec.app, worker = %self.spec.id, partitions = ?still,
-                        "nobody in the group has these partitions: joining anew, so that it is shared out again"
+                        app = %shared.spec.app, worker = %shared.spec.id, partitions = ?still,
+                        "partitions have no owner; rejoining to force a reassignment"
                     );
                     let rejoins = *rejoins + 1;
                     self.coverage = match rejoins < REJOINS {
                         true => Coverage::NotJoined { rejoins },
                         false => Coverage::Done,
                     };
-                    // Only the answer of the next consumer counts.
+                    // Only the assignment of the next consumer counts.
                     self.joined = false;
-                    self.evict();
+                    self.membership.evict(shared);
                 }
             }
         }

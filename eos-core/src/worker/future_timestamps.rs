@@ -1,17 +1,18 @@
-//! Times that are far ahead: told once, for they cost much, and somebody's clock may be wrong.
+//! Warns once about timestamps far in the future.
 
 use std::time::Duration;
 
 use eos_protocol::{TaskId, Timestamp};
 
-/// Kafka's default of `message.timestamp.after.max.ms`: what is further ahead of a clock is no clock's.
+/// Kafka's default of `message.timestamp.after.max.ms`: no clock is further ahead than this.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(3600);
 
-/// What was told of a task that has stores of windows.
+/// Warnings about a task that has stores of windows. Timestamps that are far ahead cost much, and may come from a wrong
+/// clock.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
-    told_of_stream_time: bool,
-    told_of_windows: bool,
+pub(super) struct FutureTimestamps {
+    warned_of_stream_time: bool,
+    warned_of_windows: bool,
 }
 
 /// A time that is far ahead.
@@ -23,8 +24,8 @@ pub(super) enum Far {
     Window(Duration),
 }
 
-impl Ahead {
-    /// What is to be told now: what is far ahead and was not before.
+impl FutureTimestamps {
+    /// The warnings that are due: for times that are far ahead and were not before.
     pub(super) fn look(
         &mut self,
         (stream_time, clock): (Option<Timestamp>, Timestamp),
@@ -34,15 +35,15 @@ impl Ahead {
         let of_clock = stream_time.map_or(Duration::ZERO, |time| between(clock, time));
         let of_clock = (of_clock > CLOCKS_DIFFER).then_some(Far::StreamTime(of_clock));
         let window = window.filter(|ahead| *ahead > retention).map(Far::Window);
-        let new = |told: &mut bool, found: Option<Far>| {
-            let before = std::mem::replace(told, found.is_some());
+        let new = |warned: &mut bool, found: Option<Far>| {
+            let before = std::mem::replace(warned, found.is_some());
             found.filter(|_| !before)
         };
-        let told = [
-            new(&mut self.told_of_stream_time, of_clock),
-            new(&mut self.told_of_windows, window),
+        let due = [
+            new(&mut self.warned_of_stream_time, of_clock),
+            new(&mut self.warned_of_windows, window),
         ];
-        told.into_iter().flatten()
+        due.into_iter().flatten()
     }
 }
 
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn what_is_far_ahead_is_told_once_and_again_when_it_comes_back() {
-        let mut ahead = Ahead::default();
+        let mut ahead = FutureTimestamps::default();
         let mut look = |time: Option<i64>, window: Option<u64>| -> Vec<Far> {
             let times = (time.map(Timestamp), Timestamp(10 * HOUR));
             let window = window.map(Duration::from_secs);
