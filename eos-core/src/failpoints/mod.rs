@@ -106,7 +106,9 @@ mod scope;
 #[cfg(feature = "failpoints")]
 mod spec;
 
-pub(crate) use point::{Defence, Point};
+#[cfg(feature = "failpoints")]
+pub(crate) use point::Defence;
+pub(crate) use point::Point;
 #[cfg(feature = "failpoints")]
 pub use scope::{Entered, Failpoints};
 #[cfg(feature = "failpoints")]
@@ -118,7 +120,7 @@ pub use spec::Unreadable;
 mod off {
     //! What is left without the feature: nothing.
 
-    use super::{Defence, Point};
+    use super::Point;
     use crate::client::ClientError;
 
     /// What the threads of an app take over from the one that starts it.
@@ -154,11 +156,6 @@ mod off {
     pub(crate) fn is_due(_: Point) -> bool {
         false
     }
-
-    #[inline(always)]
-    pub(crate) fn undefended(_: Defence) -> bool {
-        false
-    }
 }
 #[cfg(not(feature = "failpoints"))]
-pub(crate) use off::{Failpoints, given_back, hit, is_due, taken, undefended};
+pub(crate) use off::{Failpoints, given_back, hit, is_due, taken};

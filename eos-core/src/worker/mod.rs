@@ -52,8 +52,9 @@ use eos_protocol::{
 };
 
 use crate::client::{Client, ClientError, Source, SourceEvent};
-use crate::failpoints::{self, Defence, Point};
+use crate::failpoints::{self, Point};
 use crate::metrics::WorkerMeter;
+use crate::rules;
 use crate::topology::Topology;
 
 pub use chores::PurgeQueue;
@@ -285,11 +286,11 @@ impl<C: Client> Worker<C> {
                 self.pipeline.begin_emission();
                 self.txn.perform(&self.shared, action)?;
             }
-            Action::Commit if failpoints::undefended(Defence::ApplyAfterCommit) => {
+            Action::Commit if !rules::applies_after_commit() => {
                 self.apply_state();
                 self.txn.perform(&self.shared, action)?;
             }
-            Action::Drop if failpoints::undefended(Defence::KeepInDoubt) => {
+            Action::Drop if !rules::keeps_changes_in_doubt() => {
                 if self.txn.is_in_doubt() {
                     self.tasks.drop_changes();
                 }
@@ -327,7 +328,7 @@ impl<C: Client> Worker<C> {
             return Ok(());
         }
         failpoints::hit(Point::PostCommitPreState).map_err(WorkerError::Client)?;
-        if failpoints::undefended(Defence::LsoAfterApply) {
+        if !rules::stores_known_ends_only() {
             chores::take_any_end(&self.shared, &mut self.source, &mut self.tasks);
         }
         let applied = self.tasks.apply(self.shared.env.wall_clock());
@@ -427,7 +428,7 @@ impl<C: Client> Worker<C> {
             // Without rule 5: the abort of the producer in doubt decides.
             _ if call == Call::Abort
                 && self.txn.is_in_doubt()
-                && failpoints::undefended(Defence::AbortInDoubt) =>
+                && !rules::never_aborts_in_doubt() =>
             {
                 self.advance(Event::Resolved(Outcome::Aborted));
             }
@@ -459,7 +460,7 @@ impl<C: Client> Worker<C> {
             // Another worker has committed since. The tasks are closed, and start where the group says, if they are
             // still this worker's.
             Ok(Outcome::Dirty) => {
-                if !failpoints::undefended(Defence::Dirty) {
+                if rules::evicts_after_foreign_commit() {
                     self.group.membership.evict(&self.shared);
                 }
                 self.advance(Event::Resolved(Outcome::Aborted));
@@ -581,7 +582,7 @@ impl<C: Client> Worker<C> {
     fn close(&mut self, mut plan: Revocation) -> Result<(), WorkerError> {
         // Their changelogs go with them, and their databases close before other workers may open them.
         plan.unassign.extend(self.restorer.forget(&plan.close));
-        if !failpoints::undefended(Defence::Close) {
+        if rules::closes_revoked_tasks() {
             self.tasks.close(&plan.close);
         }
         self.pipeline.forget(|task| plan.close.contains(&task));

@@ -8,7 +8,7 @@ use eos_protocol::{
 
 use super::task_state::TaskState;
 use crate::client::Records;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::topology::Chains;
 
 /// Whether a task may take records.
@@ -26,7 +26,7 @@ pub(super) enum Readiness {
 
 impl Readiness {
     fn at_start(claimed: bool) -> Self {
-        match claimed || failpoints::undefended(Defence::FirstStart) {
+        match claimed || !rules::commits_first_start() {
             true => Self::Ready,
             false => Self::Unclaimed,
         }
@@ -73,10 +73,10 @@ impl<R: Records> Task<R> {
     ) -> Self {
         let mut fetched = Vec::new();
         fetched.resize_with(progress.inputs().len(), R::default);
-        let max_idle = if failpoints::undefended(Defence::MergeByTime) {
-            MaxIdle::Never
-        } else {
+        let max_idle = if rules::waits_for_all_inputs() {
             max_idle
+        } else {
+            MaxIdle::Never
         };
         let readiness = Readiness::at_start(claimed);
         Self {
@@ -149,17 +149,15 @@ impl<R: Records> Task<R> {
         if let Some(state) = &mut self.state {
             state.discard();
         }
-        if failpoints::undefended(Defence::StreamTime) {
+        if !rules::rewinds_stream_time() {
             self.time_given_back = self.progress.stream_time();
         }
-        if failpoints::undefended(Defence::Rewind)
-            || (in_rebalance && failpoints::undefended(Defence::RewindRetained))
-        {
+        if !rules::rewinds_after_abort() || (in_rebalance && !rules::rewinds_retained_tasks()) {
             return Vec::new();
         }
         let back = self.progress.discarded();
         if !back.is_empty() {
-            if !failpoints::undefended(Defence::StaleRecords) {
+            if rules::drops_stale_records() {
                 self.drop_fetched();
             }
             self.readiness = Readiness::Rewinding;

@@ -12,7 +12,7 @@ use super::future_timestamps::FutureTimestamps;
 use super::trimming::Trimming;
 use super::windows::Windows;
 use crate::client::{ClientError, Headers, Outgoing, Producer};
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::topology::Topology;
 
 /// The state of one task.
@@ -105,7 +105,7 @@ impl TaskState {
                 if let Some(windows) = &mut windows {
                     windows.wrote(write.key);
                 }
-                if write.value.is_none() && failpoints::undefended(Defence::Tombstones) {
+                if write.value.is_none() && !rules::writes_tombstones() {
                     *sent += 1;
                     continue;
                 }
@@ -129,7 +129,7 @@ impl TaskState {
         let Some(name) = progress.sealed() else {
             return Ok(());
         };
-        if failpoints::undefended(Defence::HeardAfterSeal) {
+        if !rules::stores_sealed_ends_only() {
             self.offsets.sealed();
         }
         let inputs = progress.inputs().iter();
@@ -161,7 +161,7 @@ impl TaskState {
             trimming.discarded();
         }
         self.settle();
-        if !failpoints::undefended(Defence::Overlay) {
+        if rules::drops_aborted_changes() {
             self.store.discard();
         }
     }

@@ -9,7 +9,7 @@ use eos_protocol::{Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition}
 use super::WorkerError;
 use super::task::{Readiness, Task};
 use crate::client::{LogEnds, OffsetToCommit, Records};
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::topology::Topology;
 
 /// A partition and the offset that its reader goes back to.
@@ -224,7 +224,7 @@ impl<R: Records> Tasks<R> {
             } else {
                 task.progress.recommit()
             };
-            if failpoints::undefended(Defence::SiblingOffsets) {
+            if !rules::commits_sibling_offsets() {
                 offsets.truncate(1);
             }
             offsets

@@ -8,7 +8,7 @@ use eos_protocol::{Offset, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
 use super::future_timestamps::between;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::store::window_of;
 
 /// [`Trim`], of a task's stores. It takes for granted that no window starts after the stream time at which
@@ -27,9 +27,9 @@ impl Trimming {
     /// `None` without stores of windows.
     pub(super) fn of(store: &TaskStore, windows: &[(StoreId, Expiry)]) -> Option<Self> {
         let retention = windows.iter().map(|(_, expiry)| expiry.retention()).max()?;
-        let retention = match failpoints::undefended(Defence::Trim) {
-            true => Duration::ZERO,
-            false => retention,
+        let retention = match rules::trims_behind_retention() {
+            true => retention,
+            false => Duration::ZERO,
         };
         let latest = windows.iter().map(|(id, _)| latest_window(store, *id));
         Some(Self {

@@ -27,10 +27,10 @@ mod state;
 #[cfg(test)]
 mod walk_test;
 
+use crate::broker_time::Moment;
 use crate::errors::{CallSite, ErrorClass};
 use crate::guarantee::Guarantee;
 use crate::outcome::Outcome;
-use crate::broker_time::Moment;
 use crate::time::{Deadline, Now};
 
 pub use action::{Action, Actions, Event, StopReason};
@@ -490,7 +490,10 @@ impl Transaction {
 
     fn tick(&mut self, at: Moment) -> Actions {
         let (now, clock) = (at.now, self.clock(at));
-        if !self.deadline().is_some_and(|deadline| deadline.passed(clock)) {
+        if !self
+            .deadline()
+            .is_some_and(|deadline| deadline.passed(clock))
+        {
             return Actions::none();
         }
         match self.state {

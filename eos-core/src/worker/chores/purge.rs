@@ -8,7 +8,7 @@ use eos_protocol::{Offset, TopicPartition};
 
 use super::Chores;
 use crate::client::Client;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
@@ -70,10 +70,10 @@ impl Chores {
             }
             let inputs = task.progress.inputs().iter();
             for input in inputs.filter(|i| topology.is_repartition(&i.partition.topic)) {
-                let needless = if failpoints::undefended(Defence::PurgeAfterCommit) {
-                    input.next
-                } else {
+                let needless = if rules::purges_committed_records_only() {
                     input.committed
+                } else {
+                    input.next
                 };
                 queue.told(&input.partition, needless);
             }

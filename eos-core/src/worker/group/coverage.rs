@@ -18,7 +18,7 @@ use eos_protocol::{Now, TopicPartition};
 
 use super::Group;
 use crate::client::{Client, Source};
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::shared::Shared;
 
 /// From the first assignment to the first check, and between two checks.
@@ -62,7 +62,7 @@ impl Group {
         let now = shared.env.about_now();
         match &mut self.coverage {
             Coverage::Done => {}
-            _ if failpoints::undefended(Defence::Coverage) => {}
+            _ if !rules::checks_coverage() => {}
             Coverage::NotJoined { .. } if !shared.spec.static_member => {
                 self.coverage = Coverage::Done
             }

@@ -15,7 +15,7 @@ use eos_protocol::{
 
 use super::start::{Found, QUERY_PAUSE, Resolving};
 use crate::client::{Client, OffsetBounds, Source};
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 
@@ -45,7 +45,7 @@ pub(super) fn prove_repartitions<C: Client>(
     bounds: &[OffsetBounds],
     slice: Duration,
 ) -> Result<bool, WorkerError> {
-    if failpoints::undefended(Defence::Foreign) {
+    if !rules::proves_repartitions() {
         return Ok(true);
     }
     let now = shared.now();

@@ -2,7 +2,7 @@
 
 use super::start::{Found, QUERY_PAUSE, Resolving};
 use crate::client::OffsetBounds;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 
@@ -23,7 +23,7 @@ pub(super) fn recheck<C>(
             continue;
         };
         let before = resolving.gone.insert(partition.clone(), wanted);
-        if before == Some(wanted) || failpoints::undefended(Defence::Gone) {
+        if before == Some(wanted) || !rules::rereads_gone_offsets() {
             return Err(WorkerError::OffsetOutOfRange {
                 partition: partition.clone(),
                 group: shared.spec.app.as_str().to_owned(),

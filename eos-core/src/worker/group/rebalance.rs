@@ -4,8 +4,8 @@ use eos_protocol::{Deadline, Revocation, Settle, TaskId, TopicPartition, plan_re
 
 use super::{Group, GroupStep, Standing};
 use crate::client::Client;
-use crate::failpoints::{self, Defence};
 use crate::metrics::Count;
+use crate::rules;
 use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
@@ -48,7 +48,7 @@ impl Group {
         shared.meter.count(Count::Rebalances, 1);
         // A task that never started has nothing to settle.
         if let Some(resolving) = &mut self.resolving
-            && !failpoints::undefended(Defence::RevokedStart)
+            && rules::forgets_revoked_starts()
         {
             resolving.forget(&partitions);
         }
@@ -59,8 +59,8 @@ impl Group {
         };
         let plan = plan_revocation(tasks.owned(), partitions, inputs_of, lost, open);
         let settle = match plan.settle {
-            _ if failpoints::undefended(Defence::Settle) => Settle::Nothing,
-            Settle::Abort if failpoints::undefended(Defence::Loss) => Settle::Commit,
+            _ if !rules::settles_before_revocation() => Settle::Nothing,
+            Settle::Abort if !rules::aborts_on_loss() => Settle::Commit,
             settle => settle,
         };
         self.revoking = Some(Revoking {
@@ -80,8 +80,7 @@ impl Group {
         let Some(mut revoking) = self.revoking.take() else {
             return GroupStep::Idle;
         };
-        let undefended = failpoints::undefended(Defence::Settle);
-        if txn.settled || revoking.overdue || undefended {
+        if txn.settled || revoking.overdue || !rules::settles_before_revocation() {
             return GroupStep::Close(revoking.plan);
         }
         if revoking.deadline.passed(shared.now()) {

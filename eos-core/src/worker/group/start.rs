@@ -13,8 +13,8 @@ use eos_protocol::{
 use super::foreign::{self, Proofs};
 use super::{Group, GroupStep, Standing, gone_offsets, patience};
 use crate::client::{Client, ClientError, CommittedOffset, GroupMetadata, OffsetBounds, Source};
-use crate::failpoints::{self, Defence};
 use crate::metrics::Count;
+use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::{Seek, Tasks};
 use crate::worker::transaction::as_committed;
@@ -102,7 +102,7 @@ impl Resolving {
     /// Leaves out the tasks that would start over because an offset is missing, until the group has reported it
     /// missing often enough.
     fn doubt_missing<C>(&mut self, shared: &Shared<C>) {
-        if failpoints::undefended(Defence::Missing) {
+        if !rules::rereads_missing_offsets() {
             return;
         }
         let all = self.starts.len();

@@ -7,7 +7,7 @@ use super::send::Unsent;
 use super::{Pipeline, Raised, run};
 use crate::client::{Client, Headers};
 use crate::ctx::Origin;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
 use crate::worker::tasks::Tasks;
@@ -65,7 +65,7 @@ impl Pipeline {
     /// scratch, which the results need. Its task has the next turn, so that the next transaction begins with it.
     /// Behind others it would be too slow for that one as well, for ever.
     fn give_held_back<R: crate::client::Records>(&mut self, tasks: &mut Tasks<R>) {
-        if failpoints::undefended(Defence::HeldBack) {
+        if !rules::gives_held_records_back() {
             return;
         }
         let Some(held) = self.held.take() else {

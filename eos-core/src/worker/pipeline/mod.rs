@@ -21,8 +21,9 @@ use super::wake::Wake;
 use super::{RecordsOf, WorkerError, error};
 use crate::client::{Client, Message, Records};
 use crate::ctx::Origin;
-use crate::failpoints::{self, Defence, Point};
+use crate::failpoints::{self, Point};
 use crate::metrics::{Count, WorkerMeter};
+use crate::rules;
 use crate::store::Buffers;
 use crate::topology::{Fault, Scratch};
 
@@ -273,7 +274,7 @@ impl Pipeline {
         match task.progress.admit(input, offset) {
             Ok(Admission::Process) => {}
             Ok(Admission::Repeated) => return inputs::drop_repeated(shared, task, input, offset),
-            Ok(Admission::GoBack(_)) if failpoints::undefended(Defence::StaleRecords) => {}
+            Ok(Admission::GoBack(_)) if !rules::drops_stale_records() => {}
             Ok(Admission::GoBack(to)) => return inputs::go_back(shared, task, input, to),
             Ok(Admission::Missing(expected)) => {
                 return inputs::missing(task, input, expected, offset);

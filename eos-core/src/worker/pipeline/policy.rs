@@ -6,7 +6,7 @@ use super::log_limiter::Fate;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Message, Records};
 use crate::error_policy::ErrorPolicy;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::topology::Fault;
 use crate::worker::shared::Shared;
 use crate::worker::task::Task;
@@ -28,7 +28,7 @@ impl Pipeline {
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        if !failpoints::undefended(Defence::FailedEffects) {
+        if rules::drops_failed_effects() {
             self.clear();
             task.forget();
         }

@@ -14,7 +14,7 @@ use super::other_store::Names;
 use super::reading::{Pending, Reader};
 use super::{Committed, Phase, Restorer, Restoring, no_home, store_failed};
 use crate::client::{Client, LogEnds, Records, Source};
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::storage::{HomeError, TaskHome};
 use crate::worker::tasks::Tasks;
@@ -215,7 +215,7 @@ impl<R> Restoring<R> {
             now: shared.env.wall_clock(),
         };
         if let (Local::Position(_), Committed::Named(_)) = (situation.local, &self.committed)
-            && failpoints::undefended(Defence::RestartTable)
+            && !rules::judges_local_state()
         {
             return Ok(Restart::Exact);
         }
@@ -235,10 +235,10 @@ impl<R> Restoring<R> {
             Some(Bounds {
                 topic: partition.topic.clone(),
                 start: found.first,
-                end: if failpoints::undefended(Defence::RestoreToEnd) {
-                    found.stable
-                } else {
+                end: if rules::restores_to_the_end() {
                     found.end
+                } else {
+                    found.stable
                 },
                 delete_retention: retention.copied().unwrap_or(DELETE_RETENTION),
             })
@@ -422,10 +422,10 @@ fn is_believed(local: Local<'_>, restart: &Restart) -> bool {
     let (Local::Position(position), Restart::Replay(_)) = (local, restart) else {
         return false;
     };
-    failpoints::undefended(match position.standing {
-        Standing::At { .. } => Defence::Replay,
-        Standing::Restoring { .. } => Defence::Interrupted,
-    })
+    match position.standing {
+        Standing::At { .. } => !rules::replays_old_copies(),
+        Standing::Restoring { .. } => !rules::repeats_interrupted_restores(),
+    }
 }
 
 /// Where local state stands, for the log.

@@ -24,8 +24,8 @@ use super::storage::{HomeError, TaskHome};
 use super::tasks::Tasks;
 use super::wake::Wake;
 use crate::client::{Client, Records, Source};
-use crate::failpoints::{self, Defence};
 use crate::metrics::{Count, RestoringMetrics, WorkerMeter};
+use crate::rules;
 
 /// How long one step may restore before the worker looks around again.
 const STRETCH: Duration = Duration::from_millis(20);
@@ -300,7 +300,7 @@ impl<R> Restorer<R> {
             n += 1;
         }
         let is_whole = |one: &Restoring<_>| matches!(one.phase, Phase::Whole(_));
-        if failpoints::undefended(Defence::RestorePerTask) && self.restoring.iter().any(is_whole) {
+        if !rules::restores_each_task() && self.restoring.iter().any(is_whole) {
             (self.restoring.iter_mut()).try_for_each(Restoring::cut_short)?;
         }
         busy |= is_late();
@@ -392,7 +392,7 @@ impl<R> Restorer<R> {
             ),
             _ => false,
         };
-        if !passes || failpoints::undefended(Defence::AskAgain) {
+        if !passes || !rules::rereads_offsets_behind() {
             return Err(error);
         }
         if !settled {

@@ -13,7 +13,8 @@ use eos_state::{Batch, StoreError, TaskStore};
 use super::other_store::told_apart;
 use super::{Phase, Restoring, STRETCH, store_failed};
 use crate::client::{Client, Message, Records, Source};
-use crate::failpoints::{self, Defence, Point};
+use crate::failpoints::{self, Point};
+use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
@@ -109,7 +110,7 @@ impl<R> Restoring<R> {
         let whole = match reader.restore.finish(now) {
             Poll::Pending => None,
             Poll::Ready(Err(RestartError::OffsetsBehind { .. }))
-                if failpoints::undefended(Defence::CountAhead) =>
+                if !rules::refuses_state_ahead() =>
             {
                 reader.restore.whole().map(Box::new).map(Restored::At)
             }
@@ -297,7 +298,7 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
 
 /// What a batch says that is not the last one.
 fn on_the_way(restore: &Restore) -> Position {
-    if failpoints::undefended(Defence::Restoring)
+    if !rules::marks_partial_restores()
         && let Some(whole) = restore.whole()
     {
         return whole;

@@ -5,7 +5,7 @@ use std::task::Poll;
 use eos_protocol::{Committed, Outcome, outcome};
 
 use crate::client::{Client, ClientError, CommittedOffset, Records, Source};
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
 use crate::worker::{RecordsOf, SLICE};
@@ -35,7 +35,7 @@ pub(in crate::worker) fn read_outcome<C: Client>(
 }
 
 fn judge<R: Records>(tasks: &Tasks<R>, committed: &[CommittedOffset]) -> Outcome {
-    if failpoints::undefended(Defence::InDoubt) {
+    if !rules::reads_outcome_in_doubt() {
         return Outcome::Aborted;
     }
     let mut verdict = None;

@@ -22,8 +22,9 @@ use super::shared::Shared;
 use super::wake::Wake;
 use super::{SLICE, WorkerError, error};
 use crate::client::{Client, ClientError, OffsetToCommit, Producer, ProducerSpec, Source};
-use crate::failpoints::{self, Defence, Point};
+use crate::failpoints::{self, Point};
 use crate::metrics::{Count, in_ms};
+use crate::rules;
 
 pub(super) use calls::Call;
 pub(super) use in_doubt::{as_committed, read_outcome};
@@ -56,9 +57,9 @@ pub(super) struct TransactionDriver<C: Client> {
 impl<C: Client> TransactionDriver<C> {
     pub(super) fn new(shared: &Shared<C>, source: &mut C::Source) -> Self {
         let spec = &shared.spec;
-        let first_member = match failpoints::undefended(Defence::CheckedMember) {
-            true => source.member().ok(),
-            false => None,
+        let first_member = match rules::checks_member() {
+            true => None,
+            false => source.member().ok(),
         };
         Self {
             machine: Transaction::new(spec.guarantee, spec.limits.clone()),
@@ -147,7 +148,7 @@ impl<C: Client> TransactionDriver<C> {
             Action::Build { .. }
                 if self.is_in_doubt()
                     && self.calls.is_under_way(Call::Abort)
-                    && failpoints::undefended(Defence::AbortInDoubt) => {}
+                    && !rules::never_aborts_in_doubt() => {}
             Action::Build { after } => {
                 let wait = Backoff::jitter(after, shared.env.entropy());
                 self.calls.build_at = Some(shared.now().after(wait));
@@ -197,7 +198,7 @@ impl<C: Client> TransactionDriver<C> {
     }
 
     fn drop_producer(&mut self, shared: &Shared<C>) {
-        if self.is_in_doubt() && failpoints::undefended(Defence::AbortInDoubt) {
+        if self.is_in_doubt() && !rules::never_aborts_in_doubt() {
             return self.abort();
         }
         let unanswered = self.is_unanswered();
@@ -394,9 +395,9 @@ impl<C: Client> TransactionDriver<C> {
     /// The name of the attempt that is being sealed.
     pub(super) fn nonce(&mut self, shared: &Shared<C>) -> Nonce {
         // No two attempts have the same one.
-        let fresh = || match failpoints::undefended(Defence::Nonce) {
-            true => Nonce(0),
-            false => Nonce(shared.env.entropy()),
+        let fresh = || match rules::names_each_attempt() {
+            true => Nonce(shared.env.entropy()),
+            false => Nonce(0),
         };
         *self.calls.nonce.get_or_insert_with(fresh)
     }
@@ -409,7 +410,7 @@ impl<C: Client> TransactionDriver<C> {
         };
         match call {
             Call::Init => producer.init(slice),
-            Call::Flush if failpoints::undefended(Defence::Drain) => Poll::Ready(Ok(())),
+            Call::Flush if !rules::drains_before_commit() => Poll::Ready(Ok(())),
             Call::Flush => producer.flush(slice),
             // All the time that there is, in one call: the client may take the rest of an interrupted one for the
             // outcome of another (docs/design/0018). A revocation has more.
@@ -439,7 +440,7 @@ impl<C: Client> TransactionDriver<C> {
     /// Rule 7: a request that was never answered may hit the next transaction.
     pub(super) fn is_unanswered(&self) -> bool {
         self.producer.as_ref().is_some_and(Producer::unanswered)
-            && !failpoints::undefended(Defence::Quarantine)
+            && rules::quarantines_unanswered_producers()
     }
 }
 
@@ -460,7 +461,7 @@ fn commit_for<P: Producer>(producer: &mut P, slice: Duration) -> Poll<Result<(),
 
 fn transactional_id<C: Client>(shared: &Shared<C>) -> TransactionalId {
     let identity = &shared.spec.identity;
-    if failpoints::undefended(Defence::OwnId) {
+    if !rules::keeps_transactional_id() {
         return TransactionalId::new(format!("{identity}-{:x}", shared.env.entropy()));
     }
     identity.clone()

@@ -6,7 +6,8 @@ use eos_protocol::{CallSite, Offset, checked_membership, code};
 
 use super::{MemberOf, TransactionDriver};
 use crate::client::{Client, ClientError, GroupMetadata, Producer, Source};
-use crate::failpoints::{self, Defence, Point};
+use crate::failpoints::{self, Point};
+use crate::rules;
 use crate::worker::group::Membership;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
@@ -20,13 +21,13 @@ impl<C: Client> TransactionDriver<C> {
         self.calls.seal = false;
         let offsets = &mut self.calls.offsets;
         *offsets = tasks.seal(nonce);
-        if failpoints::undefended(Defence::EveryTouchedTask) {
+        if !rules::commits_every_touched_task() {
             match tasks.offsets_of_any() {
                 Some(any) => *offsets = any,
                 None => offsets.truncate(1),
             }
         }
-        if failpoints::undefended(Defence::NextOffset) {
+        if !rules::commits_next_offsets() {
             for one in offsets {
                 one.offset = Offset::new(one.offset.get() - 1).unwrap_or(one.offset);
             }
@@ -40,10 +41,10 @@ impl<C: Client> TransactionDriver<C> {
         source: &mut C::Source,
         membership: &mut Membership,
     ) -> Poll<Result<(), ClientError>> {
-        if failpoints::undefended(Defence::Offsets) {
+        if !rules::sends_offsets() {
             return Poll::Ready(Ok(()));
         }
-        if failpoints::undefended(Defence::OffsetsInside) {
+        if !rules::sends_offsets_in_transaction() {
             return source.commit(&self.calls.offsets, SLICE);
         }
         if self.calls.offsets.is_empty() {
@@ -57,7 +58,7 @@ impl<C: Client> TransactionDriver<C> {
         }
         let member = source.member()?;
         let done = self.send_offsets_as(shared, &member, membership);
-        if failpoints::undefended(Defence::Generation) {
+        if !rules::reads_member_for_each_commit() {
             self.first_member = Some(member);
         }
         done
@@ -69,7 +70,7 @@ impl<C: Client> TransactionDriver<C> {
         member: &MemberOf<C>,
         membership: &mut Membership,
     ) -> Poll<Result<(), ClientError>> {
-        let checks = !failpoints::undefended(Defence::CheckedMember);
+        let checks = rules::checks_member();
         match checked_membership(member.generation_id(), member.member_id()) {
             Ok(generation) => self.generation = generation.get(),
             Err(not) if checks => return Poll::Ready(Err(error::not_a_member(&not))),
