@@ -26,7 +26,7 @@
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | which window a record is in, when it is closed, when it is forgotten |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
-//! | [`BrokerTime`] | for how long brokers could be reached |
+//! | [`BrokerTime`] | for how long brokers have been reachable |
 //! | [`state`] | where a task's stores stand, and what a restart makes of them |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]

@@ -117,7 +117,7 @@ mod tests {
         turn(&app, &purge_queue, |_| unreachable!("nothing is due"));
     }
 
-    /// A topic of that name that is created later has records below the offset that nothing has read.
+    /// A later topic of the same name has unread records below the offset.
     #[test]
     fn an_offset_of_a_log_that_is_gone_is_never_deleted_up_to_in_the_next_one() {
         let codes = [

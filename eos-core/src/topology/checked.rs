@@ -103,7 +103,7 @@ impl Topology {
         &self.graph.outputs
     }
 
-    /// Whether only dead letters go to this output.
+    /// Whether this output receives only dead letters.
     pub(crate) fn is_dead_letter(&self, output: usize) -> bool {
         let mut sources = self.graph.sources.iter();
         sources.any(|source| source.dead_letter == Some(output))
