@@ -1,18 +1,14 @@
 //! The end of a worker: it commits, leaves the group and closes; or it fails.
 
 use std::task::Poll;
-use std::time::Duration;
 
 use eos_protocol::{Deadline, Now};
 
-use super::group::{Group, has_left};
+use super::group::{Group, JOIN, has_left};
 use super::shared::Shared;
 use super::tasks::Tasks;
 use super::{RecordsOf, SLICE, StopMode, WorkerError};
 use crate::client::{Client, Source};
-
-/// How long a leaving worker waits to join, and then to leave.
-pub(super) const JOIN: Duration = Duration::from_secs(6);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {

@@ -26,7 +26,9 @@ mod future_timestamps;
 mod group;
 mod lifecycle;
 mod pipeline;
+mod purge_queue;
 mod restore;
+mod seal;
 mod shared;
 mod spec;
 mod status;
@@ -57,8 +59,8 @@ use crate::metrics::WorkerMeter;
 use crate::rules;
 use crate::topology::Topology;
 
-pub use chores::PurgeQueue;
 pub use error::{RecordFault, TwoOwners, WorkerError};
+pub use purge_queue::PurgeQueue;
 pub use spec::{Env, StateSpec, WorkerSpec};
 pub use status::InputStanding;
 pub use storage::{Home, HomeError, InMemory, TaskHome};
@@ -117,7 +119,7 @@ pub struct Worker<C: Client> {
     txn: TransactionDriver<C>,
     tasks: Tasks<RecordsOf<C>>,
     group: Group,
-    restorer: Restorer<RecordsOf<C>>,
+    restorer: Restorer<C>,
     pipeline: Pipeline,
     chores: Chores,
     lifecycle: Lifecycle,
@@ -401,7 +403,7 @@ impl<C: Client> Worker<C> {
 
     fn seal(&mut self) {
         let (pipeline, tasks) = (&mut self.pipeline, &mut self.tasks);
-        match transaction::seal(&self.shared, pipeline, tasks, &mut self.txn) {
+        match seal::seal(&self.shared, pipeline, tasks, &mut self.txn) {
             Ok(true) => self.advance(Event::Sealed),
             Ok(false) => {}
             Err(raised) => self.raise(raised),
@@ -511,7 +513,7 @@ impl<C: Client> Worker<C> {
                 }
                 SourceEvent::Topics(report) => self.compare_topics(&report),
                 SourceEvent::Failed(error) => {
-                    if let Some(error) = error::of_consumer(&self.shared.spec, error) {
+                    if let Some(error) = self.shared.consumer_failed(error) {
                         self.give_up(error);
                     }
                 }

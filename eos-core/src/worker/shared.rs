@@ -4,9 +4,13 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use eos_protocol::state::{PerFamily, TopicDigest};
-use eos_protocol::{BrokerTime, Moment, Now, Partition, Stage, TopicName, TopicPartition};
+use eos_protocol::{
+    BrokerTime, ErrorClass, Moment, Now, Partition, Stage, TopicName, TopicPartition,
+};
 
+use super::error::{self, WorkerError};
 use super::spec::{Env, WorkerSpec};
+use crate::client::ClientError;
 use crate::metrics::WorkerMeter;
 use crate::topology::Topology;
 
@@ -64,6 +68,15 @@ impl<C> Shared<C> {
         let mut brokers = self.brokers.get();
         brokers.answered(self.env.now());
         self.brokers.set(brokers);
+    }
+
+    /// The consumer reported an error. Returns the one with which the worker ends; `None` if the consumer goes on.
+    pub(super) fn consumer_failed(&self, error: ClientError) -> Option<WorkerError> {
+        if error.class() == ErrorClass::Retriable {
+            tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
+            return None;
+        }
+        Some(error::from_client(self.spec.identity.as_str(), error))
     }
 
     /// How many partitions an input topic has; 0 if it is none.

@@ -14,7 +14,7 @@ use eos_protocol::{
 
 use eos_state::CacheMemory;
 
-use super::chores::PurgeQueue;
+use super::purge_queue::PurgeQueue;
 use super::storage::{Home, InMemory};
 
 /// What a worker is told when it is made.

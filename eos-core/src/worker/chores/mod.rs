@@ -9,7 +9,6 @@ use std::time::Duration;
 use eos_protocol::Now;
 
 pub(super) use changelog_ends::take_any_end;
-pub use purge::PurgeQueue;
 pub(super) use report::report;
 
 /// How often idle tasks are looked for.

@@ -1,10 +1,9 @@
-//! Queues processed records for deletion. The runtime deletes them.
+//! Queues processed records for deletion.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use eos_protocol::state::{Family, Purge};
-use eos_protocol::{Offset, TopicPartition};
+use eos_protocol::TopicPartition;
+use eos_protocol::state::Family;
 
 use super::Chores;
 use crate::client::Client;
@@ -16,38 +15,6 @@ use crate::worker::trimming::Trimming;
 
 /// How often at most.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// The records that all workers of a process no longer need.
-#[derive(Debug, Default)]
-pub struct PurgeQueue(Mutex<Purge>);
-
-impl PurgeQueue {
-    fn lock(&self) -> MutexGuard<'_, Purge> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Queues all records of a partition before this offset.
-    #[cfg(test)]
-    pub(crate) fn push(&self, partition: &TopicPartition, before: Offset) {
-        self.lock().told(partition, before);
-    }
-
-    /// All records before these offsets may be deleted.
-    #[must_use]
-    pub fn due(&self) -> Vec<(TopicPartition, Offset)> {
-        self.lock().due()
-    }
-
-    /// Drops a partition from the queue: its log ends before the queued offset, so it is another log.
-    pub fn forget(&self, partition: &TopicPartition) {
-        self.lock().forget(partition);
-    }
-
-    /// Records where a log begins after a deletion.
-    pub fn begins(&self, partition: &TopicPartition, at: Offset) {
-        self.lock().begins(partition, at);
-    }
-}
 
 impl Chores {
     /// Queues what the committed transactions no longer need, once in a while.

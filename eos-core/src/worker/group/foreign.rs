@@ -13,20 +13,11 @@ use eos_protocol::{
     MissingOffsets, Offset, Stage, Start, StartError, TaskId, TopicName, TopicPartition,
 };
 
-use super::start::{Found, QUERY_PAUSE, Resolving};
+use super::resolving::{Found, QUERY_PAUSE, Resolving};
 use crate::client::{Client, OffsetBounds, Source};
 use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
-
-/// Proofs about repartition topics with records.
-#[derive(Debug, Default)]
-pub(super) struct Proofs {
-    /// Topics whose records are the group's own.
-    own: BTreeSet<TopicName>,
-    /// How often the group reported no offset: see [`MissingOffsets`].
-    missing: BTreeMap<TopicName, u32>,
-}
 
 /// The repartition partitions that first-starting tasks write.
 pub(super) fn fed_by<C>(shared: &Shared<C>, starts: &[Found]) -> Vec<TopicPartition> {

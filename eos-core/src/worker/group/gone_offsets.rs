@@ -1,6 +1,6 @@
 //! Committed offsets that are not in the log any more.
 
-use super::start::{Found, QUERY_PAUSE, Resolving};
+use super::resolving::{Found, QUERY_PAUSE, Resolving};
 use crate::client::OffsetBounds;
 use crate::rules;
 use crate::worker::WorkerError;

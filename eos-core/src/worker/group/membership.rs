@@ -17,6 +17,7 @@
 //! brokers decide who owns what, and no claim counts (design note 0017).
 
 use std::task::Poll;
+use std::time::Duration;
 
 use eos_protocol::{Deadline, TopicName};
 
@@ -25,9 +26,11 @@ use crate::client::{Client, GroupMetadata, Source, SourceSpec};
 use crate::metrics::Count;
 use crate::rules;
 use crate::topology::Topology;
-use crate::worker::lifecycle::JOIN;
 use crate::worker::shared::Shared;
 use crate::worker::{SLICE, WorkerError, WorkerSpec};
+
+/// How long a leaving worker waits to join, and then to leave.
+pub(in crate::worker) const JOIN: Duration = Duration::from_secs(6);
 
 /// The member as which a worker owns its partitions.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ mod gone_offsets;
 mod log_gaps;
 mod membership;
 mod rebalance;
+mod resolving;
 mod seeks;
 mod start;
 mod topics;
@@ -22,7 +23,7 @@ use super::wake::Wake;
 use super::{RecordsOf, WorkerError};
 use crate::client::{Client, Source};
 
-pub(super) use membership::{Membership, has_left, subscribed};
+pub(super) use membership::{JOIN, Membership, has_left, subscribed};
 pub(super) use seeks::{Seeks, Sought};
 pub(super) use start::NewTask;
 pub(super) use topics::watch;
@@ -30,7 +31,7 @@ pub(super) use topics::watch;
 use coverage::Coverage;
 use log_gaps::LogGaps;
 use rebalance::{Change, Revoking};
-use start::Resolving;
+use resolving::Resolving;
 
 /// What a step of a rebalance came to.
 #[derive(Debug)]

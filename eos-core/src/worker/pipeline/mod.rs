@@ -263,7 +263,7 @@ impl Pipeline {
         };
         failpoints::taken();
         if let Err(error) = failpoints::hit(Point::Poll)
-            && let Some(error) = error::of_consumer(&shared.spec, error)
+            && let Some(error) = shared.consumer_failed(error)
         {
             return Done::give_up(error);
         }

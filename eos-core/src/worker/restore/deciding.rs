@@ -13,14 +13,14 @@ use eos_state::{StoreBackend, TaskStore};
 use super::other_store::Names;
 use super::reading::{Pending, Reader};
 use super::{Committed, Phase, Restorer, Restoring, no_home, store_failed};
-use crate::client::{Client, LogEnds, Records, Source};
+use crate::client::{Client, LogEnds, Source};
 use crate::rules;
 use crate::worker::shared::Shared;
 use crate::worker::storage::{HomeError, TaskHome};
 use crate::worker::tasks::Tasks;
 use crate::worker::wake::Wake;
 use crate::worker::windows::all_over;
-use crate::worker::{NewTask, WorkerError};
+use crate::worker::{NewTask, RecordsOf, WorkerError};
 
 /// How often a database is tried that another worker still has open.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
@@ -29,15 +29,15 @@ const TELL: Duration = Duration::from_secs(10);
 /// Kafka's default of `delete.retention.ms`.
 const DELETE_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
-impl<R> Restorer<R> {
+impl<C: Client> Restorer<C> {
     /// The task's stage has stores: its state comes first.
-    pub(in crate::worker) fn begin<C>(&mut self, shared: &Shared<C>, stage: &Stage, new: &NewTask) {
+    pub(in crate::worker) fn begin(&mut self, shared: &Shared<C>, stage: &Stage, new: &NewTask) {
         self.restoring.push(Restoring::new(shared, stage, new));
     }
 }
 
-impl<R> Restoring<R> {
-    fn new<C>(shared: &Shared<C>, stage: &Stage, new: &NewTask) -> Self {
+impl<C: Client> Restoring<C> {
+    fn new(shared: &Shared<C>, stage: &Stage, new: &NewTask) -> Self {
         let (spec, topology, task) = (&shared.spec, &shared.topology, new.id);
         let committed = match (&new.name, &new.metadata) {
             (Some(name), _) => Committed::Named(name.clone()),
@@ -110,7 +110,7 @@ impl<R> Restoring<R> {
         }
     }
 
-    pub(super) fn open_database<C>(
+    pub(super) fn open_database(
         &mut self,
         shared: &Shared<C>,
         wake: &mut Wake,
@@ -136,7 +136,7 @@ impl<R> Restoring<R> {
     }
 
     /// Logs once in a while what the task waits for. Returns for how long it has, in broker time.
-    fn waits<C>(&mut self, shared: &Shared<C>, what: &str) -> Duration {
+    fn waits(&mut self, shared: &Shared<C>, what: &str) -> Duration {
         let (spec, now) = (&shared.spec, shared.now());
         let waited = shared.broker_time().since(self.since);
         if now.since(self.logged) >= TELL {
@@ -150,15 +150,12 @@ impl<R> Restoring<R> {
     }
 
     /// Decides what the local state is worth, and what has to be read.
-    fn decide<C>(
+    fn decide(
         &mut self,
         shared: &Shared<C>,
         backend: Box<dyn StoreBackend>,
         ends: &[LogEnds],
-    ) -> Result<Phase<R>, WorkerError>
-    where
-        R: Records,
-    {
+    ) -> Result<Phase<C>, WorkerError> {
         let restart = self.restart(shared, &*backend, ends)?;
         let local = backend.position().map_or(Local::Nothing, Local::Position);
         self.check_stores(local, &*backend)?;
@@ -186,7 +183,7 @@ impl<R> Restoring<R> {
     }
 
     /// The row of the restart table that holds.
-    fn restart<C>(
+    fn restart(
         &self,
         shared: &Shared<C>,
         backend: &dyn StoreBackend,
@@ -227,7 +224,7 @@ impl<R> Restoring<R> {
     }
 
     /// Where the changelogs begin and end.
-    fn bounds<C>(&self, shared: &Shared<C>, ends: &[LogEnds]) -> PerFamily<Option<Bounds>> {
+    fn bounds(&self, shared: &Shared<C>, ends: &[LogEnds]) -> PerFamily<Option<Bounds>> {
         PerFamily::from_fn(|family| {
             let (_, partition) = self.logs.get(family).as_ref()?;
             let found = ends.iter().find(|log| log.partition == *partition)?;
@@ -246,15 +243,12 @@ impl<R> Restoring<R> {
     }
 
     /// The store of a database, and the reader of its changelogs if there is something to read.
-    fn begin_reading<C>(
+    fn begin_reading(
         &self,
         shared: &Shared<C>,
         backend: Box<dyn StoreBackend>,
         reading: Option<Reading>,
-    ) -> Result<Phase<R>, WorkerError>
-    where
-        R: Records,
-    {
+    ) -> Result<Phase<C>, WorkerError> {
         let spec = &shared.spec;
         let store = TaskStore::new(backend, self.stores.iter().copied())
             .map_err(|source| store_failed(self.task, source))?
@@ -273,13 +267,13 @@ impl<R> Restoring<R> {
             store,
             restore,
             pending: Pending::default(),
-            records: R::default(),
+            records: RecordsOf::<C>::default(),
             began: now,
         })))
     }
 
     /// The largest record batches that the task's changelogs take.
-    fn changelog_limits<C>(&self, shared: &Shared<C>) -> PerFamily<Option<usize>> {
+    fn changelog_limits(&self, shared: &Shared<C>) -> PerFamily<Option<usize>> {
         PerFamily::from_fn(|family| {
             let (output, _) = self.logs.get(family).as_ref()?;
             shared.spec.output_limits.get(*output).copied().flatten()
@@ -287,7 +281,7 @@ impl<R> Restoring<R> {
     }
 
     /// Discards a database. Returns the new one, if it could be opened already.
-    fn start_afresh<C>(
+    fn start_afresh(
         &self,
         shared: &Shared<C>,
         backend: Box<dyn StoreBackend>,
@@ -327,9 +321,9 @@ impl<R> Restoring<R> {
     /// has stopped at it. (If that leads nowhere, the restore stands still.)
     fn read_again(
         &mut self,
-        reader: Box<Reader<R>>,
+        reader: Box<Reader<C>>,
         ends: &[LogEnds],
-    ) -> Result<Phase<R>, WorkerError> {
+    ) -> Result<Phase<C>, WorkerError> {
         for (family, log) in self.logs.iter() {
             let Some((_, partition)) = log else { continue };
             let Some(found) = ends.iter().find(|log| log.partition == *partition) else {
@@ -347,18 +341,15 @@ impl<R> Restoring<R> {
     }
 }
 
-impl<R: Records> Restorer<R> {
+impl<C: Client> Restorer<C> {
     /// Reads where the changelogs end, for all tasks at once, after the committed offsets are stable.
-    pub(super) fn ask_for_ends<C>(
+    pub(super) fn ask_for_ends(
         &mut self,
         shared: &Shared<C>,
         settled: bool,
         source: &mut C::Source,
-        tasks: &mut Tasks<R>,
-    ) -> Result<(), WorkerError>
-    where
-        C: Client,
-    {
+        tasks: &mut Tasks<RecordsOf<C>>,
+    ) -> Result<(), WorkerError> {
         let restoring = &mut self.restoring;
         let asking: Vec<usize> = (0..restoring.len())
             .filter(|&n| restoring.get(n).is_some_and(Restoring::is_asking))

@@ -18,12 +18,12 @@ use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
 use self::other_store::Names;
 use self::reading::Reader;
-use super::WorkerError;
 use super::shared::Shared;
 use super::storage::{HomeError, TaskHome};
 use super::tasks::Tasks;
 use super::wake::Wake;
-use crate::client::{Client, Records, Source};
+use super::{RecordsOf, WorkerError};
+use crate::client::{Client, Source};
 use crate::metrics::{Count, RestoringMetrics, WorkerMeter};
 use crate::rules;
 
@@ -47,7 +47,7 @@ pub(super) enum Committed {
 }
 
 /// A task whose state is not whole yet.
-struct Restoring<R> {
+struct Restoring<C: Client> {
     task: TaskId,
     /// Where its inputs begin.
     at: Vec<(TopicPartition, Offset)>,
@@ -64,7 +64,7 @@ struct Restoring<R> {
     logs: PerFamily<Option<(usize, TopicPartition)>>,
     /// How many partitions the topic has that drives its stage.
     width: u32,
-    phase: Phase<R>,
+    phase: Phase<C>,
     kind: RestoreKind,
     /// Since when it waits for a broker, by the brokers' time.
     since: Now,
@@ -78,20 +78,20 @@ struct Restoring<R> {
     counts: (u64, u64),
 }
 
-enum Phase<R> {
+enum Phase<C: Client> {
     /// Its database is to be opened.
     Opening,
     /// The changelogs' ends are to be asked for.
     Asking(Box<dyn StoreBackend>),
     /// Its changelogs are to be assigned.
-    Decided(Box<Reader<R>>),
+    Decided(Box<Reader<C>>),
     /// They are read.
-    Reading(Box<Reader<R>>),
+    Reading(Box<Reader<C>>),
     /// The state is whole.
     Whole(Box<TaskStore>),
 }
 
-impl<R> Restoring<R> {
+impl<C: Client> Restoring<C> {
     /// Whether it asks where its changelogs end.
     fn is_asking(&self) -> bool {
         matches!(self.phase, Phase::Asking(_)) || self.out_of_range
@@ -148,8 +148,8 @@ pub(super) enum RestoreStep {
 }
 
 /// Restores of tasks.
-pub(super) struct Restorer<R> {
-    restoring: Vec<Restoring<R>>,
+pub(super) struct Restorer<C: Client> {
+    restoring: Vec<Restoring<C>>,
     /// Partitions are to be assigned, which waits until no transaction is open.
     to_assign: bool,
     /// The restore that comes first in the next step.
@@ -166,7 +166,7 @@ pub(super) struct Restorer<R> {
     pub(super) wake: Wake,
 }
 
-impl<R> Default for Restorer<R> {
+impl<C: Client> Default for Restorer<C> {
     fn default() -> Self {
         Self {
             restoring: Vec::new(),
@@ -182,7 +182,7 @@ impl<R> Default for Restorer<R> {
     }
 }
 
-impl<R> Restorer<R> {
+impl<C: Client> Restorer<C> {
     pub(super) fn is_empty(&self) -> bool {
         self.restoring.is_empty()
     }
@@ -218,7 +218,7 @@ impl<R> Restorer<R> {
 
     /// Forgets these tasks. Returns the changelogs that are assigned for them.
     pub(super) fn forget(&mut self, tasks: &[TaskId]) -> Vec<TopicPartition> {
-        let gone = |one: &mut Restoring<R>| tasks.contains(&one.task());
+        let gone = |one: &mut Restoring<C>| tasks.contains(&one.task());
         let gone = self.restoring.extract_if(.., gone);
         gone.flat_map(|one| one.assigned().collect::<Vec<_>>())
             .collect()
@@ -254,18 +254,13 @@ impl<R> Restorer<R> {
     /// To librdkafka any (un)assign is the answer to the rebalance that is under way, one that was not reported yet
     /// included: partitions would be given away whose transaction is not settled. So nothing is assigned while a
     /// transaction is open, and a revocation that may have been answered is read before the next one begins.
-    pub(super) fn step<C>(
+    pub(super) fn step(
         &mut self,
         shared: &Shared<C>,
         settled: bool,
         source: &mut C::Source,
-        tasks: &mut Tasks<R>,
-    ) -> Result<RestoreStep, WorkerError>
-    where
-        C: Client,
-        C::Source: Source<Records = R>,
-        R: Records,
-    {
+        tasks: &mut Tasks<RecordsOf<C>>,
+    ) -> Result<RestoreStep, WorkerError> {
         self.to_assign = false;
         self.restoring.retain(|one| tasks.contains(one.task));
         if self.restoring.is_empty() {
@@ -314,18 +309,13 @@ impl<R> Restorer<R> {
     }
 
     /// Assigns the changelogs of those that are to read, and the inputs of those that are whole.
-    fn assign<C>(
+    fn assign(
         &mut self,
         shared: &Shared<C>,
         settled: bool,
         source: &mut C::Source,
-        tasks: &mut Tasks<R>,
-    ) -> Result<bool, WorkerError>
-    where
-        C: Client,
-        C::Source: Source<Records = R>,
-        R: Records,
-    {
+        tasks: &mut Tasks<RecordsOf<C>>,
+    ) -> Result<bool, WorkerError> {
         let ready = |one: &Restoring<_>| matches!(one.phase, Phase::Decided(_) | Phase::Whole(_));
         if !self.restoring.iter().any(ready) {
             return Ok(false);
@@ -369,19 +359,15 @@ impl<R> Restorer<R> {
     }
 
     /// The committed offsets may have changed, or may not be there yet: they are read again, from the beginning.
-    fn start_over<C>(
+    fn start_over(
         &mut self,
         shared: &Shared<C>,
         settled: bool,
         source: &mut C::Source,
-        tasks: &mut Tasks<R>,
+        tasks: &mut Tasks<RecordsOf<C>>,
         at: usize,
         error: WorkerError,
-    ) -> Result<(), WorkerError>
-    where
-        C: Client,
-        R: Records,
-    {
+    ) -> Result<(), WorkerError> {
         let passes = match &error {
             WorkerError::Restart(error) => matches!(
                 **error,

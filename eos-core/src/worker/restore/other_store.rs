@@ -6,6 +6,7 @@ use eos_state::StoreBackend;
 use eos_state::changelog::BadRecord;
 
 use super::Restoring;
+use crate::client::Client;
 use crate::store::StoreSpec;
 use crate::worker::WorkerError;
 
@@ -33,7 +34,7 @@ impl Names {
     }
 }
 
-impl<R> Restoring<R> {
+impl<C: Client> Restoring<C> {
     /// Refuses a database that holds more than this program knows of. Before anything is thrown away for
     /// another reason: the changelog would be refused for the same one, and whoever puts the store back
     /// finds the database as it was.

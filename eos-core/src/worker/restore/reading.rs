@@ -15,11 +15,11 @@ use super::{Phase, Restoring, STRETCH, store_failed};
 use crate::client::{Client, Message, Records, Source};
 use crate::failpoints::{self, Point};
 use crate::rules;
-use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
 use crate::worker::tasks::Tasks;
 use crate::worker::windows::{Refused, Windows};
+use crate::worker::{RecordsOf, WorkerError};
 
 /// How many records of a changelog are taken at a time.
 const BATCH: usize = 4096;
@@ -27,11 +27,11 @@ const BATCH: usize = 4096;
 const TELL: Duration = Duration::from_secs(10);
 
 /// Reads changelogs into a database.
-pub(super) struct Reader<R> {
+pub(super) struct Reader<C: Client> {
     pub(super) store: TaskStore,
     pub(super) restore: Restore,
     pub(super) pending: Pending,
-    pub(super) records: R,
+    pub(super) records: RecordsOf<C>,
     pub(super) began: Now,
 }
 
@@ -71,19 +71,14 @@ impl Pending {
     }
 }
 
-impl<R> Restoring<R> {
+impl<C: Client> Restoring<C> {
     /// Reads for a while.
-    pub(super) fn read_changelogs<C>(
+    pub(super) fn read_changelogs(
         &mut self,
         shared: &Shared<C>,
         source: &mut C::Source,
         begun: Now,
-    ) -> Result<(), WorkerError>
-    where
-        C: Client,
-        C::Source: Source<Records = R>,
-        R: Records,
-    {
+    ) -> Result<(), WorkerError> {
         let task = self.task;
         let Phase::Reading(reader) = &mut self.phase else {
             return Ok(());
@@ -162,15 +157,12 @@ impl<R> Restoring<R> {
     ///
     /// Windows that are over are in it if they are in the changelog. That they are over may hold for this program only,
     /// and only once a commit has stored the terms: the first one forgets them.
-    pub(super) fn finish<C>(
+    pub(super) fn finish(
         self,
         shared: &Shared<C>,
-        tasks: &mut Tasks<R>,
+        tasks: &mut Tasks<RecordsOf<C>>,
         store: TaskStore,
-    ) -> Result<(), WorkerError>
-    where
-        R: Records,
-    {
+    ) -> Result<(), WorkerError> {
         let windows = Windows::of(&store, self.windows, self.stream_time);
         let windows =
             windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
@@ -210,9 +202,9 @@ impl<R> Restoring<R> {
     }
 }
 
-impl<R: Records> Reader<R> {
+impl<C: Client> Reader<C> {
     /// Reads one changelog for a while. Counts records and bytes.
-    fn read<C>(
+    fn read(
         &mut self,
         shared: &Shared<C>,
         task: TaskId,
@@ -220,11 +212,7 @@ impl<R: Records> Reader<R> {
         (family, partition, log): (Family, &TopicPartition, &Changelog),
         begun: Now,
         counts: &mut (u64, u64),
-    ) -> Result<(), WorkerError>
-    where
-        C: Client,
-        C::Source: Source<Records = R>,
-    {
+    ) -> Result<(), WorkerError> {
         let restart = |e| WorkerError::Restart(Box::new(e));
         while self.restore.wanted().any(|(wanted, _)| wanted == family) {
             let taken = source.take(partition, BATCH, &mut self.records);

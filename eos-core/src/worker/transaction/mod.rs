@@ -8,7 +8,6 @@ mod calls;
 mod in_doubt;
 mod offsets;
 mod pace;
-mod seal;
 
 use std::task::Poll;
 use std::time::Duration;
@@ -28,7 +27,6 @@ use crate::rules;
 
 pub(super) use calls::Call;
 pub(super) use in_doubt::{as_committed, read_outcome};
-pub(super) use seal::seal;
 
 use blame::Blame;
 use calls::Calls;

@@ -15,7 +15,11 @@ use crate::worker::{RecordsOf, SLICE, error};
 
 impl<C: Client> TransactionDriver<C> {
     /// Gathers the offsets: all results and changes of the transaction are with the producer.
-    pub(super) fn gather_offsets(&mut self, shared: &Shared<C>, tasks: &mut Tasks<RecordsOf<C>>) {
+    pub(in crate::worker) fn gather_offsets(
+        &mut self,
+        shared: &Shared<C>,
+        tasks: &mut Tasks<RecordsOf<C>>,
+    ) {
         let nonce = self.nonce(shared);
         self.calls.nonce = None;
         self.calls.seal = false;

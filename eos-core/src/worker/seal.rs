@@ -4,15 +4,15 @@ use std::task::Poll;
 
 use eos_protocol::state::CommitRecord;
 
-use super::TransactionDriver;
+use super::pipeline::{Pipeline, Raised};
+use super::shared::Shared;
+use super::tasks::Tasks;
+use super::transaction::TransactionDriver;
+use super::{RecordsOf, SLICE, WorkerError};
 use crate::client::{Client, Producer};
-use crate::worker::pipeline::{Pipeline, Raised};
-use crate::worker::shared::Shared;
-use crate::worker::tasks::Tasks;
-use crate::worker::{RecordsOf, SLICE, WorkerError};
 
 /// Goes on with sealing. Returns false while the producer's queue is full.
-pub(in crate::worker) fn seal<C: Client>(
+pub(super) fn seal<C: Client>(
     shared: &Shared<C>,
     pipeline: &mut Pipeline,
     tasks: &mut Tasks<RecordsOf<C>>,
