@@ -2,8 +2,8 @@
 
 use kafka_protocol::messages::{RequestKind, ResponseKind};
 
+use super::fabric::Wire;
 use super::network::{Heard, Line};
-use super::world::Wire;
 use crate::broker::Ticket;
 
 /// How long a client rests before it connects again (`reconnect.backoff.ms`).

@@ -1,70 +1,16 @@
 //! A cluster in this process.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use eos_core::client::{Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec};
-use eos_protocol::{CallSite, Offset, TopicName, TopicPartition};
+use eos_protocol::CallSite;
 
-use super::network::{Fate, Sent};
-use super::producer::ModelProducer;
-use super::source::ModelSource;
+use super::admin::{self, Written};
+use super::facts;
+use super::watcher::{Edge, Effect, Reaction, Watcher};
 use super::world::World;
-use super::{beside, facts, source};
 use crate::broker::Broker;
 use crate::records::Record;
-
-pub use super::beside::Written;
-
-/// A client's call that does something, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Effect<'a> {
-    /// The call.
-    pub call: CallSite,
-    /// Whose: `client.id`.
-    pub client_id: &'a str,
-    /// Before or after it.
-    pub edge: Edge,
-}
-
-/// On which side of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Edge {
-    /// Nothing of it is done.
-    Before,
-    /// It is done, and its caller has no answer yet.
-    After,
-}
-
-/// What a call does beside what it is for.
-#[derive(Debug, Default)]
-pub enum Reaction {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// The process dies here: this is thrown as a panic.
-    Dies(Box<dyn Any + Send>),
-    /// It takes so many milliseconds. A call that can be made again answers `Poll::Pending` until then, so that
-    /// everybody goes on; in any other one only the clients' own threads do.
-    Stalls(i64),
-}
-
-/// Whoever decides what goes wrong.
-pub trait Watcher: Send {
-    /// What becomes of a request. At once and well, unless it says otherwise.
-    fn fate(&mut self, sent: &Sent<'_>) -> Fate {
-        let _ = sent;
-        Fate::Arrives { there: 0, back: 0 }
-    }
-
-    /// A client's call is about to be made, or was.
-    fn effect(&mut self, effect: &Effect<'_>) -> Reaction {
-        let _ = effect;
-        Reaction::Nothing
-    }
-}
 
 /// Nothing goes wrong.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,7 +39,7 @@ impl Cluster {
     /// Milliseconds since the epoch.
     #[must_use]
     pub fn now(&self) -> i64 {
-        self.with(|world| world.now)
+        self.with(|world| world.fabric.now())
     }
 
     /// Lets time pass until then: what is on its way arrives, members send their heartbeats, time-outs end.
@@ -109,22 +55,22 @@ impl Cluster {
 
     /// Looks at the broker, or does something to it.
     pub fn broker<T>(&self, act: impl FnOnce(&mut Broker) -> T) -> T {
-        self.with(|world| act(&mut world.broker))
+        self.with(|world| act(&mut world.fabric.broker))
     }
 
     /// How many bytes of a partition one fetch brings (`max.partition.fetch.bytes`); one batch at least.
     pub fn fetch_at_most(&self, bytes: i32) {
-        self.with(|world| world.fetch_bytes = bytes);
+        self.with(|world| world.fabric.fetch_bytes = bytes);
     }
 
     /// Clients whose `client.id` begins so stand still: SIGSTOP, as far as their own threads go.
     pub fn freeze(&self, prefix: &str) {
-        self.with(|world| world.freeze(prefix));
+        self.with(|world| world.members.freeze(prefix));
     }
 
     /// They go on: SIGCONT.
     pub fn thaw(&self, prefix: &str) {
-        self.with(|world| world.thaw(prefix));
+        self.with(|world| world.members.thaw(prefix));
     }
 
     /// Creates a topic.
@@ -132,7 +78,7 @@ impl Cluster {
     /// # Errors
     /// What Kafka says of it: a bad name, a topic that is there already.
     pub fn add_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
-        self.with(|world| world.broker.add_topic(name, partitions, &[]))
+        self.with(|world| world.fabric.broker.add_topic(name, partitions, &[]))
     }
 
     /// Deletes a topic, its records, and the offsets that groups have committed for it.
@@ -140,7 +86,7 @@ impl Cluster {
     /// # Errors
     /// Kafka's error: no such topic.
     pub fn delete_topic(&self, name: &str) -> Result<(), String> {
-        self.with(|world| facts::delete_topic(world, name))
+        self.with(|world| facts::delete_topic(&mut world.fabric, name))
     }
 
     /// Deletes a topic and creates it again: empty, with a new id, the same partition count and the same settings.
@@ -148,7 +94,7 @@ impl Cluster {
     /// # Errors
     /// Kafka's error: no such topic.
     pub fn recreate_topic(&self, name: &str) -> Result<(), String> {
-        self.with(|world| facts::recreate_topic(world, name))
+        self.with(|world| facts::recreate_topic(&mut world.fabric, name))
     }
 
     /// Raises the partition count of a topic to `partitions`.
@@ -156,7 +102,7 @@ impl Cluster {
     /// # Errors
     /// Kafka's error: no such topic, or it already has this many partitions.
     pub fn grow_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
-        self.with(|world| facts::grow_topic(world, name, partitions))
+        self.with(|world| facts::grow_topic(&mut world.fabric, name, partitions))
     }
 
     /// Writes a record as a producer without transactions does, at once, and answers its offset.
@@ -164,7 +110,7 @@ impl Cluster {
     /// # Errors
     /// The code of what the broker refuses.
     pub fn produce(&self, topic: &str, partition: i32, record: &Written<'_>) -> Result<i64, i16> {
-        self.with(|world| beside::produce(world, topic, partition, record))
+        self.with(|world| admin::produce(&mut world.fabric, topic, partition, record))
     }
 
     /// What a reader of committed records finds in a partition, from the beginning.
@@ -183,25 +129,25 @@ impl Cluster {
     /// As [`read`](Self::read).
     #[must_use]
     pub fn read_from(&self, topic: &str, partition: i32, offset: i64) -> Vec<Record> {
-        self.with(|world| beside::read(world, topic, partition, offset))
+        self.with(|world| admin::read(&mut world.fabric, topic, partition, offset))
     }
 
     /// How many partitions a topic has; 0 if there is none of that name.
     #[must_use]
     pub fn partitions(&self, topic: &str) -> i32 {
-        self.with(|world| world.broker.partitions_of(topic))
+        self.with(|world| world.fabric.broker.partitions_of(topic))
     }
 
     /// Where a partition ends: for a reader of committed records, and for one of everything.
     #[must_use]
     pub fn ends(&self, topic: &str, partition: i32) -> (i64, i64) {
-        self.with(|world| beside::ends(world, topic, partition))
+        self.with(|world| admin::ends(&mut world.fabric, topic, partition))
     }
 
     /// The first offset of a partition. Earlier records were deleted.
     #[must_use]
     pub fn begin(&self, topic: &str, partition: i32) -> i64 {
-        self.with(|world| beside::begin(world, topic, partition))
+        self.with(|world| admin::begin(&mut world.fabric, topic, partition))
     }
 
     /// A group's committed offset of a partition; `Err` while a transaction holds it.
@@ -209,7 +155,7 @@ impl Cluster {
     /// # Errors
     /// The code: UNSTABLE_OFFSET_COMMIT.
     pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Result<Option<i64>, i16> {
-        self.with(|world| beside::committed(world, group, topic, partition))
+        self.with(|world| admin::committed(&mut world.fabric, group, topic, partition))
     }
 
     /// Calls that were made in an order in which they make no sense, such as an abort over a commit without an
@@ -233,7 +179,7 @@ impl Cluster {
 
     fn at(&self, call: CallSite, client_id: &str, edge: Edge) {
         if let Some(time) = self.stalls(call, client_id, edge) {
-            self.with(|world| world.pass(world.now + time));
+            self.with(|world| world.pass(world.fabric.now() + time));
         }
     }
 
@@ -244,7 +190,7 @@ impl Cluster {
             client_id,
             edge,
         };
-        match self.with(|world| world.watcher.effect(&effect)) {
+        match self.with(|world| world.fabric.effect(&effect)) {
             Reaction::Nothing => None,
             Reaction::Stalls(time) => Some(time),
             // No panic hook: it is no mistake of anybody.
@@ -256,38 +202,5 @@ impl Cluster {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cluster")
-    }
-}
-
-impl Client for Cluster {
-    type Source = source::ModelSource;
-    type Producer = ModelProducer;
-
-    fn facts(&self, topics: &[TopicName], _: Duration) -> Result<ClusterFacts> {
-        Ok(self.with(|world| facts::facts(world, topics)))
-    }
-
-    fn create_topics(
-        &self,
-        topics: &[NewTopic],
-        _: Duration,
-    ) -> Result<Vec<(TopicName, Result<()>)>> {
-        Ok(self.with(|world| facts::create(world, topics)))
-    }
-
-    fn delete_records(
-        &self,
-        before: &[(TopicPartition, Offset)],
-        _: Duration,
-    ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
-        Ok(self.with(|world| facts::delete(world, before)))
-    }
-
-    fn source(&self, spec: &SourceSpec) -> Result<ModelSource> {
-        Ok(ModelSource::new(self.clone(), spec))
-    }
-
-    fn producer(&self, spec: &ProducerSpec) -> Result<ModelProducer> {
-        Ok(ModelProducer::new(self.clone(), spec))
     }
 }

@@ -18,19 +18,19 @@ use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     CreatePartitionsRequest, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeConfigsRequest, MetadataRequest, RequestKind, ResponseKind,
+    DescribeConfigsRequest, MetadataRequest, ResponseKind,
 };
 
 use super::errors::plain;
-use super::queries::{by_topic, text};
-use super::world::World;
+use super::fabric::Fabric;
+use super::requests::{by_topic, text};
 
 /// TOPIC_ALREADY_EXISTS.
 const ALREADY_EXISTS: i16 = 36;
 /// `ConfigResource.Type.TOPIC`.
 const TOPIC: i8 = 2;
 
-pub(super) fn facts(world: &mut World, topics: &[TopicName]) -> ClusterFacts {
+pub(super) fn facts(fabric: &mut Fabric, topics: &[TopicName]) -> ClusterFacts {
     let names = topics
         .iter()
         .map(|it| MetadataRequestTopic::default().with_name(Some(text(it.as_str()).into())));
@@ -39,7 +39,7 @@ pub(super) fn facts(world: &mut World, topics: &[TopicName]) -> ClusterFacts {
         .with_allow_auto_topic_creation(false);
     let mut found = BTreeMap::new();
     let mut cluster_id = None;
-    if let Some(ResponseKind::Metadata(answer)) = ask(world, request.into()) {
+    if let Some(ResponseKind::Metadata(answer)) = fabric.ask(request.into()) {
         cluster_id = answer.cluster_id.map(|it| it.to_string());
         for topic in answer.topics.into_iter().filter(|it| it.error_code == 0) {
             let name = topic.name.map(|it| it.to_string()).unwrap_or_default();
@@ -47,12 +47,12 @@ pub(super) fn facts(world: &mut World, topics: &[TopicName]) -> ClusterFacts {
                 partitions: u32::try_from(topic.partitions.len()).unwrap_or(u32::MAX),
                 replication: 1,
                 id: Some(TopicUuid(topic.topic_id.as_u128())),
-                settings: settings(world, &name),
+                settings: settings(fabric, &name),
             };
             found.insert(name, facts);
         }
     }
-    let options = world.broker.options();
+    let options = fabric.broker.options();
     let limit = |ms: i32| Some(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
     ClusterFacts {
         cluster_id,
@@ -74,12 +74,12 @@ pub(super) fn facts(world: &mut World, topics: &[TopicName]) -> ClusterFacts {
     }
 }
 
-fn settings(world: &mut World, topic: &str) -> Option<BTreeMap<String, String>> {
+fn settings(fabric: &mut Fabric, topic: &str) -> Option<BTreeMap<String, String>> {
     let resource = DescribeConfigsResource::default()
         .with_resource_type(TOPIC)
         .with_resource_name(text(topic));
     let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
-    let Some(ResponseKind::DescribeConfigs(answer)) = ask(world, request.into()) else {
+    let Some(ResponseKind::DescribeConfigs(answer)) = fabric.ask(request.into()) else {
         return None;
     };
     let configs = answer.results.into_iter().flat_map(|it| it.configs);
@@ -87,7 +87,7 @@ fn settings(world: &mut World, topic: &str) -> Option<BTreeMap<String, String>> 
     Some(pairs.collect())
 }
 
-pub(super) fn create(world: &mut World, topics: &[NewTopic]) -> Vec<(TopicName, Result<()>)> {
+pub(super) fn create(fabric: &mut Fabric, topics: &[NewTopic]) -> Vec<(TopicName, Result<()>)> {
     let creatable = topics.iter().map(|it| {
         let configs = it.settings.iter().map(|(name, value)| {
             CreatableTopicConfig::default()
@@ -101,7 +101,7 @@ pub(super) fn create(world: &mut World, topics: &[NewTopic]) -> Vec<(TopicName, 
             .with_configs(configs.collect())
     });
     let request = CreateTopicsRequest::default().with_topics(creatable.collect());
-    let answer = match ask(world, request.into()) {
+    let answer = match fabric.ask(request.into()) {
         Some(ResponseKind::CreateTopics(answer)) => answer.topics,
         _ => Vec::new(),
     };
@@ -129,12 +129,12 @@ pub(super) fn create(world: &mut World, topics: &[NewTopic]) -> Vec<(TopicName, 
 }
 
 /// Deletes a topic.
-pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<(), String> {
+pub(super) fn delete_topic(fabric: &mut Fabric, name: &str) -> Result<(), String> {
     let topic = DeleteTopicState::default().with_name(Some(text(name).into()));
     let request = DeleteTopicsRequest::default()
         .with_topics(vec![topic])
         .with_timeout_ms(1_000);
-    let Some(ResponseKind::DeleteTopics(answer)) = ask(world, request.into()) else {
+    let Some(ResponseKind::DeleteTopics(answer)) = fabric.ask(request.into()) else {
         return Err("no answer to DeleteTopics".into());
     };
     match answer.responses.first() {
@@ -145,22 +145,22 @@ pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<(), String> 
 }
 
 /// Deletes a topic, and creates it again with the same partition count and settings.
-pub(super) fn recreate_topic(world: &mut World, name: &str) -> Result<(), String> {
-    let partitions = u32::try_from(world.broker.partitions_of(name)).unwrap_or(0);
-    let settings = settings(world, name).unwrap_or_default();
-    delete_topic(world, name)?;
+pub(super) fn recreate_topic(fabric: &mut Fabric, name: &str) -> Result<(), String> {
+    let partitions = u32::try_from(fabric.broker.partitions_of(name)).unwrap_or(0);
+    let settings = settings(fabric, name).unwrap_or_default();
+    delete_topic(fabric, name)?;
     let topic = NewTopic {
         name: name.into(),
         partitions,
         settings: settings.into_iter().collect(),
     };
-    let made = create(world, &[topic]).pop();
+    let made = create(fabric, &[topic]).pop();
     let made = made.map_or(Ok(()), |(_, outcome)| outcome);
     made.map_err(|error| error.to_string())
 }
 
 /// Raises the partition count of a topic to `partitions`.
-pub(super) fn grow_topic(world: &mut World, name: &str, partitions: i32) -> Result<(), String> {
+pub(super) fn grow_topic(fabric: &mut Fabric, name: &str, partitions: i32) -> Result<(), String> {
     let topic = CreatePartitionsTopic::default()
         .with_name(text(name).into())
         .with_count(partitions)
@@ -168,7 +168,7 @@ pub(super) fn grow_topic(world: &mut World, name: &str, partitions: i32) -> Resu
     let request = CreatePartitionsRequest::default()
         .with_topics(vec![topic])
         .with_timeout_ms(1_000);
-    let Some(ResponseKind::CreatePartitions(answer)) = ask(world, request.into()) else {
+    let Some(ResponseKind::CreatePartitions(answer)) = fabric.ask(request.into()) else {
         return Err("no answer to CreatePartitions".into());
     };
     match answer.results.first() {
@@ -183,7 +183,7 @@ pub(super) fn grow_topic(world: &mut World, name: &str, partitions: i32) -> Resu
 }
 
 pub(super) fn delete(
-    world: &mut World,
+    fabric: &mut Fabric,
     before: &[(TopicPartition, Offset)],
 ) -> Vec<(TopicPartition, Result<Offset>)> {
     let topics = by_topic(before.iter().cloned()).into_iter();
@@ -201,7 +201,7 @@ pub(super) fn delete(
         .with_topics(topics.collect())
         .with_timeout_ms(1_000);
     let mut answers = Vec::new();
-    if let Some(ResponseKind::DeleteRecords(answer)) = ask(world, request.into()) {
+    if let Some(ResponseKind::DeleteRecords(answer)) = fabric.ask(request.into()) {
         for topic in answer.topics {
             for it in topic.partitions {
                 let Ok(number) = Partition::new(it.partition_index) else {
@@ -217,9 +217,4 @@ pub(super) fn delete(
         }
     }
     answers
-}
-
-/// Asks at once, without the network: what is asked here is asked before the work begins, or beside it.
-fn ask(world: &mut World, body: RequestKind) -> Option<ResponseKind> {
-    world.ask(body)
 }

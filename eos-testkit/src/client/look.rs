@@ -15,9 +15,9 @@ use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse, ResponseKind};
 
 use super::call::Call;
+use super::fabric::Wire;
 use super::network::Line;
-use super::queries::text;
-use super::world::Wire;
+use super::requests::text;
 
 /// The time between two queries, in milliseconds, and the shorter one while a topic is missing.
 const LATER: i64 = 10_000;

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use eos_core::client::{GroupProtocol, SourceEvent, SourceSpec};
+use eos_core::client::{GroupMetadata, GroupProtocol, SourceEvent, SourceSpec};
 use eos_protocol::{CallSite, TopicPartition, code};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
@@ -19,13 +19,13 @@ use kafka_protocol::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ResponseKind,
     SyncGroupRequest,
 };
-use kafka_protocol::protocol::StrBytes;
 
 use super::assignor::{self, Claim};
 use super::call::Call;
 use super::errors::{fatal, plain};
+use super::fabric::Wire;
 use super::network::Line;
-use super::world::Wire;
+use super::requests::text;
 
 /// librdkafka's name of its cooperative assignor.
 const PROTOCOL: &str = "cooperative-sticky";
@@ -35,8 +35,22 @@ const REBALANCE_TIMEOUT_MS: i32 = 300_000;
 const CONSUMER_SESSION_MS: i64 = 45_000;
 const CONSUMER_HEARTBEAT_MS: i64 = 500;
 
-fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
+/// The group metadata of a member at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelMember {
+    pub(super) group: String,
+    pub(super) generation: i32,
+    pub(super) id: String,
+    pub(super) instance_id: Option<String>,
+}
+
+impl GroupMetadata for ModelMember {
+    fn generation_id(&self) -> i32 {
+        self.generation
+    }
+    fn member_id(&self) -> &str {
+        &self.id
+    }
 }
 
 /// Something that the application has to answer.
@@ -60,7 +74,6 @@ enum Phase {
 /// A member of a consumer group.
 #[derive(Debug)]
 pub(super) struct Member {
-    client_id: String,
     group: String,
     instance_id: Option<String>,
     session_ms: i64,
@@ -104,7 +117,6 @@ impl Member {
             GroupProtocol::Consumer => (None, CONSUMER_SESSION_MS, CONSUMER_HEARTBEAT_MS),
         };
         Member {
-            client_id: spec.client_id.clone(),
             group: spec.group.clone(),
             instance_id,
             session_ms,
@@ -126,25 +138,18 @@ impl Member {
         }
     }
 
-    pub(super) fn client_id(&self) -> &str {
-        &self.client_id
-    }
-
-    pub(super) fn group(&self) -> &str {
-        &self.group
-    }
-
-    pub(super) fn instance_id(&self) -> Option<&str> {
-        self.instance_id.as_deref()
-    }
-
     pub(super) fn is_static(&self) -> bool {
         self.instance_id.is_some()
     }
 
-    /// Generation and member id; −1 and nothing while it is in no group.
-    pub(super) fn identity(&self) -> (i32, &str) {
-        (self.generation, &self.id)
+    /// The metadata; generation −1 and an empty id outside a group.
+    pub(super) fn metadata(&self) -> ModelMember {
+        ModelMember {
+            group: self.group.clone(),
+            generation: self.generation,
+            id: self.id.clone(),
+            instance_id: self.instance_id.clone(),
+        }
     }
 
     pub(super) fn subscribe(&mut self, topics: Vec<String>) {

@@ -18,23 +18,31 @@
 //! librdkafka it is in this: calls have no time-outs of their own, queues are never full, and seeks are done at once.
 //! Stricter in that a commit does not flush.
 
+mod admin;
 mod assignor;
-mod beside;
 mod call;
 mod cluster;
 mod errors;
+mod fabric;
 mod facts;
 mod look;
 mod member;
+mod members;
 mod network;
 mod producer;
 mod queries;
 mod reader;
+mod requests;
 mod source;
+mod spi;
+mod watcher;
 mod world;
 mod writer;
 
-pub use cluster::{Cluster, Edge, Effect, Reaction, Watcher, Written};
+pub use admin::Written;
+pub use cluster::Cluster;
+pub use member::ModelMember;
 pub use network::{Fate, Sent};
 pub use producer::ModelProducer;
-pub use source::{ModelMember, ModelMessage, ModelRecords, ModelSource};
+pub use source::{ModelMessage, ModelRecords, ModelSource};
+pub use watcher::{Edge, Effect, Reaction, Watcher};

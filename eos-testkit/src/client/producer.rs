@@ -7,10 +7,12 @@ use std::time::Duration;
 use eos_core::client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
 use eos_protocol::{CallSite, code};
 
-use super::cluster::{Cluster, Edge};
+use super::cluster::Cluster;
+use super::member::ModelMember;
 use super::network::ClientId;
-use super::source::ModelMember;
-use super::world::Wire;
+use super::watcher::Edge;
+
+use super::fabric::Wire;
 use super::writer::{Queued, Writer};
 
 /// A transactional producer on the model; without a transactional id, an idempotent one.

@@ -18,13 +18,14 @@ use kafka_protocol::messages::{
     BrokerId, DescribeGroupsRequest, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest,
     ResponseKind,
 };
-use kafka_protocol::protocol::StrBytes;
 
 use super::assignor;
 use super::call::Call;
 use super::errors::plain;
+use super::fabric::Wire;
+use super::member::ModelMember;
 use super::network::Line;
-use super::world::Wire;
+use super::requests::{by_topic, text};
 
 const EARLIEST: i64 = -2;
 const LATEST: i64 = -1;
@@ -32,22 +33,6 @@ const READ_UNCOMMITTED: i8 = 0;
 const READ_COMMITTED: i8 = 1;
 /// How long all offsets are waited for before those that are stable are answered.
 const ALL_STABLE_MS: i64 = 100;
-
-pub(super) fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
-}
-
-/// Partitions by topic, with something of each.
-pub(super) fn by_topic<T>(
-    partitions: impl IntoIterator<Item = (TopicPartition, T)>,
-) -> BTreeMap<String, Vec<(i32, T)>> {
-    let mut topics: BTreeMap<String, Vec<(i32, T)>> = BTreeMap::new();
-    for (partition, it) in partitions {
-        let topic = topics.entry(partition.topic.as_str().to_owned());
-        topic.or_default().push((partition.partition.get(), it));
-    }
-    topics
-}
 
 /// Whether to ask again, by the code of an answer.
 fn passes(error: i16) -> bool {
@@ -282,11 +267,7 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    pub(super) fn new(
-        group: &str,
-        (generation, member, instance): (i32, &str, Option<&str>),
-        offsets: &[OffsetToCommit],
-    ) -> Commit {
+    pub(super) fn new(member: &ModelMember, offsets: &[OffsetToCommit]) -> Commit {
         let topics = by_topic(offsets.iter().map(|it| (it.partition.clone(), it)));
         let topics = topics.into_iter().map(|(topic, partitions)| {
             let partitions = partitions.into_iter().map(|(number, it)| {
@@ -301,10 +282,10 @@ impl Commit {
                 .with_partitions(partitions.collect())
         });
         let request = OffsetCommitRequest::default()
-            .with_group_id(text(group).into())
-            .with_generation_id_or_member_epoch(generation)
-            .with_member_id(text(member))
-            .with_group_instance_id(instance.map(text))
+            .with_group_id(text(&member.group).into())
+            .with_generation_id_or_member_epoch(member.generation)
+            .with_member_id(text(&member.id))
+            .with_group_instance_id(member.instance_id.as_deref().map(text))
             .with_topics(topics.collect());
         Commit {
             offsets: offsets.to_vec(),

@@ -7,12 +7,12 @@ use eos_protocol::{CallSite, Offset, TopicPartition, code};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
-use kafka_protocol::protocol::StrBytes;
 
 use super::call::Call;
+use super::fabric::Wire;
 use super::look::Look;
 use super::network::Line;
-use super::world::Wire;
+use super::requests::text;
 use crate::records::{Record, visible};
 
 /// `fetch.max.bytes`.
@@ -214,9 +214,8 @@ fn request(asked: &BTreeMap<TopicPartition, i64>, bytes: i32) -> FetchRequest {
                 topic.partitions.push(it);
             }
             _ => {
-                let name = StrBytes::from_string(partition.topic.as_str().to_owned());
                 let topic = FetchTopic::default()
-                    .with_topic(name.into())
+                    .with_topic(text(partition.topic.as_str()).into())
                     .with_partitions(vec![it]);
                 topics.push(topic);
             }

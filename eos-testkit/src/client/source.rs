@@ -5,18 +5,18 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_core::client::{
-    ClientError, CommittedOffset, GroupMetadata, Headers, LogEnds, Message, OffsetBounds,
-    OffsetToCommit, Records, Result, Source, SourceEvent, SourceSpec,
+    ClientError, CommittedOffset, Headers, LogEnds, Message, OffsetBounds, OffsetToCommit, Records,
+    Result, Source, SourceEvent, SourceSpec,
 };
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition, code};
 
 use super::cluster::Cluster;
+use super::fabric::Wire;
 use super::look::Look;
-use super::member::Member;
+use super::member::{Member, ModelMember};
 use super::network::ClientId;
 use super::queries::{Commit, Committed, Ends, Everybodys, as_bounds};
 use super::reader::Reader;
-use super::world::{Wire, World};
 use crate::records::Record;
 
 /// A fetched record.
@@ -63,24 +63,6 @@ impl Records for ModelRecords {
     }
 }
 
-/// The group metadata of a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelMember {
-    pub(super) group: String,
-    pub(super) generation: i32,
-    pub(super) id: String,
-    pub(super) instance_id: Option<String>,
-}
-
-impl GroupMetadata for ModelMember {
-    fn generation_id(&self) -> i32 {
-        self.generation
-    }
-    fn member_id(&self) -> &str {
-        &self.id
-    }
-}
-
 /// A member of a consumer group, on the model.
 #[derive(Debug)]
 pub struct ModelSource {
@@ -106,7 +88,7 @@ impl ModelSource {
         let member = Member::new(spec);
         let id = cluster.with(|world| {
             let id = world.new_client();
-            world.join(id, member);
+            world.members.join(id, spec.client_id.clone(), member);
             id
         });
         ModelSource {
@@ -143,7 +125,7 @@ impl ModelSource {
         let (id, client_id, reader) = (self.id, &self.client_id, &mut self.reader);
         let look = &self.look;
         self.cluster
-            .with(|world: &mut World| world.on_wire(id, client_id, |wire| reader.tick(look, wire)));
+            .with(|world| world.on_wire(id, client_id, |wire| reader.tick(look, wire)));
     }
 
     fn look_at_topics(&mut self) {
@@ -153,7 +135,7 @@ impl ModelSource {
         let (id, client_id, look) = (self.id, &self.client_id, &mut self.look);
         let report = self
             .cluster
-            .with(|world: &mut World| world.on_wire(id, client_id, |wire| look.tick(wire)));
+            .with(|world| world.on_wire(id, client_id, |wire| look.tick(wire)));
         let resized = self.look.resized();
         if !resized.is_empty() {
             self.on_member(|member, _| member.resized(&resized));
@@ -237,7 +219,7 @@ impl Source for ModelSource {
         let (id, client_id, group) = (self.id, &self.client_id, &self.group);
         let query = &mut self.committed;
         let answer = self.cluster.with(|world| {
-            let now = world.now;
+            let now = world.fabric.now();
             if query.as_ref().is_none_or(|query| query.of() != of) {
                 *query = Some(Committed::new(group, of, now));
             }
@@ -353,25 +335,12 @@ impl Source for ModelSource {
     }
 
     fn member(&mut self) -> Result<ModelMember> {
-        let found = self.on_member(|member, _| {
-            let (generation, id) = member.identity();
-            ModelMember {
-                group: member.group().to_owned(),
-                generation,
-                id: id.to_owned(),
-                instance_id: member.instance_id().map(str::to_owned),
-            }
-        });
+        let found = self.on_member(|member, _| member.metadata());
         found.ok_or_else(|| is_closed(CallSite::Member))
     }
 
     fn commit(&mut self, offsets: &[OffsetToCommit], _: Duration) -> Poll<Result<()>> {
-        let it = self.on_member(|member, _| {
-            let (generation, id) = member.identity();
-            let instance = member.instance_id().map(str::to_owned);
-            (generation, id.to_owned(), instance)
-        });
-        let Some((generation, member, instance)) = it else {
+        let Some(member) = self.on_member(|member, _| member.metadata()) else {
             return Poll::Ready(Err(is_closed(CallSite::ConsumerCommit)));
         };
         if self
@@ -380,8 +349,7 @@ impl Source for ModelSource {
             .is_none_or(|it| it.offsets() != offsets)
         {
             self.before(CallSite::ConsumerCommit);
-            let who = (generation, &*member, instance.as_deref());
-            self.commit = Some(Commit::new(&self.group, who, offsets));
+            self.commit = Some(Commit::new(&member, offsets));
         }
         let (id, client_id, commit) = (self.id, &self.client_id, self.commit.as_mut());
         let answer = self

@@ -7,9 +7,9 @@ use kafka_protocol::messages::{ProduceRequest, ResponseKind};
 use super::{Place, Writer};
 use crate::client::call::Call;
 use crate::client::errors::{Sense, sense};
+use crate::client::fabric::Wire;
 use crate::client::network::Line;
-use crate::client::queries::text;
-use crate::client::world::Wire;
+use crate::client::requests::text;
 use crate::records::{BatchBuilder, ProducerIdentity};
 
 impl Writer {

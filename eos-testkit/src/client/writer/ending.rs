@@ -8,8 +8,8 @@ use super::Writer;
 use super::phase::Phase;
 use crate::client::call::Call;
 use crate::client::errors::{Sense, sense};
+use crate::client::fabric::Wire;
 use crate::client::network::Line;
-use crate::client::world::Wire;
 
 impl Writer {
     /// Ends the transaction, until that is answered. An abort drops what is not sent, and waits for what is

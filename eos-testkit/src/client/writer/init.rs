@@ -8,9 +8,9 @@ use super::Writer;
 use super::phase::Phase;
 use crate::client::call::Call;
 use crate::client::errors::{Sense, sense};
+use crate::client::fabric::Wire;
 use crate::client::network::Line;
-use crate::client::queries::text;
-use crate::client::world::Wire;
+use crate::client::requests::text;
 use crate::records::ProducerIdentity;
 
 impl Writer {

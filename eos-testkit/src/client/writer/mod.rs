@@ -21,8 +21,8 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::call::Call;
 use super::errors::{self, Sense, sense};
-use super::queries::text;
-use super::world::Wire;
+use super::fabric::Wire;
+use super::requests::text;
 use crate::records::ProducerIdentity;
 use offsets::Offsets;
 use phase::Phase;

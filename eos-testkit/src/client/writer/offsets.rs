@@ -10,10 +10,10 @@ use kafka_protocol::messages::{AddOffsetsToTxnRequest, ResponseKind, TxnOffsetCo
 use super::Writer;
 use crate::client::call::Call;
 use crate::client::errors::{Sense, sense};
+use crate::client::fabric::Wire;
+use crate::client::member::ModelMember;
 use crate::client::network::Line;
-use crate::client::queries::{by_topic, text};
-use crate::client::source::ModelMember;
-use crate::client::world::Wire;
+use crate::client::requests::{by_topic, text};
 use crate::records::ProducerIdentity;
 
 /// Which of them is under way.

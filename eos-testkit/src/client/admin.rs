@@ -1,4 +1,4 @@
-//! What is done at a cluster from outside, at once and past the network.
+//! Out-of-band cluster access that bypasses the network.
 
 use eos_core::client::Result;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
@@ -11,8 +11,8 @@ use kafka_protocol::messages::{
     BrokerId, FetchRequest, ListOffsetsRequest, OffsetFetchRequest, ProduceRequest, ResponseKind,
 };
 
-use super::queries::text;
-use super::world::World;
+use super::fabric::Fabric;
+use super::requests::text;
 use crate::records::{BatchBuilder, ProducerIdentity, Record, visible};
 
 /// A record to write.
@@ -29,7 +29,7 @@ pub struct Written<'a> {
 }
 
 pub(super) fn produce(
-    world: &mut World,
+    fabric: &mut Fabric,
     topic: &str,
     partition: i32,
     record: &Written<'_>,
@@ -49,7 +49,7 @@ pub(super) fn produce(
         .with_acks(-1)
         .with_timeout_ms(1_000)
         .with_topic_data(vec![topic]);
-    let Some(ResponseKind::Produce(answer)) = world.ask(request.into()) else {
+    let Some(ResponseKind::Produce(answer)) = fabric.ask(request.into()) else {
         return Err(-1);
     };
     let mut partitions = answer
@@ -63,9 +63,9 @@ pub(super) fn produce(
     }
 }
 
-pub(super) fn read(world: &mut World, topic: &str, partition: i32, from: i64) -> Vec<Record> {
-    let (start, _) = bounds(world, topic, partition, -2, 0);
-    let (end, _) = bounds(world, topic, partition, -1, 1);
+pub(super) fn read(fabric: &mut Fabric, topic: &str, partition: i32, from: i64) -> Vec<Record> {
+    let (start, _) = bounds(fabric, topic, partition, -2, 0);
+    let (end, _) = bounds(fabric, topic, partition, -1, 1);
     let mut records = Vec::new();
     let mut next = start.max(from);
     while next < end {
@@ -83,7 +83,7 @@ pub(super) fn read(world: &mut World, topic: &str, partition: i32, from: i64) ->
             .with_isolation_level(1)
             .with_session_epoch(-1)
             .with_topics(vec![asked]);
-        let Some(ResponseKind::Fetch(answer)) = world.ask(request.into()) else {
+        let Some(ResponseKind::Fetch(answer)) = fabric.ask(request.into()) else {
             return records;
         };
         let before = next;
@@ -100,18 +100,18 @@ pub(super) fn read(world: &mut World, topic: &str, partition: i32, from: i64) ->
     records
 }
 
-pub(super) fn ends(world: &mut World, topic: &str, partition: i32) -> (i64, i64) {
-    let (stable, _) = bounds(world, topic, partition, -1, 1);
-    let (high, _) = bounds(world, topic, partition, -1, 0);
+pub(super) fn ends(fabric: &mut Fabric, topic: &str, partition: i32) -> (i64, i64) {
+    let (stable, _) = bounds(fabric, topic, partition, -1, 1);
+    let (high, _) = bounds(fabric, topic, partition, -1, 0);
     (stable, high)
 }
 
-pub(super) fn begin(world: &mut World, topic: &str, partition: i32) -> i64 {
-    bounds(world, topic, partition, -2, 0).0
+pub(super) fn begin(fabric: &mut Fabric, topic: &str, partition: i32) -> i64 {
+    bounds(fabric, topic, partition, -2, 0).0
 }
 
 fn bounds(
-    world: &mut World,
+    fabric: &mut Fabric,
     topic: &str,
     partition: i32,
     timestamp: i64,
@@ -128,7 +128,7 @@ fn bounds(
         .with_replica_id(BrokerId(-1))
         .with_isolation_level(isolation)
         .with_topics(vec![asked]);
-    let Some(ResponseKind::ListOffsets(answer)) = world.ask(request.into()) else {
+    let Some(ResponseKind::ListOffsets(answer)) = fabric.ask(request.into()) else {
         return (0, -1);
     };
     let mut partitions = answer.topics.iter().flat_map(|it| &it.partitions);
@@ -138,7 +138,7 @@ fn bounds(
 }
 
 pub(super) fn committed(
-    world: &mut World,
+    fabric: &mut Fabric,
     group: &str,
     topic: &str,
     partition: i32,
@@ -153,7 +153,7 @@ pub(super) fn committed(
     let request = OffsetFetchRequest::default()
         .with_require_stable(true)
         .with_groups(vec![asked]);
-    let Some(ResponseKind::OffsetFetch(answer)) = world.ask(request.into()) else {
+    let Some(ResponseKind::OffsetFetch(answer)) = fabric.ask(request.into()) else {
         return Err(-1);
     };
     let topics = answer.groups.iter().flat_map(|it| &it.topics);
