@@ -12,8 +12,9 @@
 //! An EndTxn that is later still, after the offsets, tears outputs from each other or from the offsets,
 //! which shows as lost, torn and offsets.
 
-use super::decide::found;
-use super::evidence::{Evidence, Output, Row};
+use super::evidence::{Evidence, Output};
+use super::examples;
+use super::records::Row;
 use super::transactions::{CONSUMER_OFFSETS, LoggedTransaction, Span};
 use super::verdict::{Example, Finding};
 
@@ -22,7 +23,7 @@ pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
     for output in &evidence.outputs {
         for row in &output.rows {
             if let Some(note) = span_of(output, row).and_then(complaint) {
-                finding.add(|| found(evidence, output, row, note));
+                finding.add(|| examples::of_row(evidence, output, row, note));
             }
         }
     }

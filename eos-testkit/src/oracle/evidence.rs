@@ -1,9 +1,9 @@
 //! What a run left behind, in compact form: millions of rows fit into memory.
 
-use super::fold::Fold;
+use super::fold::{Contents, Fold};
 use super::input::Input;
-use super::keys::{Key, Keys};
-use super::state::StateCopy;
+use super::keys::Keys;
+use super::records::Row;
 use super::transactions::{LoggedTransaction, OpenProducer, Span, TransactionState};
 
 /// Everything a verdict rests on. By default nothing was read, not even the group's offsets.
@@ -29,20 +29,13 @@ pub struct Evidence {
     pub state: Vec<StateCopy>,
 }
 
-/// One record: its number, and where it lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
-    /// The number in its value; none when the value holds no number.
-    pub seq: Option<u64>,
-    /// Its key.
-    pub key: Key,
-    /// The partition it is in.
-    pub partition: i32,
-    /// Its offset there.
-    pub offset: i64,
-    /// What else its value holds: in an output the running value (see [`Output::running`]), in an input what
-    /// a [`Fold`] makes use of. 0 where it is nothing; of what is no number, a hash.
-    pub value: i64,
+impl Evidence {
+    /// The committed offset of an input partition; 0 if the group committed none.
+    pub(super) fn committed_at(&self, partition: i32) -> i64 {
+        let offsets = self.committed.iter().flatten();
+        let mut offset = offsets.skip(partition as usize);
+        offset.next().copied().flatten().unwrap_or(0)
+    }
 }
 
 /// An output topic.
@@ -73,4 +66,50 @@ pub struct LogEnd {
     pub last_stable: i64,
     /// The end of what is replicated; above `last_stable` while a transaction is open.
     pub high_watermark: i64,
+}
+
+/// A copy of the state of a task: a compacted changelog, or a database.
+#[derive(Debug, Clone)]
+pub struct StateCopy {
+    /// The name in reports: "changelog of counts", "database of task 0_1".
+    pub name: String,
+    /// The fold that gives the expected contents.
+    pub fold: Fold,
+    /// The input partition whose records are folded.
+    pub partition: i32,
+    /// The contents.
+    pub contents: Contents,
+    /// The input offset that the copy names as its position, if any. Records below it are in the copy.
+    pub position: Option<i64>,
+    /// Whether it may be behind the committed offset, like the database of a killed process. The contents must
+    /// still match the position, or inputs would go into it twice.
+    pub may_lag: bool,
+}
+
+impl StateCopy {
+    /// A copy without a position that may not lag.
+    pub fn new(
+        name: impl Into<String>,
+        fold: &Fold,
+        partition: i32,
+        contents: Contents,
+    ) -> StateCopy {
+        StateCopy {
+            name: name.into(),
+            fold: fold.clone(),
+            partition,
+            contents,
+            position: None,
+            may_lag: false,
+        }
+    }
+}
+
+/// The expected progress of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expectation {
+    /// Every input is processed and committed.
+    Finished,
+    /// The run was stopped early: exactly the inputs below the committed offsets are processed.
+    Behind,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::input::InputRecord;
+use super::records::InputRecord;
 
 /// The contents of a store, by key.
 pub type Contents = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -1,7 +1,7 @@
 //! The input: records that their numbers tell apart.
 
-use super::evidence::Row;
-use super::keys::{Key, Keys};
+use super::keys::Keys;
+use super::records::{InputRecord, Numbered, Row};
 
 /// The input topic, in the order of the numbers. By default one without partitions.
 #[derive(Debug, Default, Clone)]
@@ -11,31 +11,6 @@ pub struct Input {
     /// The end offset of each partition.
     pub ends: Vec<i64>,
     records: Vec<Numbered>,
-}
-
-/// An input record, whose number is certain.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Numbered {
-    pub(super) seq: u64,
-    pub(super) key: Key,
-    pub(super) partition: i32,
-    pub(super) offset: i64,
-    pub(super) value: i64,
-}
-
-/// An input record, as a [`Fold`](super::Fold) is given it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InputRecord<'a> {
-    /// Its number.
-    pub seq: u64,
-    /// Its key.
-    pub key: Option<&'a [u8]>,
-    /// The partition it is in.
-    pub partition: i32,
-    /// Its offset there.
-    pub offset: i64,
-    /// The value of its [`Row`].
-    pub value: i64,
 }
 
 /// An input that nothing can be judged by.
@@ -148,19 +123,6 @@ impl Input {
         let mut records: Vec<_> = its.map(|record| record.with_key(keys)).collect();
         records.sort_unstable_by_key(|record| record.offset);
         records
-    }
-}
-
-impl Numbered {
-    /// The record with the bytes of its key.
-    pub(super) fn with_key(self, keys: &Keys) -> InputRecord<'_> {
-        InputRecord {
-            seq: self.seq,
-            key: keys.bytes(self.key),
-            partition: self.partition,
-            offset: self.offset,
-            value: self.value,
-        }
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::state::shown;
-
 /// A key, as its position among the [`Keys`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u32);
@@ -49,5 +47,16 @@ impl Keys {
             Some(bytes) => shown(bytes),
             None => "(none)".to_owned(),
         }
+    }
+}
+
+/// Bytes as text if they are text, and as hexadecimal digits otherwise.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok("") => "(empty)".to_owned(),
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => bytes
+            .iter()
+            .fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}")),
     }
 }

@@ -4,8 +4,8 @@
 //! ```text
 //! Evidence ──► judge ──► Verdict ──► text
 //!   ├── input, keys       what came in
-//!   ├── outputs           what readers of committed data see  ──► decide, order: lost, doubled, reordered,
-//!   │                                                              foreign, rekeyed, torn
+//!   ├── outputs           what readers of committed data see  ──► outputs, order: lost, doubled, reordered,
+//!   │                                                               foreign, rekeyed, torn
 //!   │     └── running     values that add up by key           ──► running: stale
 //!   ├── committed         the group's offsets                 ──► offsets
 //!   ├── transactions      batches, markers, coordinators      ──► aborted, open: aborted, open, hanging
@@ -54,12 +54,15 @@
 mod aborted;
 mod decide;
 mod evidence;
+mod examples;
 mod fold;
 mod input;
 mod keys;
 mod offsets;
 mod open;
 mod order;
+mod outputs;
+mod records;
 mod report;
 mod running;
 mod state;
@@ -68,13 +71,13 @@ mod tests;
 mod transactions;
 mod verdict;
 
-pub use decide::{Expectation, judge};
-pub use evidence::{Evidence, LogEnd, Output, Row};
+pub use decide::judge;
+pub use evidence::{Evidence, Expectation, LogEnd, Output, StateCopy};
 pub use fold::{Contents, Fold};
-pub use input::{Input, InputError, InputRecord};
+pub use input::{Input, InputError};
 pub use keys::{Key, Keys};
+pub use records::{InputRecord, Row};
 pub use report::text;
-pub use state::StateCopy;
 pub use transactions::{
     CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
 };

@@ -1,7 +1,7 @@
 //! Whether the committed offsets are where the outputs are.
 
-use super::decide::{Expectation, Presence};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Expectation};
+use super::outputs::Presence;
 use super::verdict::{Example, Finding};
 
 /// What one input partition shows.
@@ -31,7 +31,7 @@ pub(super) fn compare(
             finding.add(|| Example {
                 topic: Some(evidence.input.topic.clone()),
                 partition: Some(partition),
-                offset: Some(committed(evidence, partition)),
+                offset: Some(evidence.committed_at(partition)),
                 note,
                 ..Example::default()
             });
@@ -39,16 +39,9 @@ pub(super) fn compare(
     }
 }
 
-/// The committed offset of an input partition; a group that committed nothing starts at 0.
-pub(super) fn committed(evidence: &Evidence, partition: i32) -> i64 {
-    let offsets = evidence.committed.iter().flatten();
-    let mut offset = offsets.skip(partition as usize);
-    offset.next().copied().flatten().unwrap_or(0)
-}
-
 fn progress(evidence: &Evidence, presences: &[Presence]) -> Vec<Progress> {
     let partitions = 0..evidence.input.ends.len() as i32;
-    let committed: Vec<_> = partitions.map(|p| committed(evidence, p)).collect();
+    let committed: Vec<_> = partitions.map(|p| evidence.committed_at(p)).collect();
     let mut progress = vec![Progress::default(); committed.len()];
     for (nth, record) in evidence.input.records().iter().enumerate() {
         let partition = record.partition as usize;
@@ -71,7 +64,7 @@ impl Progress {
         expectation: Expectation,
         partition: i32,
     ) -> Option<String> {
-        let committed = committed(evidence, partition);
+        let committed = evidence.committed_at(partition);
         let end = evidence.input.ends[partition as usize];
         let (missing, present) = (self.missing_below, self.present_above);
         if missing > 0 {

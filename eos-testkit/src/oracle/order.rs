@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::evidence::Row;
-use super::input::Numbered;
 use super::keys::Key;
+use super::records::{Numbered, Row};
 
 /// The latest row of each key while an output is walked.
 #[derive(Default)]

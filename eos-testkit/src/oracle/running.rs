@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::mem;
 
-use super::decide::found;
 use super::evidence::{Evidence, Output};
+use super::examples;
 use super::fold::{Contents, Fold};
 use super::verdict::Finding;
 
@@ -64,7 +64,8 @@ fn walk(evidence: &Evidence, output: &Output, due: &[i64], finding: &mut Finding
         let before = keys.insert((input.partition, input.key), now);
         // What follows from a value that is wrong already is wrong with it.
         if !right && before.is_none_or(|before| before.right) {
-            finding.add(|| found(evidence, output, row, note(row.value, due[nth], before)));
+            finding
+                .add(|| examples::of_row(evidence, output, row, note(row.value, due[nth], before)));
         }
     }
 }

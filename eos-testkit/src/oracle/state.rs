@@ -12,48 +12,11 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::Evidence;
-use super::fold::{Contents, Fold};
-use super::input::InputRecord;
-use super::offsets;
+use super::evidence::{Evidence, StateCopy};
+use super::fold::Contents;
+use super::keys::shown;
+use super::records::InputRecord;
 use super::verdict::{Example, Verdict};
-
-/// A copy of the state that a task keeps: a changelog, compacted, or a database.
-#[derive(Debug, Clone)]
-pub struct StateCopy {
-    /// What it is, for people: "changelog of counts", "database of task 0_1".
-    pub name: String,
-    /// What the inputs are to make of it.
-    pub fold: Fold,
-    /// The input partition whose records it is made of.
-    pub partition: i32,
-    /// What it holds.
-    pub contents: Contents,
-    /// The input offset that it says it is at: what lies below is in it. None if it does not say.
-    pub position: Option<i64>,
-    /// Whether it may be behind the committed offset, as the database of a process that was killed is. Even
-    /// then it has to be what the inputs below its position make, or inputs would go into it twice.
-    pub may_lag: bool,
-}
-
-impl StateCopy {
-    /// A copy that says no position and may not lag.
-    pub fn new(
-        name: impl Into<String>,
-        fold: &Fold,
-        partition: i32,
-        contents: Contents,
-    ) -> StateCopy {
-        StateCopy {
-            name: name.into(),
-            fold: fold.clone(),
-            partition,
-            contents,
-            position: None,
-            may_lag: false,
-        }
-    }
-}
 
 /// Compares every copy; a violation is counted once per copy.
 pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
@@ -71,7 +34,7 @@ pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
         let compared = Compared {
             copy,
             records,
-            committed: offsets::committed(evidence, copy.partition),
+            committed: evidence.committed_at(copy.partition),
             end: end.copied().unwrap_or(0),
         };
         if let Some((kind, key, note)) = compared.complaint() {
@@ -214,15 +177,4 @@ impl Compared<'_> {
 /// Of the same contents before and after an offset, those that took fewer inputs to reach or miss.
 fn nearest(holds: &[usize], due: usize) -> Option<usize> {
     holds.iter().copied().min_by_key(|at| at.abs_diff(due))
-}
-
-/// Bytes as text if they are that, and otherwise as digits.
-pub(super) fn shown(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok("") => "(empty)".to_owned(),
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        _ => bytes
-            .iter()
-            .fold("0x".to_owned(), |hex, byte| hex + &format!("{byte:02x}")),
-    }
 }
