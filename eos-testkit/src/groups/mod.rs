@@ -9,16 +9,18 @@
 //! JoinGroup and SyncGroup are held meanwhile, and answered together. The rules are those of Kafka's
 //! `GroupMetadataManager` and `ClassicGroup`.
 
+mod commit;
 mod group;
 mod join;
 mod leave;
 mod offsets;
 mod sync;
 
+pub(crate) use commit::Commit;
 pub(crate) use group::{Answer, Caller, Group, GroupState, JoinAnswer, SyncAnswer};
 pub(crate) use join::Join;
 pub(crate) use leave::Leaving;
-pub(crate) use offsets::{Commit, Committed};
+pub(crate) use offsets::Committed;
 pub(crate) use sync::Sync;
 
 #[cfg(test)]

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use kafka_protocol::ResponseError as Error;
 
-use super::group::{Group, GroupState};
-
 /// A partition.
 pub(crate) type At = (String, i32);
 
@@ -28,15 +26,6 @@ impl Committed {
             order: 0,
         }
     }
-}
-
-/// Who commits offsets.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Commit<'a> {
-    pub(crate) member_id: &'a str,
-    pub(crate) instance_id: Option<&'a str>,
-    pub(crate) generation: i32,
-    pub(crate) transactional: bool,
 }
 
 /// The offsets of one group.
@@ -128,35 +117,6 @@ impl Offsets {
         for pending in self.pending.values_mut() {
             pending.retain(|(it, _), _| it != topic);
         }
-    }
-}
-
-impl Group {
-    /// Whether a commit comes from whom it should; a member that commits is alive.
-    pub(crate) fn check_commit(&mut self, commit: Commit<'_>, now: i64) -> Result<(), Error> {
-        let empty = self.state == GroupState::Empty;
-        if commit.generation < 0 && empty {
-            // A consumer that assigns itself, or an administrator.
-            return Ok(());
-        }
-        let named = !commit.member_id.is_empty() || commit.instance_id.is_some();
-        if commit.generation >= 0 || named {
-            self.check_member(commit.member_id, commit.instance_id)?;
-            if commit.generation != self.generation {
-                return Err(Error::IllegalGeneration);
-            }
-        } else if !commit.transactional && !empty {
-            return Err(Error::UnknownMemberId);
-        }
-        if !commit.transactional && self.state == GroupState::Completing {
-            return Err(Error::RebalanceInProgress);
-        }
-        if let Some(member) = self.members.get_mut(commit.member_id)
-            && !commit.transactional
-        {
-            member.heard_of(now);
-        }
-        Ok(())
     }
 }
 

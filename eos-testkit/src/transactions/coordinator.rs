@@ -4,15 +4,7 @@ use std::collections::BTreeMap;
 
 use kafka_protocol::ResponseError as Error;
 
-use super::state::{LAST_EPOCH, State, Transaction};
-
-/// What takes part in a transaction.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Participant {
-    Partition(String, i32),
-    /// Offsets of this group.
-    Group(String),
-}
+use super::state::{LAST_EPOCH, Participant, State, Transaction};
 
 /// A producer's identity after InitProducerId.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

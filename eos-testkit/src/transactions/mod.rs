@@ -14,5 +14,5 @@
 mod coordinator;
 mod state;
 
-pub(crate) use coordinator::{Initialized, Markers, Participant, Transactions};
-pub(crate) use state::{State, Transaction};
+pub(crate) use coordinator::{Initialized, Markers, Transactions};
+pub(crate) use state::{Participant, State, Transaction};

@@ -2,7 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::coordinator::Participant;
+/// A log that a transaction writes to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Participant {
+    Partition(String, i32),
+    /// Offsets of this group.
+    Group(String),
+}
 
 /// The state of a transactional id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

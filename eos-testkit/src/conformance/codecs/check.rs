@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use eos_core::codec::Codec;
 
 use super::damage::damaged;
-use super::partitions;
+use super::deciding_bytes;
 use super::probe::Probe;
 use super::violation::{Violation, Written, shown};
 
@@ -168,7 +168,7 @@ where
     // Of two keys with the same bytes, one is not read back: it is better said of both.
     pairs(probe, keys)?;
     each(probe, keys, Bytes::AreTheSame)?;
-    partitions::counts(probe, keys)
+    deciding_bytes::check(probe, keys)
 }
 
 /// Equal keys have equal bytes, and others have others.

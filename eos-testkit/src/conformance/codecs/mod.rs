@@ -49,6 +49,7 @@
 
 mod check;
 mod damage;
+mod deciding_bytes;
 mod ordered;
 mod partitions;
 mod prefixes;

@@ -1,12 +1,13 @@
-//! The bytes of a key that decide its partition.
+//! The partitions of keys that share a part.
 
 use std::fmt::Debug;
 
 use eos_core::codec::Codec;
 
 use super::check::keys as check_all;
-use super::probe::{Probe, guarded};
-use super::violation::{Violation, Written, shown};
+use super::deciding_bytes::of_key;
+use super::probe::Probe;
+use super::violation::{Violation, shown};
 
 /// Checks the codec of keys of which only a part decides the partition: all that
 /// [`check_keys`](super::check_keys) does, and that
@@ -40,7 +41,7 @@ pub fn check_partitions<K: PartialEq + Debug, P: PartialEq + Debug>(
     check_all(&probe, &keys)?;
     let mut decided = Vec::new();
     for key in &keys {
-        let decides = decides(&probe, key)?;
+        let decides = of_key(&probe, key)?;
         decided.push((key, part(key), decides));
     }
     for (at, (one, one_part, one_decides)) in decided.iter().enumerate() {
@@ -69,46 +70,4 @@ pub fn check_partitions<K: PartialEq + Debug, P: PartialEq + Debug>(
         }
     }
     Ok(())
-}
-
-/// They are no more than there are, and as many each time.
-pub(super) fn counts<K, C>(probe: &Probe<'_, C>, keys: &[K]) -> Result<(), Violation>
-where
-    K: Debug,
-    C: Codec<K> + ?Sized,
-{
-    let all = || keys.iter().map(|key| decides(probe, key));
-    let first: Vec<Written> = all().collect::<Result<_, _>>()?;
-    for ((key, first), then) in keys.iter().zip(first).zip(all()) {
-        let then = then?;
-        if first != then {
-            return Err(Violation::DecidesOtherwise {
-                key: shown(key),
-                first,
-                then,
-            });
-        }
-    }
-    Ok(())
-}
-
-/// The bytes of a key that decide its partition; none of null, which the codec is not asked about.
-fn decides<K, C>(probe: &Probe<'_, C>, key: &K) -> Result<Written, Violation>
-where
-    K: Debug,
-    C: Codec<K> + ?Sized,
-{
-    let Written(Some(bytes)) = probe.written(key)? else {
-        return Ok(Written(None));
-    };
-    let doing = || format!("counting the deciding bytes of {}", shown(key));
-    let count = guarded(doing, || probe.0.deciding_bytes(&bytes))?;
-    match bytes.get(..count) {
-        Some(decides) => Ok(decides.into()),
-        None => Err(Violation::DecidingBytesMissing {
-            key: shown(key),
-            bytes: bytes.as_slice().into(),
-            count,
-        }),
-    }
 }
