@@ -34,14 +34,14 @@ pub(super) fn produce(
     partition: i32,
     record: &Written<'_>,
 ) -> Result<i64, i16> {
-    const NOBODY: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
+    const NO_PRODUCER: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
     let mut batch = BatchBuilder::new(256);
     let headers = record.headers.iter();
     let headers = headers.map(|(name, value)| (*name, Some(*value)));
     batch.push(record.timestamp, record.key, record.value, headers);
     let data = PartitionProduceData::default()
         .with_index(partition)
-        .with_records(Some(batch.close(NOBODY, -1, false)));
+        .with_records(Some(batch.close(NO_PRODUCER, -1, false)));
     let topic = TopicProduceData::default()
         .with_name(text(topic).into())
         .with_partition_data(vec![data]);

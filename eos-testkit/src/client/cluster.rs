@@ -29,7 +29,7 @@ impl Cluster {
         Cluster::watched(broker, now, Well)
     }
 
-    /// A cluster on which somebody decides what goes wrong.
+    /// A cluster whose faults this watcher decides.
     #[must_use]
     pub fn watched(broker: Broker, now: i64, watcher: impl Watcher + 'static) -> Cluster {
         let world = World::new(broker, Box::new(watcher), now);
@@ -116,8 +116,8 @@ impl Cluster {
     /// What a reader of committed records finds in a partition, from the beginning.
     ///
     /// # Panics
-    /// If the log has a batch that is compressed or can't be read. The clients here write none; whoever has the
-    /// [broker](Self::broker) can.
+    /// If the log has a batch that is compressed or can't be read. Only a test that writes to the
+    /// [broker](Self::broker) can cause that.
     #[must_use]
     pub fn read(&self, topic: &str, partition: i32) -> Vec<Record> {
         self.read_from(topic, partition, 0)
@@ -193,7 +193,7 @@ impl Cluster {
         match self.with(|world| world.fabric.effect(&effect)) {
             Reaction::Nothing => None,
             Reaction::Stalls(time) => Some(time),
-            // No panic hook: it is no mistake of anybody.
+            // Without the panic hook, because the panic is intended.
             Reaction::Dies(with) => std::panic::resume_unwind(with),
         }
     }

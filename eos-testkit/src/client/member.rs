@@ -303,7 +303,7 @@ impl Member {
         }
     }
 
-    /// Sends the LeaveGroup; from here on it is nobody.
+    /// Sends the LeaveGroup and forgets the member id.
     pub(super) fn leave(&mut self, wire: &mut Wire<'_>) {
         self.stop_beating(wire);
         if self.id.is_empty() {

@@ -1,15 +1,17 @@
 //! The clients of `eos-core` directly on the [broker model](crate::broker), under virtual time.
 //!
-//! No thread, no socket, no clock: requests and answers travel as the network says, and time passes when
-//! somebody lets it. What the real client does on threads of its own (heartbeats, fetches, sends) is done
-//! here whenever time passes. The traits' calls never wait: they answer `Poll::Pending` until an answer has
-//! come.
+//! No thread, no socket, no clock: requests and responses take the time that the network gives them, and time
+//! passes by [`Cluster::pass`]. Work of the real client's threads (heartbeats, fetches, sends) is done
+//! whenever time passes. The traits' calls never wait: they return `Poll::Pending` until a response has
+//! arrived.
 //!
 //! ```text
 //! Worker ─► ModelSource   ─► Member (JoinGroup, SyncGroup, Heartbeat), Reader (Fetch), Look (Metadata), queries
 //!        └► ModelProducer ─► Writer (AddPartitionsToTxn, Produce, …, EndTxn)
-//!                               │  requests, answers: lost, late, twice
-//!                            Network ─► Broker
+//!                               │  Call: a request until its response
+//!                             Wire ─► Fabric: Network (lost, late, twice) ─► Broker
+//!                                       ▲
+//! Cluster ─► World: time ───────────────┴─► Members
 //! ```
 //!
 //! As librdkafka does, it sends a request again inside the call when a connection breaks, speaks nothing of KIP-890's

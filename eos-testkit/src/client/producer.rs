@@ -120,7 +120,7 @@ impl ModelProducer {
 }
 
 impl Drop for ModelProducer {
-    /// What is on its way arrives; nobody hears the answers.
+    /// Requests that were sent still arrive, and their responses are dropped.
     fn drop(&mut self) {
         self.cluster.with(|world| world.gone(self.id));
     }

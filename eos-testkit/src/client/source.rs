@@ -150,7 +150,7 @@ impl ModelSource {
 }
 
 impl Drop for ModelSource {
-    /// As when its process dies: nobody says a word.
+    /// As at the death of the process, no request is sent.
     fn drop(&mut self) {
         self.cluster.with(|world| world.gone(self.id));
     }
@@ -188,7 +188,7 @@ impl Source for ModelSource {
             .or_else(|| self.reader.next_event())
     }
 
-    /// Time passes when whoever steps the worker lets it.
+    /// Time passes only between steps of the worker.
     fn wait(&mut self, _: Duration) {}
 
     fn take(&mut self, from: &TopicPartition, max: usize, into: &mut ModelRecords) -> Result<()> {
@@ -383,7 +383,7 @@ impl Source for ModelSource {
         if gone == Some(false) {
             return Poll::Pending;
         }
-        // What it sent is on its way, and its answer nobody's.
+        // Its last request still arrives, and the response is dropped.
         self.cluster.with(|world| world.gone(self.id));
         self.closed = true;
         self.after(CallSite::Close);
