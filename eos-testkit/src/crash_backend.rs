@@ -1,4 +1,4 @@
-//! Databases whose writes somebody watches: a process may die at each.
+//! Databases with a crash point at each write.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,36 +14,36 @@ use crate::client::Edge;
 /// included. It throws if the process dies there.
 type AtWrite = dyn Fn(Edge, u64) + Send + Sync;
 
-/// By database that was ever asked for: how many have it open.
+/// By database that was ever opened: the number of workers that have it open.
 type Opened = Arc<Mutex<BTreeMap<TaskHome, u32>>>;
 
-/// Wherever a process keeps its databases, watched. A copy is the same.
+/// A home of databases with crash points. A copy is the same home.
 #[derive(Clone)]
-pub(crate) struct Watched {
+pub(crate) struct CrashHome {
     home: Arc<dyn Home>,
     at_write: Arc<AtWrite>,
     opened: Opened,
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for CrashHome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Watched").field(&self.home).finish()
+        f.debug_tuple("CrashHome").field(&self.home).finish()
     }
 }
 
-impl Watched {
+impl CrashHome {
     pub(crate) fn new(
         home: Arc<dyn Home>,
         at_write: impl Fn(Edge, u64) + Send + Sync + 'static,
-    ) -> Watched {
-        Watched {
+    ) -> CrashHome {
+        CrashHome {
             home,
             at_write: Arc::new(at_write),
             opened: Opened::default(),
         }
     }
 
-    /// Every database that was ever asked for, and how many have it open.
+    /// Every database that was ever opened, and the number of workers that have it open.
     pub(crate) fn known(&self) -> Vec<(TaskHome, u32)> {
         let opened = lock(&self.opened);
         opened
@@ -52,7 +52,7 @@ impl Watched {
             .collect()
     }
 
-    /// Opens a database unwatched.
+    /// Opens a database without crash points.
     pub(crate) fn look(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
         self.home.open(task)
     }
@@ -62,13 +62,13 @@ fn lock(opened: &Opened) -> MutexGuard<'_, BTreeMap<TaskHome, u32>> {
     opened.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Home for Watched {
+impl Home for CrashHome {
     fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
         let Some(database) = self.home.open(task)? else {
             return Ok(None);
         };
         *lock(&self.opened).entry(task.clone()).or_default() += 1;
-        Ok(Some(Box::new(WatchedDatabase {
+        Ok(Some(Box::new(CrashBackend {
             database,
             task: task.clone(),
             at_write: Arc::clone(&self.at_write),
@@ -82,7 +82,7 @@ impl Home for Watched {
     }
 }
 
-struct WatchedDatabase {
+struct CrashBackend {
     database: Box<dyn StoreBackend>,
     task: TaskHome,
     at_write: Arc<AtWrite>,
@@ -91,15 +91,13 @@ struct WatchedDatabase {
     writes: u64,
 }
 
-impl fmt::Debug for WatchedDatabase {
+impl fmt::Debug for CrashBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WatchedDatabase")
-            .field(&self.database)
-            .finish()
+        f.debug_tuple("CrashBackend").field(&self.database).finish()
     }
 }
 
-impl Drop for WatchedDatabase {
+impl Drop for CrashBackend {
     fn drop(&mut self) {
         if let Some(by) = lock(&self.opened).get_mut(&self.task) {
             *by -= 1;
@@ -107,7 +105,7 @@ impl Drop for WatchedDatabase {
     }
 }
 
-impl StoreBackend for WatchedDatabase {
+impl StoreBackend for CrashBackend {
     fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
         self.database.get(store, key, value)
     }

@@ -29,6 +29,8 @@ pub mod client;
 #[cfg(feature = "driver")]
 pub mod conformance;
 #[cfg(feature = "driver")]
+mod crash_backend;
+#[cfg(feature = "driver")]
 mod disk;
 #[cfg(feature = "driver")]
 pub mod driver;
@@ -40,8 +42,6 @@ pub mod records;
 #[cfg(feature = "driver")]
 pub mod sim;
 mod transactions;
-#[cfg(feature = "driver")]
-mod watched;
 pub mod wire;
 
 #[cfg(feature = "driver")]

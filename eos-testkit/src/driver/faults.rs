@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use eos_protocol::CallSite;
 
 use crate::client::{Edge, Effect, Reaction, Watcher};
+use crate::crash_backend::CrashHome;
 use crate::disk::Disk;
-use crate::watched::Watched;
 
 /// Where an app can be made to crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,9 +112,9 @@ impl Faults {
     }
 
     /// The databases on a disk, whose process dies at writes when these say so.
-    pub(super) fn watch(&self, disk: &Disk) -> Watched {
+    pub(super) fn watch(&self, disk: &Disk) -> CrashHome {
         let faults = self.clone();
-        Watched::new(Arc::new(disk.clone()), move |edge, _| {
+        CrashHome::new(Arc::new(disk.clone()), move |edge, _| {
             if faults.dies(CrashPoint::StoreWrite, edge) {
                 std::panic::resume_unwind(Box::new(Died));
             }

@@ -6,17 +6,30 @@ use std::collections::BTreeMap;
 
 use eos_core::{App, KeyValueStore, Topic};
 
-use super::check::{Found, Given, Left, copies, verdict};
-use super::policies::Kind;
+use super::case::Case;
+use super::plain::STATELESS;
+use super::record::{Draft, Given};
+use super::remains::{Found, Left, verdict};
 use super::rng::Rng;
-use super::shape::{Draft, INPUT, OUTPUTS};
+use super::topics::{INPUT, OUTPUTS};
 use crate::oracle::{Evidence, Fold, Keys, Row};
 
-/// The table's topic. It is declared first, so that the group subscribes to it.
-pub(super) const ROWS: &str = "rows";
-pub(super) const INPUTS: [&str; 2] = [ROWS, INPUT];
+pub(super) const JOINED: Case = Case {
+    inputs: &INPUTS,
+    sibling: Some(ROWS),
+    // The stage has the name of the topic that is declared first.
+    changelog: Some("sim-rows-changelog"),
+    draft,
+    declare: |app, _| declare(app),
+    judge,
+    ..STATELESS
+};
 
-pub(super) fn declare(app: &mut App) {
+/// The table's topic. It is declared first, so that the group subscribes to it.
+const ROWS: &str = "rows";
+const INPUTS: [&str; 2] = [ROWS, INPUT];
+
+fn declare(app: &mut App) {
     let rows = app.table(
         &Topic::<String, Option<String>>::plain(ROWS),
         &KeyValueStore::plain("rows"),
@@ -34,13 +47,13 @@ pub(super) fn declare(app: &mut App) {
 }
 
 /// A third of the records are rows, some of them tombstones.
-pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
+fn draft(rng: &mut Rng, now: i64) -> Draft {
     let row = rng.one_in(3);
     Draft {
         topic: if row { ROWS } else { INPUT },
         timestamp: now - rng.between(0, 40),
         tombstone: row && rng.one_in(6),
-        kind: Kind::Good,
+        ..Draft::plain(now)
     }
 }
 
@@ -60,7 +73,7 @@ fn table() -> Fold {
     })
 }
 
-pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let evidence = |topic: &'static str| {
         let mut keys = Keys::default();
         let rows = left.of(topic).map(|it| Row {
@@ -78,7 +91,7 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
         .map(|topic| left.output(topic, &mut orders.keys, None))
         .into();
     let rows = Evidence {
-        state: copies(left, ROWS, &table()),
+        state: left.copies(ROWS, &table()),
         ..evidence(ROWS)?
     };
     for output in &orders.outputs {
@@ -185,6 +198,7 @@ impl<'a> Table<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Kind;
     use super::*;
 
     fn given(seq: u64, topic: &'static str, offset: i64, behind: i64) -> Given {

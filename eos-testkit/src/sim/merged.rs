@@ -2,16 +2,26 @@
 
 use eos_core::{App, Topic};
 
-use super::check::{Found, Left, verdict};
-use super::policies::Kind;
+use super::case::Case;
+use super::plain::STATELESS;
+use super::record::Draft;
+use super::remains::{Found, Left, verdict};
 use super::rng::Rng;
-use super::shape::{Draft, INPUT, OUTPUTS};
+use super::topics::{INPUT, OUTPUTS};
 use crate::oracle::{Evidence, Keys, Row};
 
-/// The group subscribes to the first.
-pub(super) const INPUTS: [&str; 2] = [INPUT, "beside"];
+pub(super) const MERGED: Case = Case {
+    inputs: &INPUTS,
+    draft,
+    declare: |app, _| declare(app),
+    judge,
+    ..STATELESS
+};
 
-pub(super) fn declare(app: &mut App) {
+/// The group subscribes to the first.
+const INPUTS: [&str; 2] = [INPUT, "beside"];
+
+fn declare(app: &mut App) {
     let [first, second] = INPUTS.map(|topic| app.source(&Topic::<String, String>::plain(topic)));
     let (one, other) = first.merge_by_time(second).tee();
     one.to(&Topic::plain(OUTPUTS[0]));
@@ -19,16 +29,15 @@ pub(super) fn declare(app: &mut App) {
 }
 
 /// The times within a topic vary slightly in both directions.
-pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
+fn draft(rng: &mut Rng, now: i64) -> Draft {
     Draft {
         topic: INPUTS[rng.below(2)],
         timestamp: now - rng.between(0, 40),
-        tombstone: false,
-        kind: Kind::Good,
+        ..Draft::plain(now)
     }
 }
 
-pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let mut verdicts = Vec::new();
     for topic in INPUTS {
         let mut keys = Keys::default();

@@ -3,12 +3,16 @@
 //! Everything follows from the seed, so a run that goes wrong goes wrong again, and can be told step by step.
 //!
 //! ```text
-//! Run ─► processes: Worker::step()  ─► clients on the model ─► broker model
-//!           │                              │
-//!           └── databases in memory        └── Nemesis: crashes, stalls, lost and late requests, …
+//! Simulation ─► Processes: Worker::step()  ─► clients on the model ─► broker model
+//!   │              │                              │
+//!   │              └── databases in memory        └── Nemesis: crashes, stalls, lost and late requests, …
+//!   └── Case: the app of the shape, its records, its check
+//!
 //! and at the end: each input once in each output, in order; counts without gap; state as a loop would have it
 //! ```
 
+mod case;
+mod cases;
 mod check;
 mod coverage;
 mod disks;
@@ -16,14 +20,18 @@ mod fault;
 mod joined;
 mod merged;
 mod nemesis;
+mod plain;
 mod policies;
+mod processes;
+mod record;
+mod remains;
 mod rng;
 mod run;
-mod seats;
 mod seeds;
 mod shape;
 mod shrink;
 mod simulation;
+mod topics;
 mod windowed;
 mod without;
 

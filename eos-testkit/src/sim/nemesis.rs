@@ -8,9 +8,9 @@ use eos_core::stepped::Home;
 
 use super::fault::{Api, Fault, Kind, Place, passing};
 use super::rng::Rng;
-use super::shape::APP;
+use super::topics::APP;
 use crate::client::{Effect, Fate, Reaction, Sent, Watcher};
-use crate::watched::Watched;
+use crate::crash_backend::CrashHome;
 
 /// What a process dies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,9 +153,9 @@ impl Nemesis {
     }
 
     /// The databases of a process, which this nemesis lets die at writes.
-    pub(crate) fn watch(&self, home: Arc<dyn Home>, instance: &str) -> Watched {
+    pub(crate) fn watch(&self, home: Arc<dyn Home>, instance: &str) -> CrashHome {
         let (nemesis, process) = (self.clone(), format!("{APP}-{instance}-"));
-        Watched::new(home, move |edge, nth| {
+        CrashHome::new(home, move |edge, nth| {
             let place = if nth <= FIRST {
                 Place::Opened(edge)
             } else {

@@ -7,72 +7,46 @@ use std::time::Duration;
 
 use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, Topic};
 
-use super::check::{Found, Given, Left, copies, verdict};
+use super::case::Case;
+use super::plain::COUNTING;
+use super::record::{Draft, Given, Kind};
+use super::remains::{Found, Left, verdict};
 use super::rng::Rng;
-use super::shape::{INPUT, Shape};
+use super::topics::INPUT;
 use crate::client::Cluster;
 use crate::oracle::{Evidence, Fold, Keys, Row};
 
+/// The policy after the last retry is to skip the record.
+pub(super) const SKIPPING: Case = Case {
+    outputs: &OUTPUTS,
+    draft,
+    declare: |app, cluster| declare(app, cluster, ErrorPolicy::skip()),
+    judge: |left, found| judge(left, found, false),
+    ..COUNTING
+};
+
+/// The policy after the last retry is to write the record to a dead-letter topic.
+pub(super) const DEAD_LETTERS: Case = Case {
+    declare: |app, cluster| declare(app, cluster, ErrorPolicy::dead_letter(DEAD)),
+    judge: |left, found| judge(left, found, true),
+    ..SKIPPING
+};
+
 /// The topic for records that fail permanently, if the shape has one.
-pub(super) const DEAD: &str = "dead";
+const DEAD: &str = "dead";
 const COUNTS: &str = "counts";
 /// Each record goes into the first two.
-pub(super) const OUTPUTS: [&str; 4] = ["out", "copy", COUNTS, DEAD];
+const OUTPUTS: [&str; 4] = ["out", "copy", COUNTS, DEAD];
 
-/// The effect of a record on the app's closure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// It is processed normally.
-    Good,
-    /// It fails, and succeeds at a retry.
-    Flaky,
-    /// It takes so long that the records before it are committed first.
-    Slow,
-    /// It fails at every try.
-    Bad,
-    /// It panics at every try.
-    Panics,
-    /// It is not valid text.
-    Unreadable,
-}
-
-impl Kind {
-    pub(super) fn drawn(rng: &mut Rng) -> Kind {
-        match rng.below(480) {
-            0..=23 => Kind::Flaky,
-            // Rare, because every task waits this long.
-            24 | 25 => Kind::Slow,
-            26..=37 => Kind::Bad,
-            38..=41 => Kind::Panics,
-            42..=45 => Kind::Unreadable,
-            _ => Kind::Good,
-        }
-    }
-
-    /// Whether it has effects.
-    fn counts(self) -> bool {
-        matches!(self, Kind::Good | Kind::Flaky | Kind::Slow)
-    }
-
-    fn word(self) -> &'static [u8] {
-        match self {
-            Kind::Good => b"",
-            Kind::Flaky => b" flaky",
-            Kind::Slow => b" slow",
-            Kind::Bad => b" bad",
-            Kind::Panics => b" panics",
-            Kind::Unreadable => b" \xff",
-        }
-    }
-
-    /// The value of a record.
-    pub(crate) fn value(self, seq: u64, digit: usize) -> Vec<u8> {
-        [format!("{seq} {digit}").as_bytes(), self.word()].concat()
+fn draft(rng: &mut Rng, now: i64) -> Draft {
+    Draft {
+        kind: Kind::drawn(rng),
+        ..Draft::plain(now)
     }
 }
 
 /// The app keeps a count and emits a record before the closure fails. Neither effect may stay.
-pub(super) fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
+fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
     let policy = ErrorPolicy::retry(Duration::from_millis(70), 2).then(last);
     let plain = |value: &str| {
         let mut words = value.splitn(3, ' ');
@@ -140,7 +114,7 @@ fn counts() -> Fold {
     })
 }
 
-pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+fn judge(left: Left<'_>, found: &mut Found, letters: bool) -> Result<Vec<String>, String> {
     let (good, failed): (Vec<&Given>, Vec<&Given>) =
         left.given.iter().partition(|it| it.kind.counts());
     let slow = good.iter().filter(|it| it.kind == Kind::Slow).count();
@@ -163,19 +137,16 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
         })
     };
     let effects = Evidence {
-        state: copies(left, INPUT, &counts()),
+        state: left.copies(INPUT, &counts()),
         ..evidence(&good, &OUTPUTS[..2])?
     };
-    // Without a dead-letter topic, none of them is an input of one.
-    let letters = match left.shape {
-        Shape::DeadLetters => {
-            found.saw("records became dead letters", failed.len());
-            evidence(&failed, &[DEAD])?
-        }
-        _ => {
-            found.saw("records were left out", failed.len());
-            evidence(&[], &[DEAD])?
-        }
+    // Without a policy for dead letters, no record may be in their topic.
+    let letters = if letters {
+        found.saw("records became dead letters", failed.len());
+        evidence(&failed, &[DEAD])?
+    } else {
+        found.saw("records were left out", failed.len());
+        evidence(&[], &[DEAD])?
     };
     for output in [OUTPUTS[0], OUTPUTS[1], DEAD] {
         left.out_of_order(output, found);

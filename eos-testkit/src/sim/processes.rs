@@ -1,48 +1,67 @@
-//! A place for a process, and what is done to it.
+//! Process slots of a simulation.
 
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::stepped::{Env, Process, Step, StopMode};
+use eos_core::WorkerError;
+use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{CommitCause, Now, Timestamp};
 
-use super::check;
 use super::disks::{Disks, ProcessDisk};
 use super::fault::Kind;
 use super::nemesis::{Died, Nemesis, Order};
+use super::remains::{Copied, Found};
 use super::rng::Rng;
-use super::shape::APP;
-use super::simulation::{BEGIN, Simulation};
+use super::topics::APP;
 use crate::client::Cluster;
-use crate::watched::Watched;
+use crate::crash_backend::CrashHome;
 
-/// Processes that come later.
+/// The names of processes that start with the run, and of those that join later.
+const FIRST: [&str; 2] = ["a", "b"];
 const JOINERS: [&str; 3] = ["c", "d", "e"];
-/// How often workers of a run may end with the error that is tolerated. It takes a request that arrives late at the
-/// wrong moment, which is rare: about once in a hundred runs.
+/// The number of tolerated errors of each kind in a run. Each takes a request that arrives late at the wrong moment,
+/// which occurs about once in a hundred runs.
 const TWO_OWNERS: u32 = 3;
 
-/// A place for a process: what outlives it.
-pub(super) struct Seat {
-    /// Before its disk, so that it is dropped before it.
-    pub(super) process: Option<Process<Cluster>>,
-    pub(super) instance: String,
-    pub(super) workers: u16,
-    pub(super) disk: Box<dyn ProcessDisk>,
-    pub(super) home: Watched,
-    /// By worker: it has stopped as asked.
-    pub(super) stopped: Vec<bool>,
-    pub(super) frozen_until: Option<i64>,
-    /// It is not stepped until then.
-    pub(super) stalled_until: i64,
-    pub(super) starts_at: i64,
+/// All processes of a run. A call that draws by chance takes the run's generator, and one that can find a violation
+/// takes its findings.
+pub(super) struct Processes<'a> {
+    cluster: Cluster,
+    nemesis: Nemesis,
+    disks: &'a dyn Disks,
+    app: Stepped<Cluster>,
+    slots: Vec<Slot>,
+    /// The offset of the wall clock, in milliseconds.
+    wall: Arc<Mutex<i64>>,
+    /// The start of the run, in milliseconds since the epoch.
+    begin: i64,
+    /// The number of workers that ended with each error.
+    errors: BTreeMap<String, u32>,
 }
 
-impl Seat {
-    pub(super) fn new(instance: &str, nemesis: &Nemesis, disks: &dyn Disks) -> Seat {
+/// A slot for a process. It outlives the process.
+struct Slot {
+    /// Before its disk, so that it is dropped before it.
+    process: Option<Process<Cluster>>,
+    instance: String,
+    workers: u16,
+    disk: Box<dyn ProcessDisk>,
+    home: CrashHome,
+    /// By worker: whether it has stopped as asked.
+    stopped: Vec<bool>,
+    frozen_until: Option<i64>,
+    /// The workers are not stepped until then.
+    stalled_until: i64,
+    starts_at: i64,
+}
+
+impl Slot {
+    fn new(instance: &str, nemesis: &Nemesis, disks: &dyn Disks) -> Slot {
         let disk = disks.disk(instance);
-        Seat {
+        Slot {
             home: nemesis.watch(disk.home(), instance),
             instance: instance.to_owned(),
             workers: 1,
@@ -56,41 +75,147 @@ impl Seat {
     }
 }
 
-impl Simulation<'_> {
-    /// Does what faults ask for.
-    pub(super) fn obey(&mut self) {
+impl<'a> Processes<'a> {
+    pub(super) fn new(
+        app: Stepped<Cluster>,
+        cluster: &Cluster,
+        nemesis: &Nemesis,
+        disks: &'a dyn Disks,
+        rng: &mut Rng,
+    ) -> Processes<'a> {
+        let begin = cluster.now();
+        let slots = FIRST.map(|name| Slot {
+            workers: u16::try_from(rng.between(1, 2)).unwrap_or(1),
+            starts_at: begin + rng.between(0, 500),
+            ..Slot::new(name, nemesis, disks)
+        });
+        Processes {
+            cluster: cluster.clone(),
+            nemesis: nemesis.clone(),
+            disks,
+            app,
+            slots: slots.into(),
+            wall: Arc::default(),
+            begin,
+            errors: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn errors(&self) -> &BTreeMap<String, u32> {
+        &self.errors
+    }
+
+    /// Kills every process.
+    pub(super) fn kill_all(&mut self, rng: &mut Rng, found: &mut Found) {
+        for slot in 0..self.slots.len() {
+            let pause = rng.between(0, 500);
+            self.over(slot, pause, found, "dies");
+        }
+    }
+
+    /// Whether every process runs, and every database has one owner.
+    pub(super) fn run_well(&self) -> bool {
+        let runs = |slot: &Slot| slot.process.is_some() && slot.frozen_until.is_none();
+        self.slots.iter().all(runs) && self.each_has_one_owner()
+    }
+
+    /// The state of every worker, one process a line.
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for slot in &self.slots {
+            let workers = slot.process.as_ref().map(|it| &it.workers);
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n  {}: {workers:?}", slot.instance);
+        }
+        text
+    }
+
+    /// Whether no two workers have the same database open. A zombie that has just come back may hold one that has a new
+    /// owner.
+    fn each_has_one_owner(&self) -> bool {
+        let known = self.slots.iter().flat_map(|slot| slot.home.known());
+        let open = known.filter(|(_, by)| *by > 0);
+        let mut tasks: Vec<_> = open.map(|(home, _)| home).collect();
+        let all = tasks.len();
+        tasks.sort();
+        tasks.dedup();
+        tasks.len() == all
+    }
+
+    /// Finds two workers of one process that have the same database open. This must never happen.
+    pub(super) fn look_for_two_owners(&self, found: &mut Found) {
+        for slot in &self.slots {
+            if let Some((home, by)) = slot.home.known().into_iter().find(|(_, by)| *by > 1) {
+                let (task, process) = (home.task, &slot.instance);
+                found.wrong.push(format!(
+                    "{by} workers of process {process} have the database of task {task} open"
+                ));
+            }
+        }
+    }
+
+    /// Ends all processes and reads their databases.
+    pub(super) fn databases(&mut self, found: &mut Found) -> Vec<Copied> {
+        let mut copies = Vec::new();
+        for slot in 0..self.slots.len() {
+            self.count_behaviour(slot, found);
+        }
+        for slot in &mut self.slots {
+            let known = slot.home.known();
+            slot.process = None;
+            slot.disk.released();
+            for (home, by) in known {
+                let read = match slot.home.look(&home) {
+                    Ok(Some(database)) => Copied::read(home.task, by > 0, &*database)
+                        .map_err(|error| error.to_string()),
+                    Ok(None) => Err("it is open".into()),
+                    Err(error) => Err(error.to_string()),
+                };
+                match read {
+                    Ok(copy) => copies.push(copy),
+                    Err(why) => found
+                        .wrong
+                        .push(format!("the database of task {}: {why}", home.task)),
+                }
+            }
+        }
+        copies
+    }
+
+    /// Carries out the orders of faults.
+    pub(super) fn obey(&mut self, rng: &mut Rng) {
         let now = self.cluster.now();
         for order in self.nemesis.orders() {
             match order {
                 Order::Freeze(client_id) => {
-                    let until = now + self.rng.between(300, 8_000);
-                    if let Some(seat) = self.seat_of(&client_id) {
-                        let prefix = format!("{APP}-{}-", seat.instance);
-                        seat.frozen_until = Some(until);
+                    let until = now + rng.between(300, 8_000);
+                    if let Some(slot) = self.slot_of(&client_id) {
+                        let prefix = format!("{APP}-{}-", slot.instance);
+                        slot.frozen_until = Some(until);
                         self.cluster.freeze(&prefix);
                     }
                 }
                 Order::Join => {
-                    if let Some(name) = JOINERS.get(self.seats.len().saturating_sub(2)) {
-                        self.seats.push(Seat {
+                    if let Some(name) = JOINERS.get(self.slots.len().saturating_sub(2)) {
+                        self.slots.push(Slot {
                             starts_at: now,
-                            ..Seat::new(name, &self.nemesis, self.disks)
+                            ..Slot::new(name, &self.nemesis, self.disks)
                         });
                     }
                 }
                 Order::Stall(client_id, time) => {
-                    if let Some(seat) = self.seat_of(&client_id) {
-                        seat.stalled_until = now + time;
+                    if let Some(slot) = self.slot_of(&client_id) {
+                        slot.stalled_until = now + time;
                     }
                 }
                 Order::Leave(client_id) => {
-                    let mode = if self.rng.one_in(2) {
+                    let mode = if rng.one_in(2) {
                         StopMode::Leave
                     } else {
                         StopMode::Restart
                     };
-                    if let Some(seat) = self.seat_of(&client_id)
-                        && let Some(process) = &mut seat.process
+                    if let Some(slot) = self.slot_of(&client_id)
+                        && let Some(process) = &mut slot.process
                     {
                         for worker in &mut process.workers {
                             worker.stop(mode);
@@ -98,33 +223,34 @@ impl Simulation<'_> {
                     }
                 }
                 Order::Clock => {
-                    let by = self.rng.between(-172_800_000, 172_800_000);
+                    let by = rng.between(-172_800_000, 172_800_000);
                     *self.wall.lock().unwrap_or_else(PoisonError::into_inner) += by;
                 }
             }
         }
-        for seat in &mut self.seats {
-            if seat.frozen_until.is_some_and(|until| until <= now) {
-                seat.frozen_until = None;
-                self.cluster.thaw(&format!("{APP}-{}-", seat.instance));
+        for slot in &mut self.slots {
+            if slot.frozen_until.is_some_and(|until| until <= now) {
+                slot.frozen_until = None;
+                self.cluster.thaw(&format!("{APP}-{}-", slot.instance));
             }
         }
     }
 
-    fn seat_of(&mut self, client_id: &str) -> Option<&mut Seat> {
-        let of = |seat: &&mut Seat| {
-            let prefix = format!("{APP}-{}-", seat.instance);
+    fn slot_of(&mut self, client_id: &str) -> Option<&mut Slot> {
+        let of = |slot: &&mut Slot| {
+            let prefix = format!("{APP}-{}-", slot.instance);
             client_id.is_empty() || client_id.starts_with(&prefix)
         };
-        self.seats.iter_mut().find(of)
+        self.slots.iter_mut().find(of)
     }
 
-    fn env(&mut self) -> Env {
+    fn env(&self, rng: &mut Rng) -> Env {
         let (clock, wall) = (self.cluster.clone(), self.cluster.clone());
         let off = Arc::clone(&self.wall);
-        // Another one for each start: a name that was used before a crash must not come again.
-        let chance = Mutex::new(Rng::new(self.rng.next()));
-        let since = |now: i64| Now(Duration::from_millis((now - BEGIN).unsigned_abs()));
+        // Each start has its own, because a name from before a crash must not come again.
+        let chance = Mutex::new(Rng::new(rng.next()));
+        let begin = self.begin;
+        let since = move |now: i64| Now(Duration::from_millis((now - begin).unsigned_abs()));
         Env::new(
             move || since(clock.now()),
             move || {
@@ -138,42 +264,42 @@ impl Simulation<'_> {
         })
     }
 
-    /// Steps every worker once, in an order of chance. Nothing if any of them has more to do, else how long
-    /// all of them have not.
-    pub(super) fn step_all(&mut self) -> Option<i64> {
-        let mut order: Vec<usize> = (0..self.seats.len()).collect();
+    /// Steps every worker once, in a random order. Returns for how many milliseconds all of them are idle, or nothing
+    /// if one of them is busy.
+    pub(super) fn step_all(&mut self, rng: &mut Rng, found: &mut Found) -> Option<i64> {
+        let mut order: Vec<usize> = (0..self.slots.len()).collect();
         for at in (1..order.len()).rev() {
-            order.swap(at, self.rng.below(at + 1));
+            order.swap(at, rng.below(at + 1));
         }
         let mut nap = Some(50);
-        for seat in order {
-            let idle = self.step(seat);
+        for slot in order {
+            let idle = self.step(slot, rng, found);
             nap = nap.zip(idle).map(|(one, other)| one.min(other));
         }
         nap
     }
 
-    fn step(&mut self, at: usize) -> Option<i64> {
+    fn step(&mut self, at: usize, rng: &mut Rng, found: &mut Found) -> Option<i64> {
         const LONG: Option<i64> = Some(1_000);
         let now = self.cluster.now();
-        if self.seats[at].frozen_until.is_some() || self.seats[at].stalled_until > now {
+        if self.slots[at].frozen_until.is_some() || self.slots[at].stalled_until > now {
             return LONG;
         }
-        if self.seats[at].process.is_none() {
-            if now < self.seats[at].starts_at {
-                return Some(self.seats[at].starts_at - now);
+        if self.slots[at].process.is_none() {
+            if now < self.slots[at].starts_at {
+                return Some(self.slots[at].starts_at - now);
             }
-            self.start(at);
+            self.start(at, rng, found);
             return None;
         }
         let mut nap = LONG;
-        let workers = usize::from(self.seats[at].workers);
+        let workers = usize::from(self.slots[at].workers);
         for number in 0..workers {
-            let seat = &mut self.seats[at];
-            let Some(process) = &mut seat.process else {
+            let slot = &mut self.slots[at];
+            let Some(process) = &mut slot.process else {
                 return None;
             };
-            if seat.stopped[number] || seat.frozen_until.is_some() {
+            if slot.stopped[number] || slot.frozen_until.is_some() {
                 continue;
             }
             let worker = &mut process.workers[number];
@@ -185,15 +311,15 @@ impl Simulation<'_> {
                     nap = nap.map(|nap| nap.min(time.max(1)));
                 }
                 Ok(Ok(Step::Stopped)) => {
-                    seat.stopped[number] = true;
-                    if seat.stopped.iter().all(|it| *it) {
-                        let pause = self.rng.between(0, 2_000);
-                        self.over(at, pause, "stopped");
+                    slot.stopped[number] = true;
+                    if slot.stopped.iter().all(|it| *it) {
+                        let pause = rng.between(0, 2_000);
+                        self.over(at, pause, found, "stopped");
                         return None;
                     }
                 }
                 Ok(Err(error)) => {
-                    self.ended(at, &error);
+                    self.ended(at, &error, rng, found);
                     return None;
                 }
                 Err(panic) => {
@@ -203,55 +329,55 @@ impl Simulation<'_> {
                             .cloned()
                             .or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
                         let text = text.unwrap_or_default();
-                        self.violations.push(format!("a worker panicked: {text}"));
+                        found.wrong.push(format!("a worker panicked: {text}"));
                         return None;
                     };
                     let kind = *kind;
-                    self.die(at, kind);
+                    self.die(at, kind, rng, found);
                     return None;
                 }
             }
         }
-        if self.rng.one_in(40)
-            && let Some(process) = &self.seats[at].process
+        if rng.one_in(40)
+            && let Some(process) = &self.slots[at].process
         {
             process.purge();
         }
         nap
     }
 
-    fn start(&mut self, at: usize) {
-        let env = self.env();
-        let seat = &mut self.seats[at];
-        let home = Arc::new(seat.home.clone());
-        match self.app.start(&seat.instance, seat.workers, &env, home) {
+    fn start(&mut self, at: usize, rng: &mut Rng, found: &mut Found) {
+        let env = self.env(rng);
+        let slot = &mut self.slots[at];
+        let home = Arc::new(slot.home.clone());
+        match self.app.start(&slot.instance, slot.workers, &env, home) {
             Ok(process) => {
-                let instance = seat.instance.clone();
+                let instance = slot.instance.clone();
                 self.nemesis.note(|| format!("process {instance} starts"));
-                seat.stopped = vec![false; process.workers.len()];
-                seat.process = Some(process);
+                slot.stopped = vec![false; process.workers.len()];
+                slot.process = Some(process);
             }
-            Err(error) => self
-                .violations
-                .push(format!("process {} does not start: {error}", seat.instance)),
+            Err(error) => found
+                .wrong
+                .push(format!("process {} does not start: {error}", slot.instance)),
         }
     }
 
-    pub(super) fn over(&mut self, at: usize, pause: i64, how: &str) {
-        self.count_what_it_did(at);
+    fn over(&mut self, at: usize, pause: i64, found: &mut Found, how: &str) {
+        self.count_behaviour(at, found);
         let now = self.cluster.now();
-        let seat = &mut self.seats[at];
-        let instance = seat.instance.clone();
+        let slot = &mut self.slots[at];
+        let instance = slot.instance.clone();
         self.nemesis.note(|| format!("process {instance} {how}"));
-        seat.process = None;
-        seat.disk.released();
-        seat.starts_at = now + pause;
-        seat.stalled_until = i64::MIN;
+        slot.process = None;
+        slot.disk.released();
+        slot.starts_at = now + pause;
+        slot.stalled_until = i64::MIN;
     }
 
     /// Adds the behaviour that a process showed until its end.
-    pub(super) fn count_what_it_did(&mut self, at: usize) {
-        let Some(process) = &self.seats[at].process else {
+    fn count_behaviour(&self, at: usize, found: &mut Found) {
+        let Some(process) = &self.slots[at].process else {
             return;
         };
         let totals = process.metrics().totals;
@@ -264,16 +390,16 @@ impl Simulation<'_> {
         ];
         for (what, times) in did {
             if times > 0 {
-                *self.seen.entry(what).or_default() += times;
+                *found.seen.entry(what).or_default() += times;
             }
         }
     }
 
-    fn die(&mut self, at: usize, kind: Kind) {
-        let pause = self.rng.between(0, 5_000);
-        self.over(at, pause, "dies");
-        let back = self.rng.between(1, 4).unsigned_abs() as usize;
-        let disk = &self.seats[at].disk;
+    fn die(&mut self, at: usize, kind: Kind, rng: &mut Rng, found: &mut Found) {
+        let pause = rng.between(0, 5_000);
+        self.over(at, pause, found, "dies");
+        let back = rng.between(1, 4).unsigned_abs() as usize;
+        let disk = &self.slots[at].disk;
         match kind {
             Kind::CrashAndLoseDisk => disk.lose(),
             Kind::CrashAndOlderDisk => disk.go_back(back),
@@ -281,8 +407,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A worker ended with an error: its process ends, and is started again.
-    fn ended(&mut self, at: usize, error: &eos_core::WorkerError) {
+    /// Ends the process of a worker that returned an error. The process starts again later.
+    fn ended(&mut self, at: usize, error: &WorkerError, rng: &mut Rng, found: &mut Found) {
         let name: String = format!("{error:?}")
             .chars()
             .take_while(|it| it.is_alphanumeric())
@@ -290,14 +416,36 @@ impl Simulation<'_> {
         let times = self.errors.entry(name).or_default();
         *times += 1;
         let times = *times;
-        let pause = self.rng.between(100, 1_000);
-        self.over(at, pause, &format!("ends: {error}"));
-        if let Some(why) = check::never(error) {
-            self.violations.push(format!("{why}: {error}"));
+        let pause = rng.between(100, 1_000);
+        self.over(at, pause, found, &format!("ends: {error}"));
+        if let Some(why) = never(error) {
+            found.wrong.push(format!("{why}: {error}"));
         } else if times > TWO_OWNERS {
-            self.violations.push(format!(
+            found.wrong.push(format!(
                 "workers ended {times} times with what may happen {TWO_OWNERS} times: {error}"
             ));
         }
+    }
+}
+
+/// Why a worker must not end with this error. The simulation neither loses acknowledged records nor takes permissions
+/// away. A late request of the previous process may fence a worker, though.
+fn never(error: &WorkerError) -> Option<&'static str> {
+    match error {
+        WorkerError::TwoOwners { .. } => None,
+        WorkerError::Restart(_) | WorkerError::Start(_) => {
+            Some("a task is refused although nothing was lost")
+        }
+        WorkerError::OffsetOutOfRange { .. } => {
+            Some("an offset is gone although no record was deleted")
+        }
+        WorkerError::Changelog(_) | WorkerError::OtherStore { .. } => {
+            Some("a changelog holds what is not its own")
+        }
+        WorkerError::Record { .. } | WorkerError::Results { .. } => Some("a record failed"),
+        WorkerError::Store { .. } => Some("a database failed"),
+        WorkerError::OutOfOrder(_) => Some("a record came out of order"),
+        WorkerError::TopicChanged(_) => Some("a topic is another one"),
+        _ => Some("a worker ended although it could have gone on"),
     }
 }

@@ -1,13 +1,10 @@
-//! One run: processes of an app on one thread, under virtual time, while things go wrong.
+//! A run, and its outcome.
 
 use std::collections::BTreeMap;
 
-use super::disks::{Disks, InMemory, Unlocked};
 use super::fault::{Fault, Place};
 use super::rng::Rng;
 use super::shape::Shape;
-use super::simulation::Simulation;
-use super::without::{COMPACTION, TASK_LOCK, take_away};
 
 /// How many faults are drawn at least.
 pub(super) const FAULTS: usize = 6;
@@ -68,33 +65,5 @@ impl Run {
             traced: false,
             without: None,
         }
-    }
-
-    /// Runs it, with databases in memory.
-    ///
-    /// # Panics
-    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
-    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
-    #[must_use]
-    pub fn run(self) -> Outcome {
-        self.run_on(&InMemory)
-    }
-
-    /// Runs it, with databases on these disks.
-    ///
-    /// # Panics
-    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
-    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
-    #[must_use]
-    pub fn run_on(self, disks: &dyn Disks) -> Outcome {
-        if self.without == Some(TASK_LOCK) {
-            return Simulation::new(self, &Unlocked).run();
-        }
-        let of_runtime = self.without.filter(|name| *name != COMPACTION);
-        let _away = of_runtime.map(|name| match take_away(name) {
-            Ok(away) => away,
-            Err(why) => panic!("{why}"),
-        });
-        Simulation::new(self, disks).run()
     }
 }

@@ -1,26 +1,26 @@
 //! The course of a run: things go wrong, all goes well, it settles, and is judged.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eos_core::client::Client;
-use eos_core::stepped::Stepped;
 use eos_protocol::{Offset, Partition, TopicPartition, partition_for};
 
-use super::check::{self, Copied, Given, Left};
-use super::disks::Disks;
+use super::case::Case;
+use super::disks::{Disks, InMemory, Unlocked};
 use super::nemesis::Nemesis;
+use super::processes::Processes;
+use super::record::{Draft, Given};
+use super::remains::{Found, Left};
 use super::rng::Rng;
 use super::run::{FAULTS, Outcome, Run};
-use super::seats::Seat;
-use super::shape::{APP, Draft};
-use super::without::COMPACTION;
+use super::topics::{APP, INPUT};
+use super::without::{COMPACTION, TASK_LOCK, take_away};
+use super::{cases, check};
 use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
 
 /// When a run begins, in milliseconds since the epoch.
-pub(super) const BEGIN: i64 = 1_700_000_000_000;
+const BEGIN: i64 = 1_700_000_000_000;
 /// How many records come at least.
 const RECORDS: usize = 40;
 /// For how long things go wrong at most, in milliseconds, if that is often enough.
@@ -35,21 +35,16 @@ const ENCORES: u32 = 2;
 /// So few bytes that a restore takes several batches.
 const RESTORE_BATCH: usize = 60;
 
-pub(super) struct Simulation<'a> {
-    pub(super) disks: &'a dyn Disks,
-    pub(super) run: Run,
-    pub(super) rng: Rng,
-    pub(super) cluster: Cluster,
-    pub(super) nemesis: Nemesis,
-    pub(super) app: Stepped<Cluster>,
-    pub(super) seats: Vec<Seat>,
-    /// By how much the wall clock is off.
-    pub(super) wall: Arc<Mutex<i64>>,
-    pub(super) inputs: Vec<Given>,
-    pub(super) partitions: i32,
-    pub(super) violations: Vec<String>,
-    pub(super) errors: BTreeMap<String, u32>,
-    pub(super) seen: BTreeMap<&'static str, u64>,
+struct Simulation<'a> {
+    run: Run,
+    case: Case,
+    rng: Rng,
+    cluster: Cluster,
+    nemesis: Nemesis,
+    processes: Processes<'a>,
+    found: Found,
+    inputs: Vec<Given>,
+    partitions: i32,
     /// The number of records when the last ones arrived.
     before_last: usize,
     /// The time of the next compaction, if changelogs are compacted.
@@ -58,8 +53,39 @@ pub(super) struct Simulation<'a> {
     after_faults: usize,
 }
 
+impl Run {
+    /// Runs it, with databases in memory.
+    ///
+    /// # Panics
+    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
+    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
+    #[must_use]
+    pub fn run(self) -> Outcome {
+        self.run_on(&InMemory)
+    }
+
+    /// Runs it, with databases on these disks.
+    ///
+    /// # Panics
+    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
+    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
+    #[must_use]
+    pub fn run_on(self, disks: &dyn Disks) -> Outcome {
+        if self.without == Some(TASK_LOCK) {
+            return Simulation::new(self, &Unlocked).run();
+        }
+        let of_runtime = self.without.filter(|name| *name != COMPACTION);
+        let _away = of_runtime.map(|name| match take_away(name) {
+            Ok(away) => away,
+            Err(why) => panic!("{why}"),
+        });
+        Simulation::new(self, disks).run()
+    }
+}
+
 impl<'a> Simulation<'a> {
-    pub(super) fn new(run: Run, disks: &'a dyn Disks) -> Simulation<'a> {
+    fn new(run: Run, disks: &'a dyn Disks) -> Simulation<'a> {
+        let case = cases::of(run.shape);
         let mut rng = Rng::new(run.seed);
         let run_seed = run.seed;
         let nemesis = match &run.plan {
@@ -80,34 +106,26 @@ impl<'a> Simulation<'a> {
             cluster.fetch_at_most(i32::try_from(rng.between(100, 400)).unwrap_or(200));
         }
         let partitions = i32::try_from(rng.between(1, 4)).unwrap_or(1);
-        for topic in run.shape.inputs().iter().chain(run.shape.outputs()) {
+        for topic in case.inputs.iter().chain(case.outputs) {
             if let Err(why) = cluster.add_topic(topic, partitions) {
                 unreachable!("{topic}: {why}");
             }
         }
-        let app = match run.shape.app(&cluster).stepped(cluster.clone()) {
+        let app = match case.app(&cluster).stepped(cluster.clone()) {
             Ok(app) => app.restore_batch(RESTORE_BATCH),
             Err(error) => unreachable!("the simulated app makes sense: {error}"),
         };
-        let seats = ["a", "b"].map(|name| Seat {
-            workers: u16::try_from(rng.between(1, 2)).unwrap_or(1),
-            starts_at: BEGIN + rng.between(0, 500),
-            ..Seat::new(name, &nemesis, disks)
-        });
+        let processes = Processes::new(app, &cluster, &nemesis, disks, &mut rng);
         Simulation {
-            disks,
             run,
+            case,
             rng,
             cluster,
             nemesis,
-            app,
-            seats: seats.into(),
-            wall: Arc::default(),
+            processes,
+            found: Found::default(),
             inputs: Vec::new(),
             partitions,
-            violations: Vec::new(),
-            errors: BTreeMap::new(),
-            seen: BTreeMap::new(),
             before_last: 0,
             compact_at: Rng::new(run_seed ^ 0x636f_6d70_6163_7400)
                 .one_in(2)
@@ -116,7 +134,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    pub(super) fn run(mut self) -> Outcome {
+    fn run(mut self) -> Outcome {
         let mut rests_since = None;
         let mut settled_since = None;
         let mut encores = 0;
@@ -137,11 +155,11 @@ impl<'a> Simulation<'a> {
                     self.feed();
                 }
             }
-            self.obey();
+            self.processes.obey(&mut self.rng);
             self.compact();
-            let idle = self.step_all();
-            self.look_for_two_owners();
-            if !self.violations.is_empty() {
+            let idle = self.processes.step_all(&mut self.rng, &mut self.found);
+            self.processes.look_for_two_owners(&mut self.found);
+            if !self.found.wrong.is_empty() {
                 break;
             }
             if let Some(since) = rests_since
@@ -164,7 +182,7 @@ impl<'a> Simulation<'a> {
                 }
                 if now - since > PATIENCE {
                     let why = self.stands_still();
-                    self.violations.push(why);
+                    self.found.wrong.push(why);
                     break;
                 }
             }
@@ -194,18 +212,18 @@ impl<'a> Simulation<'a> {
         };
         self.compact_at = Some(at.max(now) + self.rng.between(500, 3_000));
         if self.run.without == Some(COMPACTION) {
-            let changelog = check::changelog(self.run.shape);
-            for topic in changelog.iter() {
+            if let Some(topic) = self.case.changelog {
                 for partition in 0..self.cluster.partitions(topic) {
                     let (stable, _) = self.cluster.ends(topic, partition);
                     let before = Offset::new(stable / 2).unwrap_or(Offset::ZERO);
                     let Ok(partition) = Partition::new(partition) else {
                         continue;
                     };
-                    let partition = TopicPartition::new(topic.as_str(), partition);
+                    let partition = TopicPartition::new(topic, partition);
                     let old = [(partition, before)];
                     if let Err(error) = self.cluster.delete_records(&old, Duration::ZERO) {
-                        self.violations
+                        self.found
+                            .wrong
                             .push(format!("records can't be deleted: {error}"));
                     }
                 }
@@ -214,7 +232,11 @@ impl<'a> Simulation<'a> {
         }
         let compacted = self.cluster.broker(|broker| broker.compact(now));
         if compacted > 0 {
-            *self.seen.entry("changelogs were compacted").or_default() += 1;
+            *self
+                .found
+                .seen
+                .entry("changelogs were compacted")
+                .or_default() += 1;
         }
     }
 
@@ -223,10 +245,7 @@ impl<'a> Simulation<'a> {
     fn encore(&mut self, nth: u32) {
         if nth > 0 {
             self.nemesis.note(|| "every process is killed".into());
-            for seat in 0..self.seats.len() {
-                let pause = self.rng.between(0, 500);
-                self.over(seat, pause, "dies");
-            }
+            self.processes.kill_all(&mut self.rng, &mut self.found);
         }
         if nth == 0 {
             self.after_faults = self.inputs.len();
@@ -238,60 +257,31 @@ impl<'a> Simulation<'a> {
     }
 
     fn finish(mut self) -> Outcome {
-        self.violations.extend(self.cluster.misuses());
-        if self.violations.is_empty() {
-            let databases = self.databases();
-            let found = check::judged(Left {
+        self.found.wrong.extend(self.cluster.misuses());
+        if self.found.wrong.is_empty() {
+            let databases = self.processes.databases(&mut self.found);
+            let left = Left {
                 cluster: &self.cluster,
-                shape: self.run.shape,
+                changelog: self.case.changelog,
                 partitions: self.partitions,
                 given: &self.inputs,
                 before_last: self.before_last,
                 after_faults: self.after_faults,
                 databases: &databases,
-            });
-            self.violations.extend(found.wrong);
-            self.seen.extend(found.seen);
+            };
+            check::judge(&self.case, left, &mut self.found);
         }
         Outcome {
-            seen: self.seen,
+            seen: self.found.seen,
             fired: self.nemesis.fired(),
             passed: self.nemesis.passed(),
-            violations: self.violations,
-            errors: self.errors,
+            violations: self.found.wrong,
+            errors: self.processes.errors().clone(),
             records: self.inputs.len(),
             took_ms: self.cluster.now() - BEGIN,
             trace: self.nemesis.take_trace(),
             run: self.run,
         }
-    }
-
-    /// What all processes leave behind: they are dead from here on.
-    fn databases(&mut self) -> Vec<Copied> {
-        let mut found = Vec::new();
-        for seat in 0..self.seats.len() {
-            self.count_what_it_did(seat);
-        }
-        for seat in &mut self.seats {
-            let known = seat.home.known();
-            seat.process = None;
-            seat.disk.released();
-            for (home, by) in known {
-                let read = match seat.home.look(&home) {
-                    Ok(Some(database)) => Copied::read(home.task, by > 0, &*database)
-                        .map_err(|error| error.to_string()),
-                    Ok(None) => Err("somebody has it open".into()),
-                    Err(error) => Err(error.to_string()),
-                };
-                match read {
-                    Ok(copy) => found.push(copy),
-                    Err(why) => self
-                        .violations
-                        .push(format!("the database of task {}: {why}", home.task)),
-                }
-            }
-        }
-        found
     }
 
     /// Some records come.
@@ -318,9 +308,9 @@ impl<'a> Simulation<'a> {
             timestamp,
             tombstone,
             kind,
-        } = self.run.shape.draft(&mut self.rng, self.cluster.now());
+        } = (self.case.draft)(&mut self.rng, self.cluster.now());
         let value = kind.value(seq, digit);
-        let behind = match self.run.shape.sibling(topic) {
+        let behind = match self.case.sibling.filter(|_| topic == INPUT) {
             Some(sibling) => self.cluster.committed(APP, sibling, partition),
             None => Ok(None),
         };
@@ -343,56 +333,26 @@ impl<'a> Simulation<'a> {
                 behind: behind.ok().flatten().unwrap_or(0),
             }),
             Err(code) => self
-                .violations
+                .found
+                .wrong
                 .push(format!("the input is refused: {code}")),
         }
     }
 
-    /// Everybody runs, and everything is committed.
+    /// Whether every process runs, and everything is committed.
     fn is_settled(&self) -> bool {
-        let runs = |seat: &Seat| seat.process.is_some() && seat.frozen_until.is_none();
-        self.seats.iter().all(runs)
-            && check::is_committed(&self.cluster, self.run.shape)
-            && self.each_has_one_owner()
-    }
-
-    /// A zombie that has just come back may still have a database open that is somebody else's by now.
-    fn each_has_one_owner(&self) -> bool {
-        let known = self.seats.iter().flat_map(|seat| seat.home.known());
-        let open = known.filter(|(_, by)| *by > 0);
-        let mut tasks: Vec<_> = open.map(|(home, _)| home).collect();
-        let all = tasks.len();
-        tasks.sort();
-        tasks.dedup();
-        tasks.len() == all
-    }
-
-    /// Two workers of a process must not have the same database open, not for a moment.
-    fn look_for_two_owners(&mut self) {
-        for seat in &self.seats {
-            if let Some((home, by)) = seat.home.known().into_iter().find(|(_, by)| *by > 1) {
-                let (task, process) = (home.task, &seat.instance);
-                self.violations.push(format!(
-                    "{by} workers of process {process} have the database of task {task} open"
-                ));
-            }
-        }
+        self.processes.run_well() && check::is_committed(&self.cluster, &self.case)
     }
 
     fn stands_still(&self) -> String {
         let mut text = format!("it stands still for {} s; offsets", PATIENCE / 1_000);
-        let topics = check::topics(self.run.shape);
-        for topic in &topics {
+        for topic in self.case.topics() {
             for partition in 0..self.partitions {
                 let committed = self.cluster.committed(APP, topic, partition);
                 let ends = self.cluster.ends(topic, partition);
                 text += &format!("\n  {topic}-{partition}: {committed:?} of {ends:?}");
             }
         }
-        for seat in &self.seats {
-            let workers = seat.process.as_ref().map(|it| &it.workers);
-            text += &format!("\n  {}: {workers:?}", seat.instance);
-        }
-        text
+        text + &self.processes.describe()
     }
 }

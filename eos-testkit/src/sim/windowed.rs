@@ -6,20 +6,32 @@ use std::time::Duration;
 use eos_core::codec::PlainCodec;
 use eos_core::{App, Topic, Tumbling, WindowStore, Windowed, WindowedCodec};
 
-use super::check::{Copied, Found, Given, Left, changelog, copies, verdict};
+use super::case::Case;
+use super::plain::STATELESS;
+use super::record::{Draft, Given};
+use super::remains::{Copied, Found, Left, verdict};
 use super::rng::Rng;
-use super::shape::INPUT;
+use super::topics::INPUT;
 use crate::oracle::{Contents, Evidence, Fold, Keys, Row, StateCopy};
 
+pub(super) const WINDOWED: Case = Case {
+    changelog: Some("sim-in-windowed-changelog"),
+    outputs: &OUTPUTS,
+    draft,
+    declare: |app, _| declare(app),
+    judge,
+    ..STATELESS
+};
+
 /// Updates go into the first two, late records into the last.
-pub(super) const OUTPUTS: [&str; 3] = ["out", "copy", "late"];
+const OUTPUTS: [&str; 3] = ["out", "copy", "late"];
 
 const SIZE: i64 = 2_000;
 const GRACE: i64 = 1_000;
 /// The key of the stream time in compared contents. The keys of windows are longer.
 const STREAM_TIME: &[u8] = b"time";
 
-pub(super) fn declare(app: &mut App) {
+fn declare(app: &mut App) {
     let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
     let [first, second, late] = OUTPUTS;
     let updates = |topic| -> Topic<Windowed<String>, String> {
@@ -45,13 +57,16 @@ pub(super) fn declare(app: &mut App) {
 }
 
 /// Most records have the current time. Some are late, in time for their window or not, and a few are ahead.
-pub(super) fn time(rng: &mut Rng, now: i64) -> i64 {
+fn draft(rng: &mut Rng, now: i64) -> Draft {
     let back = match rng.below(12) {
         0..=3 => rng.between(0, 6_000),
         4 => -rng.between(0, 1_500),
         _ => rng.between(0, 300),
     };
-    now - back
+    Draft {
+        timestamp: now - back,
+        ..Draft::plain(now)
+    }
 }
 
 fn start(time: i64) -> i64 {
@@ -134,13 +149,13 @@ fn open(mut contents: Contents, stream_time: Option<i64>) -> Contents {
     contents
 }
 
-pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
+fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let [first, second, late_to] = OUTPUTS;
     let (in_time, late) = split(left.given);
     found.saw("records came too late for their windows", late.len());
-    if let Some(topic) = changelog(left.shape) {
-        let mut partitions = 0..left.cluster.partitions(&topic);
-        let cut_off = partitions.any(|it| left.cluster.begin(&topic, it) > 0);
+    if let Some(topic) = left.changelog {
+        let mut partitions = 0..left.cluster.partitions(topic);
+        let cut_off = partitions.any(|it| left.cluster.begin(topic, it) > 0);
         found.saw("changelogs of windows were cut off", usize::from(cut_off));
     }
     let mut keys = Keys::default();
@@ -189,7 +204,7 @@ fn open_windows(left: Left<'_>) -> Vec<StateCopy> {
         databases: &databases,
         ..left
     };
-    let mut copies = copies(left, INPUT, &windows());
+    let mut copies = left.copies(INPUT, &windows());
     let changelogs = copies.iter_mut().filter(|it| it.position.is_none());
     for it in changelogs {
         let given = left.given.iter().filter(|at| at.partition == it.partition);

@@ -1,0 +1,54 @@
+//! The app of a shape, and the check of its results.
+
+use eos_core::{App, Guarantee};
+
+use super::record::Draft;
+use super::remains::{Found, Left};
+use super::rng::Rng;
+use super::topics::APP;
+use crate::client::Cluster;
+
+/// Everything that depends on the shape of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Case {
+    pub(super) guarantee: Guarantee,
+    /// The input topics. The group subscribes to the first.
+    pub(super) inputs: &'static [&'static str],
+    /// The sibling topic that records of `INPUT` are joined with.
+    pub(super) sibling: Option<&'static str>,
+    pub(super) repartition: Option<&'static str>,
+    pub(super) changelog: Option<&'static str>,
+    pub(super) outputs: &'static [&'static str],
+    /// Draws the next record, with the current time.
+    pub(super) draft: fn(&mut Rng, i64) -> Draft,
+    /// Declares the app's streams. The value of each output is the input's value, followed by its key's count, if
+    /// there is one.
+    pub(super) declare: fn(&mut App, &Cluster),
+    /// Adds the violations to the findings, and returns those of the oracle.
+    pub(super) judge: fn(Left<'_>, &mut Found) -> Result<Vec<String>, String>,
+}
+
+impl Case {
+    /// The app, with the time of this cluster.
+    pub(super) fn app(&self, cluster: &Cluster) -> App {
+        let mut app = App::new(APP)
+            .guarantee(self.guarantee)
+            .set("commit.interval.ms", 40)
+            .set("session.timeout.ms", 3_000)
+            .set("heartbeat.interval.ms", 300)
+            .set("transaction.timeout.ms", 6_000);
+        (self.declare)(&mut app, cluster);
+        app
+    }
+
+    /// The topics that the app reads.
+    pub(super) fn read(&self) -> impl Iterator<Item = &'static str> {
+        self.inputs.iter().copied().chain(self.repartition)
+    }
+
+    /// The topics that show the app's progress.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &'static str> {
+        let outputs = self.outputs.iter().copied();
+        self.read().chain(self.changelog).chain(outputs)
+    }
+}

@@ -1,0 +1,19 @@
+//! The case of each shape.
+
+use super::case::Case;
+use super::shape::Shape;
+use super::{joined, merged, plain, policies, windowed};
+
+pub(super) fn of(shape: Shape) -> Case {
+    match shape {
+        Shape::Stateless => plain::STATELESS,
+        Shape::Counting => plain::COUNTING,
+        Shape::Repartitioned => plain::REPARTITIONED,
+        Shape::Windowed => windowed::WINDOWED,
+        Shape::Joined => joined::JOINED,
+        Shape::Merged => merged::MERGED,
+        Shape::Skipping => policies::SKIPPING,
+        Shape::DeadLetters => policies::DEAD_LETTERS,
+        Shape::AtLeastOnce => plain::AT_LEAST_ONCE,
+    }
+}
