@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use eos_protocol::AppId;
 
-use super::owner::FORMAT;
-
 /// Why the directory of a task can't be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -59,7 +57,7 @@ pub enum DirectoryError {
     },
     /// A newer version made it.
     #[error(
-        "{} has format {version}, this version reads up to {FORMAT}: run the newest version that \
+        "{} has format {version}, this version reads up to {newest}: run the newest version that \
          ever used it, or delete it; its state is then made again from the changelog",
         path.display()
     )]
@@ -68,6 +66,8 @@ pub enum DirectoryError {
         path: PathBuf,
         /// Its format.
         version: u32,
+        /// The newest format that this version reads.
+        newest: u32,
     },
 }
 

@@ -21,7 +21,7 @@ pub(super) const OWNER: &str = "owner";
 const ASIDE: &str = "owner.new";
 
 /// The format of directories that this version makes, and the newest that it reads.
-pub(super) const FORMAT: u32 = 1;
+const FORMAT: u32 = 1;
 
 /// An owner file is a few lines; who reads more reads something else.
 const MOST: u64 = 4096;
@@ -123,8 +123,11 @@ fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, D
     match field("eos-state").and_then(|version| version.parse().ok()) {
         Some(FORMAT) => {}
         Some(version) if version > FORMAT => {
-            let path = directory.to_owned();
-            return Err(DirectoryError::Newer { path, version });
+            return Err(DirectoryError::Newer {
+                path: directory.to_owned(),
+                version,
+                newest: FORMAT,
+            });
         }
         _ => return Ok(Some(damaged())),
     }
