@@ -15,13 +15,12 @@ use xtask::wire::{Client, Node, Producer};
 
 use crate::check::{self, Check};
 use crate::counted::{self, Counted};
-use crate::eos::COUNTS;
 use crate::proc;
 use crate::records::Input;
 use crate::running::Running;
 use crate::side::{Side, Task};
 use crate::streams::Streams;
-use crate::work::Work;
+use crate::work::{COUNTS, Work};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -173,7 +172,12 @@ impl Bench {
     /// Starts the side.
     pub(crate) fn start(&self, play: &Play, streams: Option<&Streams>) -> Result<Running> {
         std::fs::create_dir_all(&play.task.state)?;
-        let command = play.task.command(play.side, streams)?;
+        let command = match play.side {
+            Side::Streams => streams.map(|it| it.command(&play.task)).context(
+                "Kafka Streams is to be measured but was not built: this is a mistake in the program",
+            )?,
+            side => play.task.command(side)?,
+        };
         let log = play.task.state.join("log");
         Running::start(play.side.name(), command, log)
     }

@@ -13,16 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::restoring::Restoring;
 use crate::side::{Side, Task};
 use crate::stats::rounded;
-use crate::work::{View, Work};
-
-/// The store of the counts.
-pub(crate) const COUNTS: &str = "counts";
-
-/// What the line begins with that tells how long the phases of a commit took.
-pub(crate) const PHASES: &str = "phases ";
-
-/// How much memory the stores of a process may take where that is what is measured.
-pub(crate) const MEMORY: u64 = 256 << 20;
+use crate::work::{COUNTS, MEMORY, PHASES, View, Work};
 
 /// Works until it is asked to stop.
 pub(crate) fn run(side: Side, task: &Task) -> Result<()> {

@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 
 use crate::bare;
 use crate::bench::{Bench, Play};
-use crate::eos::COUNTS;
 use crate::keyed;
 use crate::options::Options;
 use crate::records::PARTITIONS;
 use crate::side::Side;
 use crate::stats::rounded;
 use crate::streams::Streams;
-use crate::work::Work;
+use crate::work::{COUNTS, RESTORED, Work};
 
 /// How long a restore may take.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -29,9 +28,6 @@ pub(crate) struct Outcome {
     pub(crate) eos: f64,
     pub(crate) streams: f64,
 }
-
-/// What a side says of its restore: records and how long they took, one line each.
-pub(crate) const RESTORED: &str = "restored ";
 
 /// Fills a store on each side, deletes it, and lets it be read again.
 pub(crate) fn run(options: &Options) -> Result<Vec<Outcome>> {

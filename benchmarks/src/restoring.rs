@@ -8,7 +8,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::restore::RESTORED;
+use crate::work::RESTORED;
 
 /// Prints after each task how many records were read so far, and how long that took from the first
 /// task's beginning.

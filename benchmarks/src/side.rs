@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::streams::Streams;
 use crate::work::Work;
 
 /// Of mimalloc, in milliseconds.
@@ -106,13 +105,8 @@ fn micros(text: &str) -> Result<Duration, std::num::ParseIntError> {
 }
 
 impl Task {
-    /// The command that does it.
-    pub(crate) fn command(&self, side: Side, streams: Option<&Streams>) -> Result<Command> {
-        if side == Side::Streams {
-            return streams.map(|s| s.command(self)).context(
-                "Kafka Streams is to be measured but was not built: this is a mistake in the program",
-            );
-        }
+    /// The command that does it on a side of this program.
+    pub(crate) fn command(&self, side: Side) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
         command.args(["side", side.name()]);
         // As the guide advises where memory is what counts: what is freed goes back to the system after 10 ms

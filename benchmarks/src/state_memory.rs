@@ -7,12 +7,11 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::eos::MEMORY;
 use crate::keyed;
 use crate::options::Options;
 use crate::side::Side;
 use crate::stats::rounded;
-use crate::work::Work;
+use crate::work::{MEMORY, Work};
 
 /// What one run came to.
 #[derive(Debug, Clone)]

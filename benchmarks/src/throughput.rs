@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Play};
-use crate::eos::PHASES;
 use crate::options::{Options, What};
 use crate::proc;
 use crate::records::PARTITIONS;
@@ -14,7 +13,7 @@ use crate::running::Running;
 use crate::side::Side;
 use crate::stats::{Ratio, median, rounded};
 use crate::streams::Streams;
-use crate::work::Work;
+use crate::work::{PHASES, Work};
 
 /// How long one run may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -2,6 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The store of the counts.
+pub(crate) const COUNTS: &str = "counts";
+
+/// The prefix of the line with the durations of the phases of a commit.
+pub(crate) const PHASES: &str = "phases ";
+
+/// The prefix of a line about a restore, followed by the number of records and the time in milliseconds.
+pub(crate) const RESTORED: &str = "restored ";
+
+/// The memory limit of all stores of a process, in bytes, in the benchmark of memory.
+pub(crate) const MEMORY: u64 = 256 << 20;
+
 /// What is done with each record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Work {
