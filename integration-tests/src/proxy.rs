@@ -35,6 +35,7 @@
 
 mod answers;
 mod book;
+mod dispatch;
 mod frame;
 mod late;
 mod link;
@@ -46,11 +47,11 @@ mod tests;
 use anyhow::Result;
 use xtask::kafka::{Cluster, ClusterOptions, own_for_tests};
 
-pub use book::{Deed, Entry, RuleId};
+pub use book::{Deed, Entry};
 pub use frame::Header;
 pub use late::Late;
 pub use listen::Proxy;
-pub use rule::{Act, Cut, Hold, On, Rule, Until};
+pub use rule::{Act, Cut, Hold, On, Rule, RuleId, Until};
 pub use xtask::wire::protocol::messages::ApiKey;
 
 /// A cluster of the test's own whose clients all come through a proxy; `None` if tests on a real

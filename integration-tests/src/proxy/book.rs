@@ -6,12 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::frame::Header;
 use super::late::{Kept, Late};
-use super::rule::{Act, Rule, Until};
+use super::rule::{Act, Rule, RuleId, Until};
 use crate::kill::Random;
-
-/// A rule that was added to a proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RuleId(usize);
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,13 @@
 //! Requests that are kept, and what becomes of them when they are delivered at last.
 
+use std::fmt;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::answers;
-use super::book::RuleId;
 use super::frame::{self, Header};
-use super::link::Link;
-use super::rule::{Hold, On};
+use super::rule::{Hold, On, RuleId};
 
 /// How long a broker may take to accept a connection, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,8 +22,17 @@ pub(super) struct Kept {
     pub(super) since: Instant,
     /// Steps done of [`Until::Answered`](super::Until::Answered).
     pub(super) progress: usize,
-    /// Where it came from.
-    pub(super) link: Arc<Link>,
+    /// The connection that it came on.
+    pub(super) origin: Arc<dyn Origin>,
+}
+
+/// The connection of a kept request.
+pub(super) trait Origin: fmt::Debug + Send + Sync {
+    /// The number of the connection, and that of the broker.
+    fn place(&self) -> (u64, usize);
+
+    /// Sends the request. Its response is one of those of the connection.
+    fn send_late(&self, rule: RuleId, header: Header, request: &[u8], kept: Duration);
 }
 
 /// What became of a request that was delivered late.
@@ -52,8 +60,8 @@ impl Kept {
                 Some((self.rule, Late { header, kept, code }))
             }
             On::Same => {
-                let link = Arc::clone(&self.link);
-                link.send_late(self.rule, self.header, &self.frame, kept);
+                self.origin
+                    .send_late(self.rule, self.header, &self.frame, kept);
                 None
             }
         }

@@ -13,16 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::answers;
-use super::book::{Deed, RuleId};
+use super::book::Deed;
+use super::dispatch::{Dispatch, lock};
 use super::frame::{self, Header};
-use super::late::{Kept, Late};
-use super::listen::{Shared, lock};
-use super::rule::{Act, Cut, Hold, On, Until};
+use super::late::{Kept, Late, Origin};
+use super::rule::{Act, Cut, Hold, On, RuleId, Until};
 
 /// A connection through the proxy.
 #[derive(Debug)]
 pub(super) struct Link {
-    shared: Arc<Shared>,
+    dispatch: Arc<Dispatch>,
     number: u64,
     broker: usize,
     client: TcpStream,
@@ -63,7 +63,7 @@ enum Fate {
 impl Link {
     /// Joins the two sides and starts the threads.
     pub(super) fn start(
-        shared: &Arc<Shared>,
+        dispatch: &Arc<Dispatch>,
         number: u64,
         broker: usize,
         client: TcpStream,
@@ -74,7 +74,7 @@ impl Link {
         }
         let (mut requests, mut answers) = (client.try_clone()?, upstream.try_clone()?);
         let link = Arc::new(Link {
-            shared: Arc::clone(shared),
+            dispatch: Arc::clone(dispatch),
             number,
             broker,
             client,
@@ -101,7 +101,7 @@ impl Link {
     fn take_requests(self: &Arc<Self>, from: &mut TcpStream) -> io::Result<()> {
         while let Some(request) = frame::read(from)? {
             let header = Header::parse(&request)?;
-            let verdict = lock(&self.shared.book).decide(&header);
+            let verdict = lock(&self.dispatch.book).decide(&header);
             match verdict {
                 None => self.pass(header, Fate::Pass, &request)?,
                 Some((rule, act)) => self.act(rule, act, header, request)?,
@@ -161,7 +161,7 @@ impl Link {
             self.promised.fetch_add(1, Ordering::AcqRel);
         }
         let (cut, until) = (hold.cut, hold.until.clone());
-        let mut book = lock(&self.shared.book);
+        let mut book = lock(&self.dispatch.book);
         book.write(rule, self.place(), &header, Deed::Held);
         book.keep(Kept {
             rule,
@@ -170,18 +170,18 @@ impl Link {
             hold,
             since: Instant::now(),
             progress: 0,
-            link: Arc::clone(self),
+            origin: Arc::<Link>::clone(self),
         });
         drop(book);
         if cut {
             self.cut_client();
         }
         if let Until::After(time) = until {
-            let shared = Arc::clone(&self.shared);
+            let dispatch = Arc::clone(&self.dispatch);
             thread::spawn(move || {
                 thread::sleep(time);
-                let due = lock(&shared.book).take_ripe();
-                shared.deliver(due);
+                let due = lock(&dispatch.book).take_ripe();
+                dispatch.deliver(due);
             });
         }
     }
@@ -196,13 +196,6 @@ impl Link {
             }
             None => self.pass(header, Fate::Pass, request),
         }
-    }
-
-    /// Sends what was kept, on the connection that it came on.
-    pub(super) fn send_late(&self, rule: RuleId, header: Header, request: &[u8], kept: Duration) {
-        // A connection that is gone answers nothing: the log will lack the delivery.
-        let _ = self.pass(header, Fate::Late { rule, kept }, request);
-        self.promised.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn pass(&self, header: Header, fate: Fate, request: &[u8]) -> io::Result<()> {
@@ -231,8 +224,8 @@ impl Link {
             Fate::Pass => {
                 // An API without a code that is known here counts as answered well.
                 if code().unwrap_or(0) == 0 {
-                    let due = lock(&self.shared.book).answered(header);
-                    self.shared.deliver(due);
+                    let due = lock(&self.dispatch.book).answered(header);
+                    self.dispatch.deliver(due);
                 }
                 self.to_client(answer);
             }
@@ -249,7 +242,7 @@ impl Link {
                     kept,
                     code: code(),
                 };
-                let mut book = lock(&self.shared.book);
+                let mut book = lock(&self.dispatch.book);
                 book.write(rule, self.place(), header, Deed::Delivered(late.code));
                 book.delivered(rule, late);
                 drop(book);
@@ -309,11 +302,19 @@ impl Link {
         }
     }
 
-    pub(super) fn place(&self) -> (u64, usize) {
+    fn log(&self, rule: RuleId, header: &Header, deed: Deed) {
+        lock(&self.dispatch.book).write(rule, self.place(), header, deed);
+    }
+}
+
+impl Origin for Link {
+    fn place(&self) -> (u64, usize) {
         (self.number, self.broker)
     }
 
-    fn log(&self, rule: RuleId, header: &Header, deed: Deed) {
-        lock(&self.shared.book).write(rule, self.place(), header, deed);
+    fn send_late(&self, rule: RuleId, header: Header, request: &[u8], kept: Duration) {
+        // A closed connection has no response, so the log lacks the delivery.
+        let _ = self.pass(header, Fate::Late { rule, kept }, request);
+        self.promised.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,18 +1,19 @@
 //! The proxy itself: its ports, its connections, and what a test may ask of it.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use xtask::wire::protocol::messages::ApiKey;
 
-use super::book::{Book, Deed, Entry, RuleId};
-use super::late::{Kept, Late};
+use super::book::Entry;
+use super::dispatch::{Dispatch, lock};
+use super::late::Late;
 use super::link::Link;
-use super::rule::Rule;
+use super::rule::{Rule, RuleId};
 
 /// How long a broker may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -26,10 +27,8 @@ pub struct Proxy {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) book: Mutex<Book>,
-    /// Where the brokers are, once that is known.
-    brokers: Mutex<Vec<SocketAddr>>,
+struct Shared {
+    dispatch: Arc<Dispatch>,
     links: Mutex<Vec<Weak<Link>>>,
     connections: AtomicU64,
     over: AtomicBool,
@@ -51,8 +50,7 @@ impl Proxy {
     /// As [`Proxy::start`].
     pub fn seeded(brokers: usize, seed: u64) -> Result<Proxy> {
         let shared = Arc::new(Shared {
-            book: Mutex::new(Book::new(seed)),
-            brokers: Mutex::default(),
+            dispatch: Arc::new(Dispatch::new(seed)),
             links: Mutex::default(),
             connections: AtomicU64::new(0),
             over: AtomicBool::new(false),
@@ -88,51 +86,52 @@ impl Proxy {
             let mut found = broker.to_socket_addrs().context(broker.clone())?;
             found.next().with_context(|| broker.clone())
         };
-        *lock(&self.shared.brokers) = brokers.iter().map(address).collect::<Result<_>>()?;
+        let addresses = brokers.iter().map(address).collect::<Result<_>>()?;
+        self.shared.dispatch.forward_to(addresses);
         Ok(())
     }
 
     /// Adds a rule, after those that are there: the first one that fits a request acts.
     pub fn add(&self, rule: Rule) -> RuleId {
-        lock(&self.shared.book).add(rule)
+        lock(&self.shared.dispatch.book).add(rule)
     }
 
     /// Ends a rule. What it keeps stays kept until it is [released](Proxy::release).
     pub fn end(&self, rule: RuleId) {
-        lock(&self.shared.book).end(rule);
+        lock(&self.shared.dispatch.book).end(rule);
     }
 
     /// How often a rule has acted.
     pub fn fired(&self, rule: RuleId) -> u64 {
-        lock(&self.shared.book).fired(rule)
+        lock(&self.shared.dispatch.book).fired(rule)
     }
 
     /// How many requests a rule keeps now.
     pub fn held(&self, rule: RuleId) -> usize {
-        lock(&self.shared.book).held(rule)
+        lock(&self.shared.dispatch.book).held(rule)
     }
 
     /// Delivers what a rule keeps; answers how many. [`Proxy::late`] knows what brokers said.
     pub fn release(&self, rule: RuleId) -> usize {
-        let due = lock(&self.shared.book).take_of(rule);
+        let due = lock(&self.shared.dispatch.book).take_of(rule);
         let count = due.len();
-        self.shared.deliver(due);
+        self.shared.dispatch.deliver(due);
         count
     }
 
     /// What was kept by a rule, delivered late, and how brokers answered.
     pub fn late(&self, rule: RuleId) -> Vec<Late> {
-        lock(&self.shared.book).late(rule)
+        lock(&self.shared.dispatch.book).late(rule)
     }
 
     /// How many requests of an API came from clients whose `client.id` begins so.
     pub fn requests(&self, api: ApiKey, client: &str) -> u64 {
-        lock(&self.shared.book).requests(api as i16, client)
+        lock(&self.shared.dispatch.book).requests(api as i16, client)
     }
 
     /// Every act so far, in order.
     pub fn log(&self) -> Vec<Entry> {
-        lock(&self.shared.book).log().to_vec()
+        lock(&self.shared.dispatch.book).log().to_vec()
     }
 
     /// The acts of one rule.
@@ -161,33 +160,14 @@ impl Shared {
     }
 
     fn connect(self: &Arc<Self>, client: TcpStream, broker: usize) -> Result<()> {
-        let to = self.broker(broker).context("not yet known")?;
+        let to = self.dispatch.broker(broker).context("not yet known")?;
         let upstream = TcpStream::connect_timeout(&to, CONNECT)?;
         let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let link = Link::start(self, number, broker, client, upstream)?;
+        let link = Link::start(&self.dispatch, number, broker, client, upstream)?;
         let mut links = lock(&self.links);
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(&link));
         Ok(())
-    }
-
-    fn broker(&self, broker: usize) -> Option<SocketAddr> {
-        lock(&self.brokers).get(broker).copied()
-    }
-
-    /// Delivers what was kept, one after the other.
-    pub(super) fn deliver(&self, due: Vec<Kept>) {
-        for kept in due {
-            let (place, header) = (kept.link.place(), kept.header.clone());
-            let Some(to) = self.broker(place.1) else {
-                continue;
-            };
-            if let Some((rule, late)) = kept.deliver(to) {
-                let mut book = lock(&self.book);
-                book.write(rule, place, &header, Deed::Delivered(late.code));
-                book.delivered(rule, late);
-            }
-        }
     }
 }
 
@@ -208,9 +188,4 @@ impl Drop for Proxy {
             }
         }
     }
-}
-
-/// What is locked is whole between two statements.
-pub(super) fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use xtask::wire::protocol::messages::ApiKey;
 
+/// A rule that was added to a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RuleId(pub(super) usize);
+
 /// Which requests, how many of them, and what is done to them.
 ///
 /// Without more said it fits every request, each time.

@@ -13,7 +13,7 @@ use xtask::wire::protocol::messages::{
 };
 use xtask::wire::protocol::protocol::{Encodable, Request, StrBytes};
 
-use super::listen::lock;
+use super::dispatch::lock;
 use super::{Act, ApiKey, Cut, Header, Hold, On, Proxy, Rule, answers, frame};
 use crate::wait::wait_until;
 
