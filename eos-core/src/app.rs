@@ -13,11 +13,12 @@ use eos_state::StoreKind;
 use crate::client::Client;
 use crate::codec::OrderedKey;
 use crate::config::Settings;
+use crate::output::Output;
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
 use crate::runtime::Stepped;
 use crate::store::{ByWindow, InOrder, KeyValueStore, OrderedStore, Store, WindowStore};
-use crate::stream::{Output, Stream};
+use crate::stream::Stream;
 use crate::topic::Topic;
 use crate::topology::{Description, Graph, Topology, TopologyError};
 
@@ -309,9 +310,8 @@ impl App {
     )]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
-        std::mem::replace(&mut *self.lock(), Graph::new(""))
-            .build()
-            .map(Arc::new)
+        let graph = std::mem::replace(&mut *self.lock(), Graph::new(""));
+        Topology::of(graph).map(Arc::new)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Graph> {

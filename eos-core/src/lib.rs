@@ -72,6 +72,7 @@ mod kafka;
 mod keys;
 pub mod metrics;
 mod nearest;
+mod output;
 mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
@@ -95,6 +96,7 @@ mod topic;
 )]
 mod topology;
 mod windowed;
+mod windowed_key;
 pub mod worker;
 
 pub use app::App;
@@ -113,6 +115,7 @@ pub use failure::{Done, Failure};
 pub use grouped::{Grouped, Table};
 pub use keys::{Partitioned, Scattered, Together};
 pub use metrics::Metrics;
+pub use output::Output;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
 pub use runtime::{
@@ -122,10 +125,11 @@ pub use store::{
     ByKey, ByWindow, Entries, InOrder, KeyValueStore, OrderedStore, OrderedView, Store, StoreView,
     WindowStore, WindowView,
 };
-pub use stream::{Output, Stream};
+pub use stream::Stream;
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
-pub use windowed::{Windowed, WindowedCodec, WindowedGroup, WindowedTable};
+pub use windowed::{WindowedGroup, WindowedTable};
+pub use windowed_key::{Windowed, WindowedCodec};
 pub use worker::{StopMode, WorkerError};
 
 /// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.
