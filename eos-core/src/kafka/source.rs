@@ -172,6 +172,21 @@ impl Open {
     }
 }
 
+impl Drop for KafkaSource {
+    /// Gives a close that was begun a thread of its own: it may take [`ABANDONED_CLOSE`], and a worker
+    /// drops its source in the middle of a step. The thread owns everything that librdkafka's handles
+    /// need.
+    fn drop(&mut self) {
+        let Some(open) = self.open.take_if(|open| open.closing.is_some()) else {
+            return;
+        };
+        // Without a thread the close ends here: a spawn that fails drops what it was given.
+        let _ = std::thread::Builder::new()
+            .name("eos-close".into())
+            .spawn(move || drop(open));
+    }
+}
+
 impl Drop for Open {
     /// Ends a close that was begun: a client that is destroyed in the middle of one may wait for
     /// ever for an answer to its last rebalance. The group's coordinator may take

@@ -1,5 +1,6 @@
 //! The adapter against a real broker.
 
+mod abandoned;
 mod create;
 mod delete;
 mod ends;
