@@ -50,6 +50,8 @@ pub(super) struct Identities {
     missing: bool,
     /// Since when an answer is owed.
     suspicious: Option<Instant>,
+    /// As far as the client's Metadata responses are looked into: [`Client::news`].
+    looked_into: u64,
     asked: Option<Instant>,
     /// Where the answer comes.
     question: Option<Queue>,
@@ -79,7 +81,7 @@ impl Identities {
     /// Whether what is fetched may be of another topic than it seems.
     pub(super) fn hold(&self, client: &Client) -> bool {
         match self.suspicious.map(|since| since.elapsed()) {
-            None => !self.topics.is_empty() && client.has_news(),
+            None => !self.topics.is_empty() && client.news() != self.looked_into,
             Some(owed) => owed < HOLD,
         }
     }
@@ -96,9 +98,10 @@ impl Identities {
         let event = question.poll(Duration::ZERO)?;
         let answers = event.check().is_ok().then(|| event.topics());
         drop(event);
+        // The answer is a Metadata response itself, and counts before its event is enqueued. A response
+        // that came behind that event may name another id.
+        self.looked_into = question.news();
         self.question = None;
-        // The answer was one of those that are news.
-        client.take_news();
         let Some(answers) = answers else {
             // Asked again after a pause.
             self.suspicious.get_or_insert_with(Instant::now);
@@ -114,7 +117,9 @@ impl Identities {
     fn ask_if_due(&mut self, client: &Arc<Client>, wake: &Arc<Wake>) {
         let since = self.asked.map(|asked| asked.elapsed());
         let later = if self.missing { SOON } else { LATER };
-        if client.take_news() || since.is_some_and(|since| since >= later) {
+        let news = client.news();
+        let came = std::mem::replace(&mut self.looked_into, news) != news;
+        if came || since.is_some_and(|since| since >= later) {
             self.suspicious.get_or_insert_with(Instant::now);
         }
         let Some(suspicious) = self.suspicious else {

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Failure, c_string, codes, copy_text, sys};
@@ -31,8 +31,8 @@ pub(in crate::kafka) struct Hooks {
     unanswered: AtomicBool,
     /// Topics and partitions that are gone.
     gone: Mutex<Vec<Failure>>,
-    /// A consumer heard something about topics.
-    news: AtomicBool,
+    /// How many Metadata responses came.
+    news: AtomicU64,
 }
 
 /// A librdkafka instance.
@@ -75,7 +75,7 @@ impl Client {
             secrets: secrets.clone(),
             unanswered: AtomicBool::new(false),
             gone: Mutex::default(),
-            news: AtomicBool::new(false),
+            news: AtomicU64::new(0),
         });
         let mut conf = Conf::new();
         for (key, value) in settings {
@@ -110,14 +110,9 @@ impl Client {
         self.hooks.unanswered.load(Ordering::Relaxed)
     }
 
-    /// Whether a consumer was answered a Metadata request since [`Self::take_news`].
-    pub(in crate::kafka) fn has_news(&self) -> bool {
+    /// Counts the Metadata responses; one may count twice.
+    pub(in crate::kafka) fn news(&self) -> u64 {
         self.hooks.news.load(Ordering::Acquire)
-    }
-
-    /// As [`Self::has_news`]; what came until now is known then.
-    pub(in crate::kafka) fn take_news(&self) -> bool {
-        self.hooks.news.swap(false, Ordering::AcqRel)
     }
 
     /// What records were taken of and is there no more; told once.
@@ -420,7 +415,7 @@ unsafe extern "C" fn on_response(
     if api_key == METADATA && code == codes::NO_ERROR {
         // SAFETY: as above. Called before librdkafka looks at the answer.
         if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
-            hooks.news.store(true, Ordering::Release);
+            hooks.news.fetch_add(1, Ordering::Release);
         }
     }
     codes::NO_ERROR

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use eos_protocol::TopicPartition;
@@ -14,9 +15,17 @@ use crate::kafka::wake::Wake;
 /// A queue of a client.
 pub(in crate::kafka) struct Queue {
     ptr: NonNull<sys::rd_kafka_queue_t>,
-    /// What librdkafka's callback signals; held here because librdkafka holds its address.
-    wake: Option<Arc<Wake>>,
+    /// What librdkafka's callback touches; held here because librdkafka holds its address.
+    hook: Option<Arc<Hook>>,
     client: Arc<Client>,
+}
+
+/// Notes when the queue gets its first element.
+struct Hook {
+    wake: Arc<Wake>,
+    client: Arc<Client>,
+    /// [`Client::news`] at that moment.
+    news: AtomicU64,
 }
 
 // SAFETY: librdkafka's queues are thread-safe and not tied to a thread.
@@ -72,7 +81,7 @@ impl Queue {
     fn own(client: &Arc<Client>, queue: *mut sys::rd_kafka_queue_t) -> Option<Self> {
         Some(Self {
             ptr: NonNull::new(queue)?,
-            wake: None,
+            hook: None,
             client: Arc::clone(client),
         })
     }
@@ -84,12 +93,22 @@ impl Queue {
     /// Signals whenever the queue gets its first element: on the edge from empty to not empty.
     #[must_use]
     pub(in crate::kafka) fn waking(mut self, wake: &Arc<Wake>) -> Self {
-        let wake = Arc::clone(wake);
-        let opaque = Arc::as_ptr(&wake).cast_mut().cast::<c_void>();
-        // SAFETY: a live queue; `drop` removes the callback while `self.wake` keeps its target.
+        let hook = Arc::new(Hook {
+            wake: Arc::clone(wake),
+            client: Arc::clone(&self.client),
+            news: AtomicU64::new(0),
+        });
+        let opaque = Arc::as_ptr(&hook).cast_mut().cast::<c_void>();
+        // SAFETY: a live queue; `drop` removes the callback while `self.hook` keeps its target.
         unsafe { sys::rd_kafka_queue_cb_event_enable(self.raw(), Some(on_event), opaque) };
-        self.wake = Some(wake);
+        self.hook = Some(hook);
         self
+    }
+
+    /// [`Client::news`] of the moment when a [waking](Self::waking) queue last got its first element.
+    pub(in crate::kafka) fn news(&self) -> u64 {
+        let hook = self.hook.as_ref();
+        hook.map_or(0, |hook| hook.news.load(Ordering::Acquire))
     }
 
     pub(in crate::kafka) fn len(&self) -> usize {
@@ -130,9 +149,9 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: a live queue and our reference to it. The callback is removed, under the lock
-        // that it is called with, before what it signals goes away.
+        // that it is called with, before what it touches goes away.
         unsafe {
-            if self.wake.is_some() {
+            if self.hook.is_some() {
                 sys::rd_kafka_queue_cb_event_enable(self.raw(), None, std::ptr::null_mut());
             }
             sys::rd_kafka_queue_destroy(self.raw());
@@ -142,8 +161,9 @@ impl Drop for Queue {
 
 /// Called on librdkafka's threads, with the queue locked.
 unsafe extern "C" fn on_event(_rk: *mut sys::rd_kafka_t, opaque: *mut c_void) {
-    // SAFETY: the `Wake` of the queue that this callback belongs to.
-    if let Some(wake) = unsafe { opaque.cast::<Wake>().as_ref() } {
-        wake.signal();
+    // SAFETY: the `Hook` of the queue that this callback belongs to.
+    if let Some(hook) = unsafe { opaque.cast::<Hook>().as_ref() } {
+        hook.news.store(hook.client.news(), Ordering::Release);
+        hook.wake.signal();
     }
 }

@@ -1,5 +1,8 @@
 //! A topic that is created again, or grows, while it is read.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{SeenTopic, TopicName};
 use xtask::wire::protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -8,9 +11,14 @@ use xtask::wire::protocol::messages::{CreatePartitionsRequest, MetadataRequest};
 use xtask::wire::protocol::protocol::StrBytes;
 use xtask::wire::{Client, Node};
 
-use super::support::{Fixture, SLICE, partition, take, take_over, taken, until};
+use super::support::{
+    Fixture, PATIENCE, SLICE, config_of, partition, take, take_over, taken, until,
+};
 use crate::client::{Client as _, Source, SourceEvent, SourceSpec};
 use crate::kafka::KafkaSource;
+use crate::kafka::ffi::{self, Kind};
+use crate::kafka::identity::Identities;
+use crate::kafka::wake::Wake;
 
 /// As the wire client sees it, which shares no code with librdkafka.
 fn id(wire: &mut Client, topic: &TopicName) -> TopicUuid {
@@ -110,4 +118,46 @@ fn partitions_that_are_added_are_reported() {
     let known = SeenTopic { id, partitions: 1 };
     let found = report(&mut source, &topic, known);
     assert_eq!(found, SeenTopic { id, partitions: 3 });
+}
+
+/// The answer to the query is a Metadata response itself, and must not cause the next query.
+#[test]
+fn a_response_that_comes_behind_the_answer_causes_another_query() {
+    let Some(mut fixture) = Fixture::new("behind") else {
+        return;
+    };
+    let topic = fixture.topic("in", 1);
+    let settings = config_of(&fixture.bootstrap).for_source(&fixture.source_spec());
+    let client = ffi::Client::new(Kind::Consumer, &settings).unwrap();
+    let wake = Arc::new(Wake::default());
+    let mut identities = Identities::of(std::slice::from_ref(&topic));
+    let report = |identities: &mut Identities| {
+        until("a report", || {
+            let report = identities.look(&client, &wake);
+            if report.is_none() {
+                wake.wait(SLICE);
+            }
+            report
+        })
+    };
+    // Waits until the answer is here, and leaves it there.
+    let query = |identities: &mut Identities| {
+        client.topic_names(PATIENCE).unwrap();
+        assert!(identities.hold(&client), "news");
+        wake.wait(Duration::ZERO);
+        assert!(identities.look(&client, &wake).is_none());
+        wake.wait(PATIENCE);
+    };
+    report(&mut identities);
+    // The client looks at the cluster by itself now and then, above all at its start.
+    until("an answer that is all", || {
+        query(&mut identities);
+        report(&mut identities);
+        (!identities.hold(&client)).then_some(())
+    });
+    query(&mut identities);
+    client.topic_names(PATIENCE).unwrap();
+    report(&mut identities);
+    assert!(identities.hold(&client), "it may name another id");
+    report(&mut identities);
 }
