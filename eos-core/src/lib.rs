@@ -49,7 +49,6 @@
 //! Kerberos. `prometheus` serves the metrics. `failpoints` is for tests of eos itself: it compiles
 //! faults into the runtime.
 
-pub mod client;
 pub mod codec;
 
 mod app;
@@ -97,9 +96,10 @@ mod windowed;
 pub mod worker;
 
 pub use app::App;
-pub use client::{Header, Headers};
 pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
+pub use eos_client as client;
+pub use eos_client::{Header, Headers};
 pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{

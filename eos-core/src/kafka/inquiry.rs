@@ -7,7 +7,7 @@ use eos_protocol::{CallSite, code};
 
 use super::config::{KafkaConfig, Setting};
 use super::ffi::{Client, Event, EventKind, Failure, Kind, Queue};
-use crate::client::{ClientError, LOCAL_SSL, Result};
+use crate::client::{ClientError, Result};
 
 /// How long to wait before a question is put again that failed for the moment.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -92,7 +92,10 @@ impl Inquiry {
             while let Some(event) = self.complaints.poll(Duration::ZERO) {
                 if event.kind() == EventKind::Error
                     && let Err(failure) = event.check()
-                    && matches!(failure.fault.code, code::LOCAL_AUTHENTICATION | LOCAL_SSL)
+                    && matches!(
+                        failure.fault.code,
+                        code::LOCAL_AUTHENTICATION | code::LOCAL_SSL
+                    )
                 {
                     return Err(failure);
                 }

@@ -51,6 +51,7 @@ pub struct Headers(Option<Box<Vec<Header>>>);
 
 impl Headers {
     /// No headers.
+    #[inline]
     #[must_use]
     pub const fn new() -> Self {
         Self(None)
@@ -75,17 +76,20 @@ impl Headers {
     }
 
     /// All of them, in order.
+    #[inline]
     pub fn iter(&self) -> std::slice::Iter<'_, Header> {
         self.0.as_deref().map_or(&[][..], Vec::as_slice).iter()
     }
 
     /// How many there are.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().len()
     }
 
     /// Whether there are none.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -96,6 +100,7 @@ impl<'a> IntoIterator for &'a Headers {
     type Item = &'a Header;
     type IntoIter = std::slice::Iter<'a, Header>;
 
+    #[inline]
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }

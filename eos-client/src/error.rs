@@ -2,9 +2,6 @@
 
 use eos_protocol::{CallSite, ErrorClass, Fault, classify};
 
-/// librdkafka's `_SSL`: a TLS handshake failed, or a certificate or key could not be used.
-pub(crate) const LOCAL_SSL: i32 = -181;
-
 /// A client call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {text} (code {code})", code = fault.code)]

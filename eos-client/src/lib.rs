@@ -1,10 +1,35 @@
 //! What the runtime needs of a Kafka client, as traits.
 //!
-//! The [worker](crate::worker) is generic over them: the Kafka adapter implements them on
-//! librdkafka, a simulated broker can implement them under virtual time and drive several workers
-//! on one thread. That is why everything here that may wait answers [`Poll`] and why a rebalance
-//! is an event: nothing calls back into the worker. No decision lives behind these traits; an
-//! implementation reports what happened, and the worker asks `eos-protocol` what it means.
+//! The worker in `eos-core` is generic over [`Client`]. `eos-kafka` implements it on librdkafka, and
+//! `eos-testkit` on a model of a broker, under virtual time and with several workers on one thread.
+//! Users of `eos-core` do not need this crate.
+//!
+//! | trait | stands for |
+//! |---|---|
+//! | [`Client`] | a cluster: makes sources and producers, queries and changes topics |
+//! | [`Source`] | a member of a consumer group that reads committed records |
+//! | [`Records`], [`Message`] | fetched records of one partition |
+//! | [`GroupMetadata`] | the group's view of the member |
+//! | [`Producer`] | a transactional producer |
+//!
+//! Calls of a running worker return [`Poll`] if they may wait. No client calls back into the
+//! worker: a rebalance is a [`SourceEvent`]. No decision lives behind these traits: an implementation
+//! reports what happened, and `eos-protocol` decides.
+//!
+//! ```
+//! use eos_client::{Message, Records};
+//!
+//! /// Copies the values of all records.
+//! fn values(records: &mut impl Records) -> Vec<Vec<u8>> {
+//!     let mut values = Vec::new();
+//!     while let Some(record) = records.first() {
+//!         values.push(record.value().unwrap_or_default().to_vec());
+//!         records.drop_first();
+//!     }
+//!     values
+//! }
+//! ```
+#![forbid(unsafe_code)]
 
 mod error;
 mod record;
@@ -16,14 +41,6 @@ use std::time::Duration;
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
 pub use error::ClientError;
-#[cfg_attr(
-    not(feature = "kafka"),
-    allow(
-        unused_imports,
-        reason = "without the adapter there is no client to run on"
-    )
-)]
-pub(crate) use error::LOCAL_SSL;
 pub use record::{Header, Headers, Message, Outgoing, Records};
 pub use spec::{
     BrokerLimits, ClusterFacts, CommittedOffset, GroupMetadata, GroupProtocol, LogEnds, NewTopic,
