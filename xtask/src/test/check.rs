@@ -10,8 +10,8 @@ use super::report::Report;
 use super::{exit_code, run_tests};
 
 /// The packages that build where only Rust is installed, in one set of features.
-const SELECTION: &str = "--package eos-protocol --package eos-state --package eos-core --package eos-testkit \
-    --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
+const SELECTION: &str = "--package eos-protocol --package eos-client --package eos-state --package eos-core \
+    --package eos-testkit --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
     eos-testkit/failpoints,eos-testkit/store-conformance";
 
 /// Seeds of the simulation, instead of CI's 1,000.
