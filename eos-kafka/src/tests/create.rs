@@ -3,7 +3,7 @@
 use eos_client::{Client, ClientError, NewTopic, Result};
 use eos_protocol::{CallSite, TopicName};
 
-use super::support::{Fixture, PATIENCE};
+use super::support::{Fixture, PATIENCE, until};
 
 fn new_topic(name: &str, partitions: u32, settings: &[(&str, &str)]) -> NewTopic {
     let pair = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
@@ -34,7 +34,11 @@ fn topics_are_made_as_they_should_be_and_one_that_is_there_is_left_alone() {
             [(compacted.clone(), Ok(())), (there.clone(), Ok(()))]
         );
         let asked = [compacted.clone(), there.clone()];
-        let facts = fixture.client.facts(&asked, PATIENCE).unwrap();
+        // The controller answers before each broker knows of the topic.
+        let facts = until("the topic", || {
+            let facts = fixture.client.facts(&asked, PATIENCE).unwrap();
+            facts.topic(&compacted).is_some().then_some(facts)
+        });
         let made = facts.topic(&compacted).unwrap();
         assert_eq!(made.partitions, 3);
         assert_eq!(made.setting("cleanup.policy"), Some("compact,delete"));
