@@ -174,7 +174,7 @@ impl Open {
 }
 
 impl Drop for KafkaSource {
-    /// Gives a close that was begun a thread of its own: it may take [`ABANDONED_CLOSE`], and a worker
+    /// Gives a close that was begun a thread of its own: it may take six seconds, and a worker
     /// drops its source in the middle of a step. The thread owns everything that librdkafka's handles
     /// need.
     fn drop(&mut self) {
