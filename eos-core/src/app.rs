@@ -18,7 +18,7 @@ use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::config::{Properties, secrets_among};
 #[cfg(all(feature = "kafka", feature = "failpoints"))]
-use crate::failpoints::{self, Defence};
+use crate::rules;
 #[cfg(feature = "kafka")]
 use crate::runtime::Signals;
 use crate::runtime::Stepped;
@@ -412,7 +412,7 @@ fn kafka_config(bootstrap: &str, properties: &Properties) -> KafkaConfig {
     config.secrets = secrets_among(all.chain([("bootstrap.servers", bootstrap)]));
     #[cfg(feature = "failpoints")]
     {
-        config.without_quarantine = failpoints::undefended(Defence::Quarantine);
+        config.without_quarantine = !rules::quarantines_unanswered_producers();
     }
     config
 }

@@ -9,7 +9,8 @@ use eos_protocol::state::{RestartError, Stalled, StoreId};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
-use super::home::HomeError;
+use super::spec::WorkerSpec;
+use super::storage::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
 
@@ -301,6 +302,15 @@ pub(super) fn advice(error: &ClientError) -> &'static str {
 }
 
 /// Puts a client error into words, by what follows from it.
+/// The error with which the worker ends when the consumer reports this one; `None` if the consumer goes on.
+pub(super) fn of_consumer(spec: &WorkerSpec, error: ClientError) -> Option<WorkerError> {
+    if error.class() == ErrorClass::Retriable {
+        tracing::debug!(worker = %spec.id, %error, "the consumer goes on");
+        return None;
+    }
+    Some(from_client(spec.identity.as_str(), error))
+}
+
 pub(super) fn from_client(id: &str, error: ClientError) -> WorkerError {
     match error.class() {
         ErrorClass::GroupFenced => WorkerError::TwoOwners {

@@ -20,7 +20,7 @@ struct User {
 }
 
 impl User {
-    /// None if tests on a real Kafka are left out.
+    /// None if tests on a real Kafka are skipped.
     fn new() -> Option<User> {
         if kafka::skipped().unwrap() {
             return None;

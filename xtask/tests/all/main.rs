@@ -1,4 +1,4 @@
-//! What users and tests of this crate rely on: clusters, commands, and the client of the wire protocol.
+//! Tests of clusters, commands and the wire protocol's client.
 
 mod compose;
 mod embedded;
