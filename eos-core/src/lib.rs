@@ -43,13 +43,20 @@
 //! - [`metrics`]: what an app has done and how it stands
 //!
 //! # Features
-//! `kafka` (default) is the adapter on librdkafka; without it closures can be tested where there is
+//! `kafka` (default) is the client on librdkafka, from the crate `eos-kafka`; without it closures can be tested where there is
 //! no C compiler. `rocksdb` (default) keeps state on disk; without it state lives in memory, and is read
 //! anew from its changelog at each start. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
 //! Kerberos. `prometheus` serves the metrics. `failpoints` is for tests of eos itself: it compiles
 //! faults into the runtime.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "kafka"),
+    allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "`App::run`, the guide and what they name exist with the feature only"
+    )
+)]
 
-pub mod client;
 pub mod codec;
 
 mod app;
@@ -67,8 +74,6 @@ pub mod failpoints;
 mod failpoints;
 mod failure;
 mod grouped;
-#[cfg(feature = "kafka")]
-mod kafka;
 mod keys;
 pub mod metrics;
 mod nearest;
@@ -100,9 +105,10 @@ mod windowed_key;
 pub mod worker;
 
 pub use app::App;
-pub use client::{Header, Headers};
 pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
+pub use eos_client as client;
+pub use eos_client::{Header, Headers};
 pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{

@@ -24,6 +24,6 @@ pub(crate) mod table;
 pub use error::SettingsError;
 pub use given::Origin;
 #[cfg(feature = "kafka")]
-pub(crate) use {secret::Secrets, settings::Properties};
+pub(crate) use {secret::secrets_among, settings::Properties};
 
 pub(crate) use settings::{Protocol, Settings};
