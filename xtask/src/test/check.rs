@@ -12,8 +12,8 @@ use super::report::Report;
 use super::{exit_code, run_tests};
 
 /// The packages that build with only Rust installed, and their features.
-const SELECTION: &str = "--package eos-protocol --package eos-state --package eos-core --package eos-testkit \
-    --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
+const SELECTION: &str = "--package eos-protocol --package eos-client --package eos-state --package eos-core \
+    --package eos-testkit --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
     eos-testkit/failpoints,eos-testkit/store-conformance";
 
 /// The number of simulation seeds. CI runs 1,000.
