@@ -15,9 +15,9 @@ use eos_state::StoreKind;
 use crate::client::Client;
 use crate::codec::OrderedKey;
 use crate::config::Settings;
-use crate::output::Output;
 #[cfg(feature = "kafka")]
 use crate::config::{Properties, secrets_among};
+use crate::output::Output;
 #[cfg(all(feature = "kafka", feature = "failpoints"))]
 use crate::rules;
 #[cfg(feature = "kafka")]
