@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod given;
 mod properties;
+mod resolve;
 mod secret;
 mod settings;
 pub(crate) mod table;

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use super::{Entry, Failure, Queue, codes, copy_text, list, sys};
+use super::{Entry, Failure, codes, copy_text, list, sys};
 
 /// An event; it lives no longer than the queue that it came from.
 #[derive(Debug)]
-pub(crate) struct Event<'q>(NonNull<sys::rd_kafka_event_t>, PhantomData<&'q Queue>);
+pub(crate) struct Event<'q>(NonNull<sys::rd_kafka_event_t>, PhantomData<&'q ()>);
 
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use std::time::Duration;
+
 use super::*;
 
 /// What becomes of a program, a file and an environment.
