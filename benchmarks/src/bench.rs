@@ -4,14 +4,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tempfile::TempDir;
-use xtask::kafka::{Cluster, ClusterOptions, Compiler, external};
-use xtask::wire::protocol::messages::offset_fetch_request::{
+use kafka_launcher::{Cluster, ClusterOptions, Compiler, external};
+use kafka_wire::protocol::messages::offset_fetch_request::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
-use xtask::wire::protocol::messages::{GroupId, OffsetFetchRequest, TopicName};
-use xtask::wire::protocol::protocol::StrBytes;
-use xtask::wire::{Client, Node, Producer};
+use kafka_wire::protocol::messages::{GroupId, OffsetFetchRequest, TopicName};
+use kafka_wire::protocol::protocol::StrBytes;
+use kafka_wire::{Client, Node, Producer};
+use tempfile::TempDir;
 
 use crate::check::{self, Check};
 use crate::counted::{self, Counted};

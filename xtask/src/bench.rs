@@ -3,23 +3,22 @@
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
+use kafka_launcher::workspace_root;
 
-use crate::kafka;
 use crate::setup::{self, Need};
-use crate::workspace_root;
 
 /// Runs `eos-benchmarks` in the release profile: throughput, latency, memory, pass-through.
 ///
 /// # Errors
 /// When something is missing that cannot be installed, or cargo cannot be run.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
     // Kafka Streams needs Java and Maven too, whoever's broker it is.
     setup::ensure(Need::KAFKA)?;
-    if kafka::external().is_some() {
+    if kafka_launcher::external().is_some() {
         eprintln!(
             "Using the Kafka at {}: its CPU time cannot be measured.",
-            kafka::BOOTSTRAP_VAR
+            kafka_launcher::BOOTSTRAP_VAR
         );
     }
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -15,6 +15,7 @@
 mod aborts;
 mod audit;
 mod book;
+mod broker;
 mod build;
 mod child;
 mod feed;
@@ -37,9 +38,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use clap::Args;
 
-use crate::kafka::{self, Provided};
 use crate::setup::{self, Need};
 use book::Book;
+use broker::Broker;
 use plan::Plan;
 use show::Show;
 use stage::Stage;
@@ -51,7 +52,7 @@ const INTERRUPTED: u8 = 130;
 
 /// What the user may choose.
 #[derive(Debug, Clone, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// How many lines go in [default: 40,000; with --calm 3,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     lines: Option<u64>,
@@ -89,7 +90,7 @@ impl Options {
 /// # Errors
 /// When something cannot be built, started or reached, or a process of the pipeline gives up. What
 /// the audit finds, and Ctrl-C, are no error but the exit code.
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let stop = Stop::listen()?;
     let outcome = perform(options, &stop);
     // Also other errors then come from the signal: cargo, for one, hears it as well.
@@ -102,7 +103,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
-    if options.kafka && kafka::external().is_none() {
+    if options.kafka && kafka_launcher::external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
     let program = build::pipeline(options.rocksdb, stop)?;
@@ -110,8 +111,8 @@ fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
     let words = Book::open().words(options.lines());
     let show = Show::on_stdout(words);
     let (kafka, took) = timed(|| match options.kafka {
-        true => kafka::provide(1),
-        false => kafka::provide_embedded(),
+        true => Broker::kafka(),
+        false => Broker::embedded(),
     })?;
     stop.check()?;
     let topics = Topics::create(&kafka, stop)?;
@@ -121,13 +122,13 @@ fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
         rate: options.rate(),
         calm: options.calm,
         seed: options.seed.unwrap_or_else(script::fresh_seed),
-        own_kafka: !matches!(kafka, Provided::External { .. }),
+        own_kafka: !kafka.is_external(),
     };
-    show.line(&opening(&kafka, took));
+    show.line(&kafka.opening(took));
     show.line(&plan.to_string());
     let told = Stage::set(&plan, &program, kafka.bootstrap(), stop, &show)
         .and_then(Stage::play)
-        .map_err(|error| with_broker_log(&error, &kafka))?;
+        .map_err(|error| anyhow!("{error:#}{}", kafka.log_tail()))?;
     drop((topics, kafka));
     print!("{}", report::render(&told, begun.elapsed(), show.paint()));
     Ok(told.exit_code())
@@ -136,30 +137,4 @@ fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
 fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let begun = Instant::now();
     Ok((work()?, begun.elapsed()))
-}
-
-fn opening(kafka: &Provided, took: Duration) -> String {
-    match kafka {
-        Provided::External { bootstrap } => format!("Kafka at {bootstrap}"),
-        Provided::Started(cluster) => format!(
-            "Kafka {} at {}, started in {:.1} s",
-            kafka::VERSION,
-            cluster.bootstrap(),
-            took.as_secs_f64()
-        ),
-        Provided::Embedded { bootstrap, .. } => {
-            format!("The embedded broker at {bootstrap}, not Apache Kafka (that is --kafka)")
-        }
-    }
-}
-
-/// A broker that died is the likelier cause of whatever else went wrong.
-fn with_broker_log(error: &anyhow::Error, kafka: &Provided) -> anyhow::Error {
-    let log = match kafka {
-        Provided::External { .. } | Provided::Embedded { .. } => String::new(),
-        Provided::Started(cluster) => {
-            format!("\n\nThe end of Kafka's own log:\n{}", cluster.log_tail(8))
-        }
-    };
-    anyhow!("{error:#}{log}")
 }

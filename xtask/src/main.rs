@@ -1,12 +1,23 @@
-//! `cargo xtask`: what cargo cannot do.
+//! `cargo xtask`: what cargo cannot do. Set-up, a local Kafka, demo, test, bench.
+//!
+//! Other crates share no code with it: brokers come from `kafka-launcher`, the client from `kafka-wire`.
+
+mod bench;
+mod demo;
+mod faults;
+mod kafka;
+mod setup;
+mod sim;
+mod test;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::kafka::{Keys, NewTopic};
-use xtask::wire::Isolation;
-use xtask::{bench, demo, faults, kafka, setup, sim, test};
+use kafka_wire::Isolation;
+use kafka_wire::lines::Keys;
+
+use crate::kafka::NewTopic;
 
 /// What cargo cannot do: set-up, a local Kafka, and the whole test run.
 #[derive(Debug, Parser)]
@@ -153,7 +164,7 @@ fn run_kafka(command: Kafka) -> Result<()> {
             fresh,
         } => {
             let nodes = nodes.map(|nodes| if nodes == "3" { 3 } else { 1 });
-            if !docker && !embedded && kafka::external().is_none() {
+            if !docker && !embedded && kafka_launcher::external().is_none() {
                 setup::ensure(setup::Need::KAFKA)?;
             }
             let bootstrap = kafka::up(&kafka::Up {

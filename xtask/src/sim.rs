@@ -4,13 +4,13 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::workspace_root;
+use kafka_launcher::workspace_root;
 
 /// Builds the simulation in the release profile, without C code, and runs it.
 ///
 /// # Errors
 /// When cargo cannot be run.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(workspace_root())
         .args(["run", "--quiet", "--release", "--package", "eos-testkit"])

@@ -10,10 +10,10 @@ use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProdu
 use kafka_protocol::messages::{
     BrokerId, FetchRequest, ListOffsetsRequest, OffsetFetchRequest, ProduceRequest, ResponseKind,
 };
+use kafka_wire::batch::{BatchBuilder, ProducerIdentity, Record, visible};
 
 use super::queries::text;
 use super::world::World;
-use crate::records::{BatchBuilder, ProducerIdentity, Record, visible};
 
 /// A record to write.
 #[derive(Debug, Clone, Copy, Default)]

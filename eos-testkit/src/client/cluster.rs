@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use eos_core::client::{Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec};
 use eos_protocol::{CallSite, Offset, TopicName, TopicPartition};
+use kafka_wire::batch::Record;
 
 use super::network::{Fate, Sent};
 use super::producer::ModelProducer;
@@ -14,7 +15,6 @@ use super::source::ModelSource;
 use super::world::World;
 use super::{beside, facts, source};
 use crate::broker::Broker;
-use crate::records::Record;
 
 pub use super::beside::Written;
 

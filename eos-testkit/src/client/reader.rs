@@ -8,12 +8,12 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
 use kafka_protocol::protocol::StrBytes;
+use kafka_wire::batch::{Record, visible};
 
 use super::call::Call;
 use super::look::Look;
 use super::network::Line;
 use super::world::Wire;
-use crate::records::{Record, visible};
 
 /// `fetch.max.bytes`.
 const MOST_BYTES: i32 = 50 << 20;

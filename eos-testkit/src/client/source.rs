@@ -9,6 +9,7 @@ use eos_core::client::{
     OffsetToCommit, Records, Result, Source, SourceEvent, SourceSpec,
 };
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition, code};
+use kafka_wire::batch::Record;
 
 use super::cluster::Cluster;
 use super::look::Look;
@@ -17,7 +18,6 @@ use super::network::ClientId;
 use super::queries::{Commit, Committed, Ends, Everybodys, as_bounds};
 use super::reader::Reader;
 use super::world::{Wire, World};
-use crate::records::Record;
 
 /// A fetched record.
 #[derive(Debug)]

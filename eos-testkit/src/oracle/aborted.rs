@@ -12,9 +12,10 @@
 //! An EndTxn that is later still, after the offsets, tears outputs from each other or from the offsets,
 //! which shows as lost, torn and offsets.
 
+use kafka_wire::{CONSUMER_OFFSETS, LoggedTransaction, Span};
+
 use super::decide::found;
 use super::evidence::{Evidence, Output, Row};
-use super::transactions::{CONSUMER_OFFSETS, LoggedTransaction, Span};
 use super::verdict::{Example, Finding};
 
 /// Counts records by the first kind of evidence, transactions by the second.

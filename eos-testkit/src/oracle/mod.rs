@@ -65,17 +65,16 @@ mod running;
 mod state;
 #[cfg(test)]
 mod tests;
-mod transactions;
 mod verdict;
 
 pub use decide::{Expectation, judge};
 pub use evidence::{Evidence, LogEnd, Output, Row};
 pub use fold::{Contents, Fold};
 pub use input::{Input, InputError, InputRecord};
+pub use kafka_wire::{
+    CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
+};
 pub use keys::{Key, Keys};
 pub use report::text;
 pub use state::StateCopy;
-pub use transactions::{
-    CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
-};
 pub use verdict::{Example, Finding, Verdict};

@@ -1,26 +1,26 @@
 //! Answers: the error code in a broker's, and one of our own with a given code.
 
 use anyhow::{Context, Result};
-use xtask::wire::protocol::messages::add_partitions_to_txn_response::{
+use kafka_wire::protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
 };
-use xtask::wire::protocol::messages::offset_commit_response::{
+use kafka_wire::protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
-use xtask::wire::protocol::messages::produce_response::{
+use kafka_wire::protocol::messages::produce_response::{
     PartitionProduceResponse, TopicProduceResponse,
 };
-use xtask::wire::protocol::messages::txn_offset_commit_response::{
+use kafka_wire::protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
-use xtask::wire::protocol::messages::{
+use kafka_wire::protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse, ApiKey, EndTxnRequest, EndTxnResponse, HeartbeatRequest,
     HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, OffsetCommitRequest,
     OffsetCommitResponse, ProduceRequest, ProduceResponse, ProducerId, RequestHeader,
     ResponseHeader, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-use xtask::wire::protocol::protocol::{Decodable, Encodable, Request};
+use kafka_wire::protocol::protocol::{Decodable, Encodable, Request};
 
 use super::frame::Header;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use xtask::wire::protocol::messages::ApiKey;
+use kafka_wire::protocol::messages::ApiKey;
 
 /// Larger than any request or answer that brokers take with their default settings.
 const LARGEST: usize = 256 << 20;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xtask::wire::protocol::messages::ApiKey;
+use kafka_wire::protocol::messages::ApiKey;
 
 /// Which requests, how many of them, and what is done to them.
 ///

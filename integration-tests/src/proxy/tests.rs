@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::wire::protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use xtask::wire::protocol::messages::{
+use kafka_wire::protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_wire::protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, HeartbeatRequest, ProducerId,
     RequestHeader, TransactionalId,
 };
-use xtask::wire::protocol::protocol::{Encodable, Request, StrBytes};
+use kafka_wire::protocol::protocol::{Encodable, Request, StrBytes};
 
 use super::listen::lock;
 use super::{Act, ApiKey, Cut, Header, Hold, On, Proxy, Rule, answers, frame};

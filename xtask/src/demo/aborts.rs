@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::wire::EndedBy;
+use kafka_wire::EndedBy;
 
 /// The abort markers found so far.
 #[derive(Debug, Clone, Default)]

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use anyhow::Result;
+use kafka_wire::{Client, Isolation};
 
 use super::book::words;
 use super::topics::{INPUT, OUTPUTS};
-use crate::wire::{Client, Isolation};
 
 /// How many examples of one kind are kept.
 const EXAMPLES: usize = 5;

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use kafka_launcher::PROGRAMS_VAR;
+use kafka_launcher::paths;
 
 use super::stop::Stop;
-use crate::paths;
-use crate::test::PROGRAMS_VAR;
 
 /// The pipeline's program.
 const APP: &str = "06-word-count";

@@ -7,10 +7,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kafka_launcher::os::{self, Signal};
+use kafka_launcher::run;
 
 use super::text;
-use crate::os::{self, Signal};
-use crate::run;
 
 /// How much of a log an error carries.
 const TAIL_LINES: usize = 30;

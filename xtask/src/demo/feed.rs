@@ -6,11 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
+use kafka_wire::Producer;
 
 use super::book::Book;
 use super::plan::Plan;
 use super::topics::{INPUT, PARTITIONS};
-use crate::wire::Producer;
 
 /// What is due is sent this often.
 const SLICE: Duration = Duration::from_millis(10);

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use kafka_launcher::os::Signal;
 
 use super::child::Guard;
 use super::rebalances::Rebalances;
 use super::stop::Stop;
-use crate::os::Signal;
 
 /// How many processes of the pipeline run.
 pub(crate) const PROCESSES: usize = 3;

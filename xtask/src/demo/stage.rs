@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use kafka_launcher::os::Signal;
+use kafka_wire::{Client, Isolation};
 use tempfile::TempDir;
 
 use super::audit::Audit;
@@ -18,8 +20,6 @@ use super::show::{Show, State};
 use super::stop::Stop;
 use super::topics::{APP, INPUT, TIMEOUT};
 use super::watch::{Sample, Watch};
-use crate::os::Signal;
-use crate::wire::{Client, Isolation};
 
 /// How long the pipeline may stand still: longer than any time-out that a kill can lead to.
 const STALL_LIMIT: Duration = Duration::from_secs(60);

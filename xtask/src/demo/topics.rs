@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use kafka_launcher::BOOTSTRAP_VAR;
+use kafka_wire::{Client, Isolation};
 
+use super::broker::Broker;
 use super::stop::Stop;
-use crate::kafka::{BOOTSTRAP_VAR, Provided};
-use crate::wire::{Client, Isolation};
 
 /// What `06-word-count` reads, writes and is called.
 pub(crate) const INPUT: &str = "lines";
@@ -41,11 +42,11 @@ pub(crate) struct Topics {
 
 impl Topics {
     /// Creates what is missing, and refuses topics or a group that are in use.
-    pub(crate) fn create(kafka: &Provided, stop: &Stop) -> Result<Topics> {
+    pub(crate) fn create(kafka: &Broker, stop: &Stop) -> Result<Topics> {
         let client = Client::connect(kafka.bootstrap(), TIMEOUT)?;
         let created = Vec::new();
         let mut topics = Topics { client, created };
-        let shared = matches!(kafka, Provided::External { .. });
+        let shared = kafka.is_external();
         if shared {
             topics.leave_others_alone(kafka.bootstrap())?;
             topics.wait_for_free_group(stop)?;

@@ -6,10 +6,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use kafka_wire::{Client, Isolation};
 
 use super::aborts::Aborts;
 use super::topics::{INPUT, OUTPUTS, PARTITIONS, TIMEOUT};
-use crate::wire::{Client, Isolation};
 
 /// Between two looks; what is measured is no more exact than this.
 const PERIOD: Duration = Duration::from_millis(20);

@@ -16,9 +16,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use kafka_launcher::workspace_root;
 
 use crate::setup::{self, Need};
-use crate::{kafka, workspace_root};
 
 /// The file to which the tests append their rows.
 const REPORT_VAR: &str = "EOS_FAULTS_REPORT";
@@ -58,7 +58,7 @@ const fn instrumented(name: &'static str) -> Test {
 
 /// What to run and how.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Only these modules [default: all of them]
     tests: Vec<String>,
     /// The full size, an hour, instead of the one for each change
@@ -74,14 +74,14 @@ pub struct Options {
 /// # Errors
 /// When a test has another name, something is missing that cannot be installed, or the table cannot
 /// be written. Failed tests are no error but the exit code.
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.tests)?;
     setup::ensure(Need::BUILD)?;
     setup::ensure(Need::KAFKA)?;
-    if kafka::is_skipped() {
+    if kafka_launcher::is_skipped() {
         bail!(
             "{}=1: these tests need a real Kafka; unset it",
-            kafka::SKIP_VAR
+            kafka_launcher::SKIP_VAR
         );
     }
     let dir = tempfile::tempdir()?;

@@ -3,13 +3,13 @@
 //! On the cluster that `up` started, or the one that `KAFKA_BOOTSTRAP_SERVERS` names.
 
 use std::io::{BufRead, ErrorKind, Write};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use kafka_wire::lines::{self, Keys};
+use kafka_wire::{Client, Isolation, Producer};
 
-use super::line::{self, Keys};
 use super::local;
-use crate::wire::{Client, Isolation, Producer, partitioner};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -21,7 +21,7 @@ const REPLICAS: usize = 3;
 
 /// A topic to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewTopic {
+pub(crate) struct NewTopic {
     name: String,
     partitions: i32,
 }
@@ -54,7 +54,7 @@ impl std::str::FromStr for NewTopic {
 ///
 /// # Errors
 /// When no cluster is up, a name is refused, or a topic exists with another number of partitions.
-pub fn create_topics(topics: &[NewTopic]) -> Result<String> {
+pub(crate) fn create_topics(topics: &[NewTopic]) -> Result<String> {
     let mut client = connect()?;
     let before = client.metadata(None)?;
     let replicas = before.brokers.len().clamp(1, REPLICAS) as i16;
@@ -71,52 +71,17 @@ pub fn create_topics(topics: &[NewTopic]) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Sends each line as a record, to the partition that Java would choose for its key. Answers how
+/// Sends each line as a record, to the partition that Java would choose for its key. Returns how
 /// many are acknowledged.
 ///
 /// # Errors
-/// When no cluster is up, there is no such topic, or a line can't be understood; what stood before
-/// that line is sent all the same.
-pub fn produce(topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
-    produce_to(&local::address()?, topic, lines, keys)
-}
-
-/// The same on the cluster at `bootstrap`.
-///
-/// # Errors
-/// As [`produce`], with nobody at that address instead of no cluster that is up.
-pub fn produce_to(bootstrap: &str, topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
-    must_exist(&mut Client::connect(bootstrap, PATIENCE)?, topic)?;
-    let mut producer = Producer::with_patience(bootstrap, PATIENCE)?;
-    let partitions = producer.partitions(topic)?;
-    let sent = send(&mut producer, topic, partitions, lines, keys);
-    producer.flush()?;
-    sent.with_context(|| format!("{} records before it are sent", producer.acknowledged()))?;
-    Ok(producer.acknowledged())
-}
-
-fn send(
-    producer: &mut Producer,
-    topic: &str,
-    partitions: i32,
-    lines: impl BufRead,
-    keys: Keys,
-) -> Result<()> {
-    for (number, line) in (1..).zip(lines.lines()) {
-        let line = line.with_context(|| format!("line {number}"))?;
-        if line.is_empty() {
-            continue;
-        }
-        let (key, value) = line::parse(&line, keys).with_context(|| format!("line {number}"))?;
-        let key = key.map(str::as_bytes);
-        let partition = key.map_or(number % partitions, |key| {
-            partitioner::partition(key, partitions)
-        });
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
-        let value = value.map(str::as_bytes);
-        producer.send(topic, partition, key, value, &[], now)?;
-    }
-    Ok(())
+/// When no cluster is up, there is no such topic, or a line can't be parsed; the lines before it are
+/// sent all the same.
+pub(crate) fn produce(topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
+    let bootstrap = local::address()?;
+    must_exist(&mut Client::connect(&bootstrap, PATIENCE)?, topic)?;
+    let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
+    lines::produce(&mut producer, topic, lines, keys)
 }
 
 /// Writes what a topic holds, partition by partition: only what is committed, unless asked
@@ -125,13 +90,13 @@ fn send(
 /// # Errors
 /// When no cluster is up, there is no such topic, or `out` can't be written to. A reader that has
 /// seen enough (`| head`) is no error.
-pub fn read(topic: &str, isolation: Isolation, out: &mut impl Write) -> Result<()> {
+pub(crate) fn read(topic: &str, isolation: Isolation, out: &mut impl Write) -> Result<()> {
     let mut client = connect()?;
     must_exist(&mut client, topic)?;
     let mut written = Ok(());
     client.read_all(topic, isolation, |partition, record| {
         if written.is_ok() {
-            written = writeln!(out, "{}", line::render(partition, record));
+            written = writeln!(out, "{}", lines::render(partition, record));
         }
     })?;
     match written.and_then(|()| out.flush()) {

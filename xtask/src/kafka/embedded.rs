@@ -12,11 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_testkit::EmbeddedKafka;
+use kafka_launcher::{ProcessId, paths, ports, ready};
 use serde::{Deserialize, Serialize};
-
-use super::process::ProcessId;
-use super::{ports, ready};
-use crate::paths;
 
 /// It takes milliseconds; a machine that is busy may take longer to run it at all.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -121,7 +118,7 @@ impl Embedded {
 ///
 /// # Errors
 /// When it cannot listen there.
-pub fn serve_embedded(port: u16) -> Result<()> {
+pub(crate) fn serve_embedded(port: u16) -> Result<()> {
     let kafka = EmbeddedKafka::builder().port(port).start()?;
     println!("embedded dev broker, not Apache Kafka: in memory, for development and tests");
     println!("{LISTENING}{}", kafka.bootstrap());

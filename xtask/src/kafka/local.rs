@@ -5,13 +5,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kafka_launcher::{
+    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, VERSION, docker, external,
+    kill_orphans, paths, ports, ready,
+};
+use kafka_wire::Client;
 
-use super::detached::Detached;
 use super::embedded::Embedded;
 use super::place::{Other, Place, State};
-use super::{Cluster, ClusterOptions, VERSION, docker, external, ports, provide, ready, scratch};
-use crate::paths;
-use crate::wire::Client;
 
 /// Where everybody expects Kafka.
 const USUAL_PORT: u16 = 9092;
@@ -20,28 +21,28 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What `up` is asked for.
 #[derive(Debug, Clone, Copy)]
-pub struct Up {
+pub(crate) struct Up {
     /// 1 or 3; whatever is up already, if not given.
-    pub nodes: Option<u8>,
+    pub(crate) nodes: Option<u8>,
     /// The first node's port; 9092 if it is free, otherwise any free one.
-    pub port: Option<u16>,
+    pub(crate) port: Option<u16>,
     /// In containers, by `docker-compose.yml`.
-    pub docker: bool,
+    pub(crate) docker: bool,
     /// The broker of `eos-testkit`: no JVM, one node, everything in memory.
-    pub embedded: bool,
+    pub(crate) embedded: bool,
     /// Without what this checkout's cluster of the same kind holds: its data is removed first.
-    pub fresh: bool,
+    pub(crate) fresh: bool,
 }
 
 /// Brings a cluster up, or finds it up, and answers its addresses.
 ///
 /// # Errors
 /// When it cannot start, or a different one is up.
-pub fn up(wanted: &Up) -> Result<String> {
+pub(crate) fn up(wanted: &Up) -> Result<String> {
     if let Some(theirs) = external() {
         eprintln!(
             "{} is set: using that cluster, nothing is started.",
-            provide::BOOTSTRAP_VAR
+            BOOTSTRAP_VAR
         );
         return Ok(theirs);
     }
@@ -75,7 +76,7 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
     }
     let state = if wanted.embedded {
         // An interrupted `up` may have left brokers and data without a state.
-        scratch::kill_orphans(&place.data)?;
+        kill_orphans(&place.data)?;
         paths::remove_dir(&place.data)?;
         State::Embedded(on_a_port(wanted, 1, place, |port| {
             start_embedded(port, place)
@@ -92,7 +93,7 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
         State::Containers { nodes }
     } else {
         // An interrupted `up` may have left brokers and data without a state.
-        scratch::kill_orphans(&place.data)?;
+        kill_orphans(&place.data)?;
         paths::remove_dir(&place.data)?;
         State::Jvms(on_a_port(wanted, nodes, place, |port| {
             let mut options = ClusterOptions::default().nodes(nodes).outlives_owner();
@@ -228,7 +229,7 @@ fn difference(state: &State, wanted: &Up) -> Option<String> {
             other.then(|| format!("on port {port}"))
         }
         State::Jvms(detached) => {
-            let port = detached.layout.nodes.first()?.port;
+            let port = detached.nodes().next()?.0.port;
             let other = wanted.port.is_some_and(|wanted| wanted != port);
             other.then(|| format!("on port {port}"))
         }
@@ -240,7 +241,7 @@ fn difference(state: &State, wanted: &Up) -> Option<String> {
 ///
 /// # Errors
 /// When a process cannot be stopped or data cannot be removed.
-pub fn down() -> Result<String> {
+pub(crate) fn down() -> Result<String> {
     let place = Place::find()?;
     let _one_at_a_time = paths::lock(&place.lock)?;
     let Some(state) = place.load()? else {
@@ -271,7 +272,7 @@ pub(super) fn address() -> Result<String> {
     state.map(|state| state.bootstrap()).with_context(|| {
         format!(
             "no local Kafka is up: start one with `cargo xtask kafka up`, or name yours in {}",
-            provide::BOOTSTRAP_VAR
+            BOOTSTRAP_VAR
         )
     })
 }
@@ -280,13 +281,10 @@ pub(super) fn address() -> Result<String> {
 ///
 /// # Errors
 /// When the state in the cache cannot be read.
-pub fn status() -> Result<String> {
+pub(crate) fn status() -> Result<String> {
     if let Some(theirs) = external() {
         let answer = verdict(&theirs, 1);
-        return Ok(format!(
-            "{} is set: {theirs}, {answer}",
-            provide::BOOTSTRAP_VAR
-        ));
+        return Ok(format!("{} is set: {theirs}, {answer}", BOOTSTRAP_VAR));
     }
     let place = Place::find()?;
     let Some(state) = place.load()? else {
@@ -328,17 +326,16 @@ fn none_is_up(place: &Place) -> String {
 
 /// What tells programs where the cluster is: lines that a shell and an env file take as they are.
 #[must_use]
-pub fn environment(bootstrap: &str) -> String {
+pub(crate) fn environment(bootstrap: &str) -> String {
     format!(
         "# your apps, whatever address their program names:\n{}={bootstrap}\n\
          # the examples, the tests and cargo xtask:\n{}={bootstrap}",
-        provide::APP_BOOTSTRAP_VAR,
-        provide::BOOTSTRAP_VAR,
+        APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR,
     )
 }
 
 fn node_lines(detached: &Detached) -> Vec<String> {
-    let count = detached.layout.nodes.len();
+    let count = detached.nodes().count();
     let lines = detached.nodes().map(|(node, process)| {
         let (process, answer) = match process {
             Some(process) => (

@@ -6,12 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use kafka_launcher::{Detached, VERSION, docker, paths};
 use serde::{Deserialize, Serialize};
 
-use super::detached::Detached;
 use super::embedded::Embedded;
-use super::{VERSION, docker};
-use crate::paths;
 
 const STATE: &str = "state.json";
 
@@ -52,7 +50,7 @@ impl State {
 
     pub(crate) fn nodes(&self) -> u8 {
         match self {
-            State::Jvms(detached) => detached.layout.nodes.len() as u8,
+            State::Jvms(detached) => detached.nodes().count() as u8,
             State::Containers { nodes } => *nodes,
             State::Embedded(_) => 1,
         }

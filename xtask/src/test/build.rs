@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::paths;
+use kafka_launcher::paths;
 
 /// A compiled test target.
 #[derive(Debug, Clone, PartialEq, Eq)]

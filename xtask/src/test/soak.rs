@@ -145,7 +145,7 @@ pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
 
 /// What to run.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Only these [default: all of them]
     names: Vec<String>,
     /// Prints the table of names and commands, and runs nothing
@@ -158,7 +158,7 @@ pub struct Options {
 /// # Errors
 /// When a name is not in the table, something is missing that cannot be installed, or cargo cannot be
 /// started. What fails is no error but the exit code.
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.names)?;
     if options.list {
         for soak in chosen {

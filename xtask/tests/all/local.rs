@@ -9,8 +9,6 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use xtask::kafka;
-
 /// A user of one's own, who has Kafka's jars already.
 struct User {
     cache: tempfile::TempDir,
@@ -22,15 +20,15 @@ struct User {
 impl User {
     /// None if tests on a real Kafka are left out.
     fn new() -> Option<User> {
-        if kafka::skipped().unwrap() {
+        if kafka_launcher::skipped().unwrap() {
             return None;
         }
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         // Sees to it that the jars are there.
-        drop(kafka::Cluster::start(&kafka::ClusterOptions::default()).unwrap());
-        let jars = format!("kafka-{}", kafka::VERSION);
-        let theirs = xtask::cache_dir().unwrap().join(&jars);
+        drop(kafka_launcher::Cluster::start(&kafka_launcher::ClusterOptions::default()).unwrap());
+        let jars = format!("kafka-{}", kafka_launcher::VERSION);
+        let theirs = kafka_launcher::cache_dir().unwrap().join(&jars);
         let cache = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(theirs, cache.path().join(jars)).unwrap();
         Some(User { cache, _turn: turn })
@@ -41,7 +39,10 @@ impl User {
         xtask
             .args(arguments.split(' '))
             .env("EOS_CACHE_DIR", self.cache.path());
-        xtask.env_remove(kafka::BOOTSTRAP_VAR).output().unwrap()
+        xtask
+            .env_remove(kafka_launcher::BOOTSTRAP_VAR)
+            .output()
+            .unwrap()
     }
 
     /// A command with this on its standard input.
@@ -50,7 +51,7 @@ impl User {
         xtask
             .args(arguments.split(' '))
             .env("EOS_CACHE_DIR", self.cache.path())
-            .env_remove(kafka::BOOTSTRAP_VAR)
+            .env_remove(kafka_launcher::BOOTSTRAP_VAR)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -95,7 +96,7 @@ impl Drop for User {
 
 fn topics(bootstrap: &str) -> Vec<String> {
     let patience = std::time::Duration::from_secs(10);
-    let mut client = xtask::wire::Client::connect(bootstrap, patience).unwrap();
+    let mut client = kafka_wire::Client::connect(bootstrap, patience).unwrap();
     client.metadata(None).unwrap().topics.into_keys().collect()
 }
 
@@ -129,7 +130,7 @@ fn a_cluster_stays_until_it_is_sent_away_and_survives_the_death_of_its_processes
     assert!(complaint.contains("cargo xtask kafka down"), "{complaint}");
 
     let patience = std::time::Duration::from_secs(10);
-    let mut client = xtask::wire::Client::connect(bootstrap, patience).unwrap();
+    let mut client = kafka_wire::Client::connect(bootstrap, patience).unwrap();
     client.create_topic("kept", 1, 1, &[]).unwrap();
     kill(&user.data().join("node-1/pid"));
     let status = user.says("kafka status");
@@ -165,7 +166,7 @@ fn a_named_cluster_is_used_as_it_is() {
     let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
     xtask
         .args(["kafka", "up"])
-        .env(kafka::BOOTSTRAP_VAR, "theirs:9092");
+        .env(kafka_launcher::BOOTSTRAP_VAR, "theirs:9092");
     let output = xtask
         .env("EOS_CACHE_DIR", user.cache.path())
         .output()

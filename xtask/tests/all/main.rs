@@ -1,7 +1,4 @@
-//! What users and tests of this crate rely on: clusters, commands, and the client of the wire protocol.
+//! What users rely on: `cargo xtask kafka`, on real brokers and on the embedded one.
 
-mod compose;
 mod embedded;
-mod held_offsets;
-mod launcher;
 mod local;

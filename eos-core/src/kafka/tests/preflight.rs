@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::wire;
-use xtask::wire::{Operation, Resource};
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire as wire;
+use kafka_wire::{Operation, Resource};
 
 use super::support::{Fixture, PATIENCE, client_of};
 use crate::client::Client;

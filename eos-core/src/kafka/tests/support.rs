@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use eos_protocol::{
     ErrorClass, Offset, Partition, Timestamp, TopicName, TopicPartition, TransactionalId,
 };
-use xtask::kafka::{self, Provided};
-use xtask::wire;
+use kafka_launcher::{self as kafka, Provided};
+use kafka_wire as wire;
 
 use crate::client::{
     Client, CommittedOffset, GroupProtocol, Headers, Message, OffsetToCommit, Outgoing, Producer,

@@ -3,6 +3,7 @@
 use eos_protocol::{CallSite, code};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{ProduceRequest, ResponseKind};
+use kafka_wire::batch::{BatchBuilder, ProducerIdentity};
 
 use super::{Place, Writer};
 use crate::client::call::Call;
@@ -10,7 +11,6 @@ use crate::client::errors::{Sense, sense};
 use crate::client::network::Line;
 use crate::client::queries::text;
 use crate::client::world::Wire;
-use crate::records::{BatchBuilder, ProducerIdentity};
 
 impl Writer {
     pub(super) fn produce(&mut self, wire: &mut Wire<'_>) {

@@ -3,6 +3,7 @@
 use eos_core::client::ClientError;
 use eos_protocol::CallSite;
 use kafka_protocol::messages::{InitProducerIdRequest, ResponseKind};
+use kafka_wire::batch::ProducerIdentity;
 
 use super::Writer;
 use super::phase::Phase;
@@ -11,7 +12,6 @@ use crate::client::errors::{Sense, sense};
 use crate::client::network::Line;
 use crate::client::queries::text;
 use crate::client::world::Wire;
-use crate::records::ProducerIdentity;
 
 impl Writer {
     /// InitProducerId, until it is answered well.

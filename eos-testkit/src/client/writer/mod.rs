@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use eos_core::client::{ClientError, ProducerSpec};
 use eos_protocol::CallSite;
 use kafka_protocol::protocol::StrBytes;
+use kafka_wire::batch::ProducerIdentity;
 
 use super::call::Call;
 use super::errors::{self, Sense, sense};
 use super::queries::text;
 use super::world::Wire;
-use crate::records::ProducerIdentity;
 use offsets::Offsets;
 use phase::Phase;
 

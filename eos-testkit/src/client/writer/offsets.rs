@@ -6,6 +6,7 @@ use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use kafka_protocol::messages::{AddOffsetsToTxnRequest, ResponseKind, TxnOffsetCommitRequest};
+use kafka_wire::batch::ProducerIdentity;
 
 use super::Writer;
 use crate::client::call::Call;
@@ -14,7 +15,6 @@ use crate::client::network::Line;
 use crate::client::queries::{by_topic, text};
 use crate::client::source::ModelMember;
 use crate::client::world::Wire;
-use crate::records::ProducerIdentity;
 
 /// Which of them is under way.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use integration_tests::faults::{Row, record};
-use xtask::wire::{Operation, Resource};
+use kafka_wire::{Operation, Resource};
 
 use super::{COMMAND, POINT, copy};
 use crate::common::{Case, says};
