@@ -14,6 +14,7 @@
 //! history      how each transaction ended, in the types that an oracle judges by
 //! lines        records as lines of text
 //! partitioner  Kafka's default partitioner
+//! varint       numbers in compact lengths and in records
 //! ```
 //!
 //! Left out: compression, TLS and SASL, group membership, fetch sessions.
@@ -25,7 +26,8 @@ mod history;
 pub mod lines;
 pub mod partitioner;
 mod producer;
-mod requests;
+pub mod requests;
+pub mod varint;
 
 pub use batch::Record;
 pub use client::{

@@ -41,7 +41,7 @@ pub(super) fn produce(
     batch.push(record.timestamp, record.key, record.value, headers);
     let data = PartitionProduceData::default()
         .with_index(partition)
-        .with_records(Some(batch.close(NOBODY, -1, false)));
+        .with_records(Some(batch.close(NOBODY, -1, false).into_bytes()));
     let topic = TopicProduceData::default()
         .with_name(text(topic).into())
         .with_partition_data(vec![data]);

@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ResponseKind,
     SyncGroupRequest,
 };
-use kafka_protocol::protocol::StrBytes;
+use kafka_wire::requests::text;
 
 use super::assignor::{self, Claim};
 use super::call::Call;
@@ -34,10 +34,6 @@ const REBALANCE_TIMEOUT_MS: i32 = 300_000;
 /// What the brokers say under KIP-848, which the model does not speak: such members join as dynamic ones.
 const CONSUMER_SESSION_MS: i64 = 45_000;
 const CONSUMER_HEARTBEAT_MS: i64 = 500;
-
-fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
-}
 
 /// Something that the application has to answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

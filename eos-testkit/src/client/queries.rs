@@ -18,7 +18,8 @@ use kafka_protocol::messages::{
     BrokerId, DescribeGroupsRequest, ListOffsetsRequest, OffsetCommitRequest, OffsetFetchRequest,
     ResponseKind,
 };
-use kafka_protocol::protocol::StrBytes;
+
+pub(super) use kafka_wire::requests::text;
 
 use super::assignor;
 use super::call::Call;
@@ -32,10 +33,6 @@ const READ_UNCOMMITTED: i8 = 0;
 const READ_COMMITTED: i8 = 1;
 /// How long all offsets are waited for before those that are stable are answered.
 const ALL_STABLE_MS: i64 = 100;
-
-pub(super) fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
-}
 
 /// Partitions by topic, with something of each.
 pub(super) fn by_topic<T>(

@@ -7,8 +7,8 @@ use eos_protocol::{CallSite, Offset, TopicPartition, code};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
-use kafka_protocol::protocol::StrBytes;
 use kafka_wire::batch::{Record, visible};
+use kafka_wire::requests::topic_name;
 
 use super::call::Call;
 use super::look::Look;
@@ -214,9 +214,8 @@ fn request(asked: &BTreeMap<TopicPartition, i64>, bytes: i32) -> FetchRequest {
                 topic.partitions.push(it);
             }
             _ => {
-                let name = StrBytes::from_string(partition.topic.as_str().to_owned());
                 let topic = FetchTopic::default()
-                    .with_topic(name.into())
+                    .with_topic(topic_name(partition.topic.as_str()))
                     .with_partitions(vec![it]);
                 topics.push(topic);
             }

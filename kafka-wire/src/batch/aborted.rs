@@ -1,4 +1,4 @@
-//! What a read_committed reader must not see.
+//! The records that a read_committed reader must not see.
 //!
 //! A leader answers such a fetch with data up to the last stable offset and the list of aborted
 //! transactions that touch it, each as (producer id, first offset). Hiding their records is the
@@ -7,9 +7,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use anyhow::Result;
+use kafka_protocol::messages::fetch_response::{AbortedTransaction, PartitionData};
 
-use super::Batch;
+use super::{Batch, BatchError, Batches, Record};
 
 /// The aborted transactions of one fetch, walked in offset order along with its batches.
 #[derive(Debug, Default)]
@@ -21,8 +21,13 @@ pub struct Aborted {
 }
 
 impl Aborted {
-    /// The list a leader sent, as (producer id, first offset).
-    pub fn new(transactions: impl IntoIterator<Item = (i64, i64)>) -> Self {
+    /// The list that a leader sent.
+    pub fn listed(transactions: Option<Vec<AbortedTransaction>>) -> Self {
+        let transactions = transactions.unwrap_or_default().into_iter();
+        Aborted::new(transactions.map(|it| (it.producer_id.0, it.first_offset)))
+    }
+
+    fn new(transactions: impl IntoIterator<Item = (i64, i64)>) -> Self {
         let mut ahead: Vec<_> = transactions
             .into_iter()
             .map(|(producer, first)| (first, producer))
@@ -35,74 +40,75 @@ impl Aborted {
     }
 
     /// Whether the next batch in offset order holds records of an aborted transaction.
-    pub fn hides(&mut self, batch: &Batch) -> Result<bool> {
+    ///
+    /// # Errors
+    /// When the batch is a marker that is malformed.
+    pub fn hides(&mut self, batch: &Batch) -> Result<bool, BatchError> {
         while let Some(&(first, producer)) = self.ahead.front()
-            && first <= batch.last_offset
+            && first <= batch.last_offset()
         {
             self.inside.insert(producer);
             self.ahead.pop_front();
         }
-        if batch.abort_marker()? {
+        if batch.is_abort_marker()? {
             self.inside.remove(&batch.producer_id);
             return Ok(true);
         }
-        Ok(batch.transactional() && self.inside.contains(&batch.producer_id))
+        Ok(batch.is_transactional() && self.inside.contains(&batch.producer_id))
     }
+}
+
+/// Gives out the records of a fetch from offset `from` on, without markers and without those of the transactions
+/// that the leader lists as aborted: it lists none to a reader of everything. Returns where to go on, which is
+/// beyond the last record when hidden ones followed it.
+///
+/// # Errors
+/// If a batch is corrupt or compressed.
+pub fn visible(
+    data: PartitionData,
+    from: i64,
+    mut each: impl FnMut(Record),
+) -> Result<i64, BatchError> {
+    let mut aborted = Aborted::listed(data.aborted_transactions);
+    let mut next = from;
+    for batch in Batches(data.records.unwrap_or_default()) {
+        let batch = batch?;
+        let hidden = aborted.hides(&batch)?;
+        next = next.max(batch.last_offset() + 1);
+        if hidden || batch.is_control() {
+            continue;
+        }
+        for record in batch.records() {
+            let record = record?;
+            // A batch is answered whole, also the part of it before the asked offset.
+            if record.offset >= from {
+                each(record);
+            }
+        }
+    }
+    Ok(next)
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::{BufMut, Bytes, BytesMut};
-
-    use super::super::{BatchBuilder, Batches, ProducerIdentity};
+    use super::super::logged::{marker, records};
     use super::*;
-
-    /// A batch of one record by a producer, at an offset.
-    fn batch(offset: i64, producer: i64, transactional: bool) -> Batch {
-        read(encode(offset, producer, None, transactional))
-    }
-
-    /// The marker that ends a producer's transaction.
-    fn marker(offset: i64, producer: i64, commits: bool) -> Batch {
-        let kind = [0, 0, 0, u8::from(commits)];
-        let mut bytes = BytesMut::from(&encode(offset, producer, Some(&kind), true)[..]);
-        bytes[22] |= 1 << 5; // control
-        let checksum = crc32c::crc32c(&bytes[21..]);
-        (&mut bytes[17..21]).put_u32(checksum);
-        read(bytes.freeze())
-    }
-
-    fn encode(offset: i64, producer: i64, key: Option<&[u8]>, transactional: bool) -> Bytes {
-        let mut builder = BatchBuilder::new(100);
-        builder.push(0, key, None, std::iter::empty());
-        let identity = ProducerIdentity {
-            id: producer,
-            epoch: 0,
-        };
-        let mut bytes = BytesMut::from(&builder.close(identity, 0, transactional)[..]);
-        (&mut bytes[..8]).put_i64(offset); // outside the checksum
-        bytes.freeze()
-    }
-
-    fn read(bytes: Bytes) -> Batch {
-        Batches(bytes).next().unwrap().unwrap()
-    }
 
     #[test]
     fn a_producers_batches_are_hidden_from_its_first_aborted_offset_to_its_abort_marker() {
         let mut aborted = Aborted::new([(7, 12), (8, 10)]);
         let log = [
-            (batch(9, 7, true), false),
-            (marker(10, 7, true), false),
-            (batch(11, 8, true), true),
-            (batch(12, 7, true), true),
-            (batch(13, 9, true), false),
-            (batch(14, 7, false), false),
-            (marker(15, 8, false), true),
-            (batch(16, 8, true), false),
-            (batch(17, 7, true), true),
-            (marker(18, 7, false), true),
-            (batch(19, 7, true), false),
+            (records(9, (7, 0), 1, true), false),
+            (marker(10, (7, 0), true), false),
+            (records(11, (8, 0), 1, true), true),
+            (records(12, (7, 0), 1, true), true),
+            (records(13, (9, 0), 1, true), false),
+            (records(14, (7, 0), 1, false), false),
+            (marker(15, (8, 0), false), true),
+            (records(16, (8, 0), 1, true), false),
+            (records(17, (7, 0), 1, true), true),
+            (marker(18, (7, 0), false), true),
+            (records(19, (7, 0), 1, true), false),
         ];
         for (batch, hidden) in log {
             let offset = batch.base_offset;
@@ -114,11 +120,11 @@ mod tests {
     fn a_producer_that_aborts_twice_is_hidden_twice() {
         let mut aborted = Aborted::new([(7, 0), (7, 3)]);
         let log = [
-            (batch(0, 7, true), true),
-            (marker(1, 7, false), true),
-            (batch(2, 7, true), false),
-            (batch(3, 7, true), true),
-            (marker(4, 7, false), true),
+            (records(0, (7, 0), 1, true), true),
+            (marker(1, (7, 0), false), true),
+            (records(2, (7, 0), 1, true), false),
+            (records(3, (7, 0), 1, true), true),
+            (marker(4, (7, 0), false), true),
         ];
         for (batch, hidden) in log {
             let offset = batch.base_offset;

@@ -48,16 +48,16 @@ impl Spans {
         let mut next = from;
         for batch in Batches(data.records.unwrap_or_default()) {
             let batch = batch?;
-            if batch.last_offset >= next {
+            if batch.last_offset() >= next {
                 self.add(&batch)?;
-                next = batch.last_offset + 1;
+                next = batch.last_offset() + 1;
             }
         }
         Ok(next)
     }
 
     fn add(&mut self, batch: &Batch) -> Result<()> {
-        if batch.control() {
+        if batch.is_control() {
             let Some(commits) = batch.marker()? else {
                 return Ok(());
             };
@@ -71,17 +71,17 @@ impl Spans {
             }
             return Ok(());
         }
-        if batch.transactional() {
+        if batch.is_transactional() {
             let waiting = self.open.entry(batch.producer_id).or_default();
             waiting.push(self.all.len());
         }
         self.all.push(Span {
             first: batch.base_offset,
-            last: batch.last_offset,
+            last: batch.last_offset(),
             records: batch.count.unsigned_abs(),
             producer_id: batch.producer_id,
             producer_epoch: batch.producer_epoch,
-            transactional: batch.transactional(),
+            transactional: batch.is_transactional(),
             end: None,
         });
         Ok(())
@@ -90,42 +90,34 @@ impl Spans {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{BufMut, BytesMut};
-
     use super::*;
-    use crate::batch::{BatchBuilder, ProducerIdentity};
+    use crate::batch::logged::{bytes, marker, records};
+    use crate::batch::{BatchBuilder, CONTROL, Header, ProducerIdentity, TRANSACTIONAL};
 
-    fn batch(offset: i64, id: i64, epoch: i16, keys: &[Option<&[u8]>]) -> BytesMut {
+    /// A control batch of the brokers' own.
+    fn other_marker(offset: i64) -> Batch {
         let mut builder = BatchBuilder::new(100);
-        for key in keys {
-            builder.push(0, *key, None, std::iter::empty());
-        }
-        let bytes = builder.close(ProducerIdentity { id, epoch }, 0, true);
-        let mut bytes = BytesMut::from(&bytes[..]);
-        (&mut bytes[..8]).put_i64(offset); // outside the checksum
-        bytes
-    }
-
-    fn marker(offset: i64, id: i64, epoch: i16, kind: u8) -> BytesMut {
-        let mut bytes = batch(offset, id, epoch, &[Some(&[0, 0, 0, kind])]);
-        bytes[22] |= 1 << 5; // control
-        let checksum = crc32c::crc32c(&bytes[21..]);
-        (&mut bytes[17..21]).put_u32(checksum);
-        bytes
+        builder.push(0, Some(&[0, 0, 0, 2]), None, std::iter::empty());
+        let plain = builder.close(ProducerIdentity { id: 7, epoch: 5 }, -1, true);
+        plain.with(Header {
+            base_offset: offset,
+            attributes: TRANSACTIONAL | CONTROL,
+            ..plain.header()
+        })
     }
 
     #[test]
     fn the_next_marker_of_its_producer_ends_a_span() {
         let log = [
-            batch(0, 7, 4, &[None, None]),
-            batch(2, 8, 0, &[None]),
-            batch(3, 7, 4, &[None]),
-            marker(4, 7, 4, 1),
-            batch(5, 7, 4, &[None]),
-            marker(6, 7, 5, 0),
-            marker(7, 7, 5, 2),
+            records(0, (7, 4), 2, true),
+            records(2, (8, 0), 1, true),
+            records(3, (7, 4), 1, true),
+            marker(4, (7, 4), true),
+            records(5, (7, 4), 1, true),
+            marker(6, (7, 5), false),
+            other_marker(7),
         ];
-        let data = PartitionData::default().with_records(Some(log.concat().into()));
+        let data = PartitionData::default().with_records(Some(bytes(&log)));
         let mut spans = Spans::default();
         // From offset 1 on: the leader answers the batch that holds it whole.
         assert_eq!(spans.take(data, 1).unwrap(), 8);

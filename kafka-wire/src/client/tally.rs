@@ -7,8 +7,7 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 
 use super::Client;
 use super::fetch::Isolation;
-use crate::batch::Aborted;
-use crate::batch::Batches;
+use crate::batch::{Aborted, Batches};
 
 /// What lies between two offsets of a partition, as a read_committed reader would count it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,8 +45,7 @@ impl Client {
 }
 
 fn count(data: PartitionData, from: i64) -> Result<Tally> {
-    let listed = data.aborted_transactions.unwrap_or_default().into_iter();
-    let mut aborted = Aborted::new(listed.map(|t| (t.producer_id.0, t.first_offset)));
+    let mut aborted = Aborted::listed(data.aborted_transactions);
     let mut tally = Tally {
         next_offset: from,
         ..Tally::default()
@@ -55,15 +53,15 @@ fn count(data: PartitionData, from: i64) -> Result<Tally> {
     for batch in Batches(data.records.unwrap_or_default()) {
         let batch = batch?;
         let hidden = aborted.hides(&batch)?;
-        tally.next_offset = tally.next_offset.max(batch.last_offset + 1);
-        if batch.abort_marker()? {
+        tally.next_offset = tally.next_offset.max(batch.last_offset() + 1);
+        if batch.is_abort_marker()? {
             tally.aborts.push(EndedBy {
                 producer_id: batch.producer_id,
                 producer_epoch: batch.producer_epoch,
             });
         } else if hidden {
             tally.hidden += u64::from(batch.count.unsigned_abs());
-        } else if !batch.control() {
+        } else if !batch.is_control() {
             tally.visible += u64::from(batch.count.unsigned_abs());
         }
     }
@@ -72,52 +70,26 @@ fn count(data: PartitionData, from: i64) -> Result<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::{BufMut, BytesMut};
     use kafka_protocol::messages::ProducerId;
     use kafka_protocol::messages::fetch_response::AbortedTransaction;
 
     use super::*;
-    use crate::batch::{BatchBuilder, ProducerIdentity};
-
-    /// As many records of a producer, in a transaction.
-    fn records(offset: i64, id: i64, count: usize) -> BytesMut {
-        batch(offset, id, &vec![None; count])
-    }
-
-    /// The marker that ends its transaction.
-    fn marker(offset: i64, id: i64, commits: bool) -> BytesMut {
-        let mut bytes = batch(offset, id, &[Some(&[0, 0, 0, u8::from(commits)])]);
-        bytes[22] |= 1 << 5; // control
-        let checksum = crc32c::crc32c(&bytes[21..]);
-        (&mut bytes[17..21]).put_u32(checksum);
-        bytes
-    }
-
-    fn batch(offset: i64, id: i64, keys: &[Option<&[u8]>]) -> BytesMut {
-        let mut builder = BatchBuilder::new(100);
-        for key in keys {
-            builder.push(0, *key, None, std::iter::empty());
-        }
-        let bytes = builder.close(ProducerIdentity { id, epoch: 4 }, 0, true);
-        let mut bytes = BytesMut::from(&bytes[..]);
-        (&mut bytes[..8]).put_i64(offset); // outside the checksum
-        bytes
-    }
+    use crate::batch::logged::{bytes, marker, records};
 
     #[test]
     fn committed_and_aborted_records_are_told_apart_and_markers_are_neither() {
         let log = [
-            records(10, 7, 3),
-            records(13, 8, 2),
-            marker(15, 7, true),
-            marker(16, 8, false),
-            records(17, 8, 1),
+            records(10, (7, 4), 3, true),
+            records(13, (8, 4), 2, true),
+            marker(15, (7, 4), true),
+            marker(16, (8, 4), false),
+            records(17, (8, 4), 1, true),
         ];
         let aborted = AbortedTransaction::default()
             .with_producer_id(ProducerId(8))
             .with_first_offset(13);
         let data = PartitionData::default()
-            .with_records(Some(log.concat().into()))
+            .with_records(Some(bytes(&log)))
             .with_aborted_transactions(Some(vec![aborted]));
         let expected = Tally {
             visible: 4,

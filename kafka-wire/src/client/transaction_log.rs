@@ -7,7 +7,8 @@
 //! fields at the end that are not read.
 
 use crate::history::LoggedTransaction;
-use anyhow::{Result, bail, ensure};
+use crate::varint;
+use anyhow::{Context, Result, bail, ensure};
 use bytes::{Buf, Bytes};
 
 use super::Client;
@@ -124,16 +125,8 @@ fn skip_tags(value: &mut Bytes) -> Result<()> {
 }
 
 fn unsigned(value: &mut Bytes) -> Result<i64> {
-    let mut number = 0;
-    for nth in 0..5 {
-        ensure!(value.has_remaining(), "a number is cut off");
-        let byte = value.get_u8();
-        number |= i64::from(byte & 0x7f) << (7 * nth);
-        if byte & 0x80 == 0 {
-            return Ok(number);
-        }
-    }
-    bail!("a number of more than five bytes")
+    let number = varint::take(value, varint::BYTES_OF_32).context("a number is cut off")?;
+    Ok(i64::try_from(number)?)
 }
 
 fn int16(bytes: &mut Bytes) -> Result<i16> {

@@ -212,7 +212,8 @@ impl Queue {
             return;
         };
         let count = open.count();
-        let bytes = open.close(identity, self.next_sequence, false);
+        let batch = open.close(identity, self.next_sequence, false);
+        let bytes = batch.into_bytes();
         self.closed.push_back(Closed { bytes, count });
         // Sequence numbers wrap to zero after the largest i32.
         self.next_sequence = self.next_sequence.wrapping_add(count) & i32::MAX;

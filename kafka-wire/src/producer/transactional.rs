@@ -207,9 +207,10 @@ impl TransactionalProducer {
             let none = std::iter::empty();
             batch.push(now_ms(), Some(key.as_bytes()), Some(value.as_bytes()), none);
         }
+        let batch = batch.close(self.identity, sequence, true);
         let data = PartitionProduceData::default()
             .with_index(partition)
-            .with_records(Some(batch.close(self.identity, sequence, true)));
+            .with_records(Some(batch.into_bytes()));
         let topic = TopicProduceData::default()
             .with_name(topic_name(topic))
             .with_partition_data(vec![data]);

@@ -79,9 +79,10 @@ impl Writer {
         let count = batch.count();
         let sequence = self.sequences.get(&place).copied().unwrap_or(0);
         let transactional = self.is_transactional();
+        let batch = batch.close(identity, sequence, transactional);
         let data = PartitionProduceData::default()
             .with_index(partition)
-            .with_records(Some(batch.close(identity, sequence, transactional)));
+            .with_records(Some(batch.into_bytes()));
         let topic = TopicProduceData::default()
             .with_name(text(&self.topics[topic]).into())
             .with_partition_data(vec![data]);

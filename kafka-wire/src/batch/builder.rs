@@ -1,8 +1,9 @@
 //! Records to bytes.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
-use super::{BEFORE_LENGTH_ENDS, CHECKSUMMED_FROM, HEADER, TRANSACTIONAL};
+use super::{Batch, CONTROL, HEADER, Header, TRANSACTIONAL};
+use crate::varint;
 
 /// Who writes, as the broker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,81 +63,90 @@ impl BatchBuilder {
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.body.clear();
         self.body.push(0); // attributes, unused
-        put_varint(&mut self.body, timestamp - self.base_timestamp);
-        put_varint(&mut self.body, i64::from(self.count));
+        varint::put_signed(&mut self.body, timestamp - self.base_timestamp);
+        varint::put_signed(&mut self.body, i64::from(self.count));
         put_slice(&mut self.body, key);
         put_slice(&mut self.body, value);
-        put_varint(&mut self.body, headers.len() as i64);
+        varint::put_signed(&mut self.body, headers.len() as i64);
         for (name, value) in headers {
             put_slice(&mut self.body, Some(name.as_bytes()));
             put_slice(&mut self.body, value);
         }
-        put_varint(&mut self.bytes, self.body.len() as i64);
+        varint::put_signed(&mut self.bytes, self.body.len() as i64);
         self.bytes.put_slice(&self.body);
         self.count += 1;
     }
 
     /// Writes the header: who wrote it and with which sequence number it begins.
     pub fn close(
-        mut self,
+        self,
         producer: ProducerIdentity,
         base_sequence: i32,
         transactional: bool,
-    ) -> Bytes {
-        let length = self.bytes.len() - BEFORE_LENGTH_ENDS;
-        let mut checksummed = Vec::with_capacity(HEADER - CHECKSUMMED_FROM);
-        checksummed.put_i16(if transactional { TRANSACTIONAL } else { 0 });
-        checksummed.put_i32(self.count - 1);
-        checksummed.put_i64(self.base_timestamp);
-        checksummed.put_i64(self.max_timestamp);
-        checksummed.put_i64(producer.id);
-        checksummed.put_i16(producer.epoch);
-        checksummed.put_i32(base_sequence);
-        checksummed.put_i32(self.count);
-        self.bytes[CHECKSUMMED_FROM..HEADER].copy_from_slice(&checksummed);
-        let checksum = crc32c::crc32c(&self.bytes[CHECKSUMMED_FROM..]);
-        let mut start = &mut self.bytes[..CHECKSUMMED_FROM];
-        start.put_i64(0); // base offset, given by the leader
-        start.put_i32(length as i32);
-        start.put_i32(-1); // leader epoch
-        start.put_i8(2); // format
-        start.put_u32(checksum);
-        self.bytes.freeze()
+    ) -> Batch {
+        let attributes = if transactional { TRANSACTIONAL } else { 0 };
+        self.finish(producer, base_sequence, attributes)
+    }
+
+    fn finish(mut self, producer: ProducerIdentity, base_sequence: i32, attributes: i16) -> Batch {
+        let header = Header {
+            base_offset: 0,
+            leader_epoch: -1,
+            attributes,
+            last_offset_delta: self.count - 1,
+            base_timestamp: self.base_timestamp,
+            max_timestamp: self.max_timestamp,
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            base_sequence,
+            count: self.count,
+        };
+        header.write(&mut self.bytes);
+        Batch::new(header, self.bytes.freeze())
+    }
+}
+
+impl Batch {
+    /// The marker that ends a transaction (KIP-98, "Control messages"): a version and a type as the key, a version
+    /// and the coordinator's epoch as the value.
+    pub fn end_marker(
+        producer: ProducerIdentity,
+        commits: bool,
+        coordinator_epoch: i32,
+        timestamp: i64,
+    ) -> Batch {
+        let key = [0, 0, 0, u8::from(commits)];
+        let mut value = [0; 6];
+        value[2..].copy_from_slice(&coordinator_epoch.to_be_bytes());
+        let mut marker = BatchBuilder::new(128);
+        marker.push(timestamp, Some(&key), Some(&value), std::iter::empty());
+        marker.finish(producer, -1, TRANSACTIONAL | CONTROL)
     }
 }
 
 fn put_slice(to: &mut impl BufMut, slice: Option<&[u8]>) {
     match slice {
-        None => put_varint(to, -1),
+        None => varint::put_signed(to, -1),
         Some(slice) => {
-            put_varint(to, slice.len() as i64);
+            varint::put_signed(to, slice.len() as i64);
             to.put_slice(slice);
         }
     }
-}
-
-/// A zigzag varint.
-fn put_varint(to: &mut impl BufMut, value: i64) {
-    let mut rest = (value << 1 ^ value >> 63) as u64;
-    while rest >= 0x80 {
-        to.put_u8(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    to.put_u8(rest as u8);
 }
 
 #[cfg(test)]
 mod tests {
     use std::iter::empty;
 
+    use bytes::Bytes;
     use kafka_protocol::records::RecordBatchDecoder;
 
-    use super::super::{Batches, Record};
+    use super::super::Record;
     use super::*;
 
     const WRITER: ProducerIdentity = ProducerIdentity { id: 77, epoch: 3 };
 
-    fn batch() -> Bytes {
+    fn batch() -> Batch {
         let mut batch = BatchBuilder::new(100);
         batch.push(
             1_000,
@@ -151,17 +161,6 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let batches: Vec<_> = Batches(batch()).collect();
-        let [Ok(batch)] = &batches[..] else {
-            panic!("{batches:?}")
-        };
-        let mut records = Vec::new();
-        batch
-            .each(|record| {
-                records.push(record);
-                Ok(())
-            })
-            .unwrap();
         let record =
             |offset, timestamp, key: Option<&'static [u8]>, value: Option<Vec<u8>>| Record {
                 offset,
@@ -179,13 +178,13 @@ mod tests {
             record(1, 900, None, None),
             record(2, 1_002, Some(b""), Some(vec![])),
         ];
-        assert_eq!(records, [vec![first], rest.to_vec()].concat());
-        assert_eq!((batch.base_offset, batch.last_offset), (0, 2));
+        let records: Result<Vec<_>, _> = batch().records().collect();
+        assert_eq!(records, Ok([vec![first], rest.to_vec()].concat()));
     }
 
     #[test]
     fn another_implementation_reads_it_alike() {
-        let set = RecordBatchDecoder::decode(&mut batch()).unwrap();
+        let set = RecordBatchDecoder::decode(&mut batch().bytes().clone()).unwrap();
         let seen: Vec<_> = set
             .records
             .iter()
@@ -212,10 +211,12 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_noticed() {
-        let mut bytes = batch().to_vec();
-        bytes[70] ^= 1;
-        let error = Batches(bytes.into()).next().unwrap().unwrap_err();
-        assert!(error.to_string().contains("corrupt"), "{error}");
+    fn markers_say_how_they_end() {
+        for commits in [true, false] {
+            let marker = Batch::end_marker(WRITER, commits, 3, 50);
+            assert_eq!(marker.marker(), Ok(Some(commits)));
+            assert!(marker.is_control() && marker.is_transactional());
+            assert_eq!(marker.bytes().len(), 78, "as long as Kafka's");
+        }
     }
 }
