@@ -35,7 +35,6 @@
 
 mod answers;
 mod book;
-mod frame;
 mod late;
 mod link;
 mod listen;
@@ -47,7 +46,7 @@ use anyhow::Result;
 use kafka_launcher::{Cluster, ClusterOptions, own_for_tests};
 
 pub use book::{Deed, Entry, RuleId};
-pub use frame::Header;
+pub use kafka_wire::frame::Header;
 pub use kafka_wire::protocol::messages::ApiKey;
 pub use late::Late;
 pub use listen::Proxy;

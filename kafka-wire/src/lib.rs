@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! frame        a length and as many bytes; the header of a request
+//! requests     requests for one topic or partition
 //! batch        record batches (format version 2): header, records, markers; which of them read_committed hides
 //! connection   one socket to one broker, one request in flight, a deadline on each
 //! client       routing, retries, topics, groups, offsets, records
@@ -22,6 +23,7 @@
 pub mod batch;
 mod client;
 mod connection;
+pub mod frame;
 mod history;
 pub mod lines;
 pub mod partitioner;
@@ -34,6 +36,7 @@ pub use client::{
     Broker, Client, ClusterMetadata, EndedBy, Fetched, GroupMember, GroupState, Isolation, Node,
     Offsets, Operation, Partition, Resource, Tally,
 };
+pub use connection::{Connection, Failure, Sent};
 pub use history::{
     CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
 };

@@ -115,7 +115,7 @@ impl Batch {
     }
 
     /// The marker that ends a transaction, at its place in the log.
-    pub(crate) fn marker(
+    pub(crate) fn end_marker(
         producer: ProducerIdentity,
         commit: bool,
         coordinator_epoch: i32,
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_brokers_write_markers() {
-        let marker = Batch::marker(ProducerIdentity { id: 5, epoch: 2 }, true, 3, 100, 50);
+        let marker = Batch::end_marker(ProducerIdentity { id: 5, epoch: 2 }, true, 3, 100, 50);
         assert_eq!((marker.base_offset, marker.last_offset()), (100, 100));
         assert_eq!(
             marker.check_produced(),

@@ -224,7 +224,7 @@ impl PartitionLog {
             id: producer_id,
             epoch,
         };
-        let marker = Batch::marker(producer, commit, coordinator_epoch, offset, now);
+        let marker = Batch::end_marker(producer, commit, coordinator_epoch, offset, now);
         self.push(marker);
         true
     }

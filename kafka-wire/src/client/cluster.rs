@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
 use kafka_protocol::messages::metadata_response::{MetadataResponse, MetadataResponseTopic};
 
 use super::Client;
 use super::routing::Node;
 use crate::connection::{Failure, check};
-use crate::requests::topic_name;
+use crate::requests;
 
 /// Brokers, controller and topics at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +69,7 @@ impl Client {
     /// When no broker answers in time.
     pub fn metadata(&mut self, topics: Option<&[&str]>) -> Result<ClusterMetadata> {
         self.retry("read the cluster's metadata", |client, deadline| {
-            let answer = client.exchange(Node::Any, &request(topics), deadline)?;
+            let answer = client.exchange(Node::Any, &requests::metadata(topics), deadline)?;
             client.learn(answer)
         })
     }
@@ -82,7 +81,7 @@ impl Client {
         topics: &[&str],
         deadline: std::time::Instant,
     ) -> Result<ClusterMetadata, Failure> {
-        let answer = self.exchange(node, &request(Some(topics)), deadline)?;
+        let answer = self.exchange(node, &requests::metadata(Some(topics)), deadline)?;
         understand(answer)
     }
 
@@ -91,13 +90,6 @@ impl Client {
         self.remember(&cluster);
         Ok(cluster)
     }
-}
-
-fn request(topics: Option<&[&str]>) -> MetadataRequest {
-    let named = |name: &&str| MetadataRequestTopic::default().with_name(Some(topic_name(name)));
-    MetadataRequest::default()
-        .with_topics(topics.map(|names| names.iter().map(named).collect()))
-        .with_allow_auto_topic_creation(false)
 }
 
 fn understand(answer: MetadataResponse) -> Result<ClusterMetadata, Failure> {

@@ -3,15 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use kafka_protocol::messages::BrokerId;
-use kafka_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 
 use super::Client;
 use super::routing::Node;
 use crate::batch::{Record, visible};
 use crate::connection::check;
-use crate::requests::topic_name;
+use crate::requests;
 
 /// How much one fetch may bring: large, because a reader of a whole topic pays per round trip.
 const MAX_BYTES: i32 = 8 << 20;
@@ -77,7 +75,8 @@ impl Client {
         from: i64,
         isolation: Isolation,
     ) -> Result<PartitionData> {
-        let request = request(topic, partition, from, isolation);
+        let (level, wait) = (isolation.level(), MAX_WAIT.as_millis() as i32);
+        let request = requests::fetch(topic, partition, from, level, wait, MAX_BYTES);
         let what = format!("fetch {topic}-{partition} from offset {from}");
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Leader(topic, partition), &request, deadline)?;
@@ -158,24 +157,6 @@ impl Client {
         }
         Ok(())
     }
-}
-
-fn request(topic: &str, partition: i32, from: i64, isolation: Isolation) -> FetchRequest {
-    let partition = FetchPartition::default()
-        .with_partition(partition)
-        .with_fetch_offset(from)
-        .with_partition_max_bytes(MAX_BYTES);
-    let topic = FetchTopic::default()
-        .with_topic(topic_name(topic))
-        .with_partitions(vec![partition]);
-    FetchRequest::default()
-        .with_replica_id(BrokerId(-1))
-        .with_max_wait_ms(MAX_WAIT.as_millis() as i32)
-        .with_min_bytes(1)
-        .with_max_bytes(MAX_BYTES)
-        .with_isolation_level(isolation.level())
-        .with_session_epoch(-1)
-        .with_topics(vec![topic])
 }
 
 /// Decodes a partition's answer, without what the isolation hides.

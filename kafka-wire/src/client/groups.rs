@@ -4,24 +4,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::GroupId;
 use kafka_protocol::messages::describe_groups_request::DescribeGroupsRequest;
 use kafka_protocol::messages::describe_groups_response::DescribedGroupMember;
-use kafka_protocol::messages::offset_commit_request::{
-    OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
 use kafka_protocol::messages::offset_delete_request::{
     OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
-};
-use kafka_protocol::messages::offset_fetch_request::{
-    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics,
 };
 use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponse;
 
 use super::Client;
 use super::routing::Node;
 use crate::connection::{Failure, check};
-use crate::requests::{text, topic_name};
+use crate::requests::{self, group_id, topic_name};
 
 /// A consumer group at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +49,7 @@ impl Client {
     pub fn committed(&mut self, group: &str, topic: &str) -> Result<Offsets> {
         let what = format!("read the offsets of group {group} on {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
-        let request = fetch_request(group, topic, count);
+        let request = requests::offset_fetch(group, topic, count, true);
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
             offsets(&answer, topic, count)
@@ -75,7 +68,7 @@ impl Client {
     ) -> Result<Option<Offsets>> {
         let what = format!("read the offsets of group {group} on {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
-        let request = fetch_request(group, topic, count);
+        let request = requests::offset_fetch(group, topic, count, true);
         let mut held_since = None;
         let limit = self.timeout() + patience;
         self.retry_for(limit, &what, |client, deadline| {
@@ -105,18 +98,8 @@ impl Client {
         offset: i64,
         metadata: &str,
     ) -> Result<()> {
-        let committed = OffsetCommitRequestPartition::default()
-            .with_partition_index(partition)
-            .with_committed_offset(offset)
-            .with_committed_metadata(Some(text(metadata)));
-        let request = OffsetCommitRequest::default()
-            .with_group_id(GroupId(text(group)))
-            .with_generation_id_or_member_epoch(-1)
-            .with_topics(vec![
-                OffsetCommitRequestTopic::default()
-                    .with_name(topic_name(topic))
-                    .with_partitions(vec![committed]),
-            ]);
+        let by = (-1, "");
+        let request = requests::offset_commit(group, topic, partition, offset, metadata, by);
         let what = format!("commit offset {offset} of {topic}-{partition} for group {group}");
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
@@ -134,7 +117,7 @@ impl Client {
         let partitions =
             vec![OffsetDeleteRequestPartition::default().with_partition_index(partition)];
         let request = OffsetDeleteRequest::default()
-            .with_group_id(GroupId(text(group)))
+            .with_group_id(group_id(group))
             .with_topics(vec![
                 OffsetDeleteRequestTopic::default()
                     .with_name(topic_name(topic))
@@ -156,7 +139,7 @@ impl Client {
     /// # Errors
     /// When the coordinator does not answer in time.
     pub fn group_members(&mut self, group: &str) -> Result<GroupState> {
-        let request = DescribeGroupsRequest::default().with_groups(vec![GroupId(text(group))]);
+        let request = DescribeGroupsRequest::default().with_groups(vec![group_id(group)]);
         let what = format!("describe group {group}");
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
@@ -200,17 +183,4 @@ fn offsets(answer: &OffsetFetchResponse, topic: &str, count: i32) -> Result<Offs
         }
     }
     Ok(committed)
-}
-
-fn fetch_request(group: &str, topic: &str, partitions: i32) -> OffsetFetchRequest {
-    let topic = OffsetFetchRequestTopics::default()
-        .with_name(topic_name(topic))
-        .with_partition_indexes((0..partitions).collect());
-    let group = OffsetFetchRequestGroup::default()
-        .with_group_id(GroupId(text(group)))
-        .with_member_epoch(-1)
-        .with_topics(Some(vec![topic]));
-    OffsetFetchRequest::default()
-        .with_groups(vec![group])
-        .with_require_stable(true)
 }

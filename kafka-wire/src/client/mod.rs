@@ -42,9 +42,6 @@ pub use groups::{GroupMember, GroupState, Offsets};
 pub use routing::Node;
 pub use tally::{EndedBy, Tally};
 
-/// How long a broker may take over a request that depends on other brokers.
-pub(crate) const BROKER_TIMEOUT_MS: i32 = 5_000;
-
 /// How long one exchange may take: above the broker's own limit, so that its answer arrives, and
 /// short, so that a frozen broker leaves time to ask another.
 pub(crate) const EXCHANGE: Duration = Duration::from_secs(6);

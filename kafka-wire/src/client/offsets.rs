@@ -1,16 +1,12 @@
 //! Where partitions begin and end.
 
 use anyhow::{Context, Result};
-use kafka_protocol::messages::BrokerId;
-use kafka_protocol::messages::list_offsets_request::{
-    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic,
-};
 
 use super::Client;
 use super::fetch::Isolation;
 use super::routing::Node;
 use crate::connection::check;
-use crate::requests::topic_name;
+use crate::requests;
 
 /// Special timestamps of ListOffsets.
 const EARLIEST: i64 = -2;
@@ -45,7 +41,8 @@ impl Client {
             self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
         (0..partitions)
             .map(|partition| {
-                let request = request(topic, partition, timestamp, isolation);
+                let level = isolation.level();
+                let request = requests::list_offsets(topic, partition, timestamp, level);
                 self.retry(&what, |client, deadline| {
                     let leader = Node::Leader(topic, partition);
                     let answer = client.exchange(leader, &request, deadline)?;
@@ -57,22 +54,4 @@ impl Client {
             })
             .collect()
     }
-}
-
-fn request(
-    topic: &str,
-    partition: i32,
-    timestamp: i64,
-    isolation: Isolation,
-) -> ListOffsetsRequest {
-    let partition = ListOffsetsPartition::default()
-        .with_partition_index(partition)
-        .with_timestamp(timestamp);
-    let topic = ListOffsetsTopic::default()
-        .with_name(topic_name(topic))
-        .with_partitions(vec![partition]);
-    ListOffsetsRequest::default()
-        .with_replica_id(BrokerId(-1))
-        .with_isolation_level(isolation.level())
-        .with_topics(vec![topic])
 }

@@ -7,18 +7,15 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::create_partitions_request::{
     CreatePartitionsRequest, CreatePartitionsTopic,
 };
-use kafka_protocol::messages::create_topics_request::{
-    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest,
-};
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic,
 };
 use kafka_protocol::messages::delete_topics_request::DeleteTopicsRequest;
 
+use super::Client;
 use super::routing::Node;
-use super::{BROKER_TIMEOUT_MS, Client};
 use crate::connection::{Failure, check};
-use crate::requests::{text, topic_name};
+use crate::requests::{self, BROKER_TIMEOUT_MS, topic_name};
 
 impl Client {
     /// Creates a topic unless it exists, and waits until every broker sees a leader for each
@@ -34,7 +31,7 @@ impl Client {
         replication: i16,
         configs: &[(&str, &str)],
     ) -> Result<()> {
-        let request = create_request(name, partitions, replication, configs);
+        let request = requests::create_topic(name, partitions, replication, configs);
         let what = format!("create topic {name}");
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Any, &request, deadline)?;
@@ -175,25 +172,4 @@ impl Client {
         self.remember(&cluster);
         Ok(cluster.brokers.iter().map(|broker| broker.id).collect())
     }
-}
-
-fn create_request(
-    name: &str,
-    partitions: i32,
-    replication: i16,
-    configs: &[(&str, &str)],
-) -> CreateTopicsRequest {
-    let config = |(key, value): &(&str, &str)| {
-        CreatableTopicConfig::default()
-            .with_name(text(key))
-            .with_value(Some(text(value)))
-    };
-    let topic = CreatableTopic::default()
-        .with_name(topic_name(name))
-        .with_num_partitions(partitions)
-        .with_replication_factor(replication)
-        .with_configs(configs.iter().map(config).collect());
-    CreateTopicsRequest::default()
-        .with_topics(vec![topic])
-        .with_timeout_ms(BROKER_TIMEOUT_MS)
 }

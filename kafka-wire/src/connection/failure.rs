@@ -6,7 +6,7 @@ use kafka_protocol::ResponseError;
 
 /// Why a request brought no answer to use.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// A later attempt may succeed: an election, a loading coordinator, a lost connection.
     Retry(anyhow::Error),
     /// No later attempt will.
@@ -24,6 +24,12 @@ impl Failure {
         match self {
             Failure::Retry(error) | Failure::Final(error) => error,
         }
+    }
+}
+
+impl From<Failure> for anyhow::Error {
+    fn from(failure: Failure) -> Self {
+        failure.into_error()
     }
 }
 

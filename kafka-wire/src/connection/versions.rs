@@ -10,6 +10,8 @@ use anyhow::{Result, bail};
 use kafka_protocol::messages::{ApiKey, ApiVersionsResponse};
 use kafka_protocol::protocol::Request;
 
+use crate::frame::api_name;
+
 /// The version of ApiVersions sent before anything is known; every broker since 2.4 answers it.
 pub(super) const API_VERSIONS: i16 = 3;
 
@@ -31,7 +33,7 @@ impl Versions {
         let Some(&(oldest, newest)) = self.0.get(&R::KEY) else {
             bail!(
                 "the broker does not support {}: use Apache Kafka 4.x",
-                name(R::KEY)
+                api_name(R::KEY)
             );
         };
         let ours = newest_spoken(R::KEY).min(R::VERSIONS.max);
@@ -39,7 +41,7 @@ impl Versions {
         if version < oldest || version < R::VERSIONS.min {
             bail!(
                 "the broker speaks {} {oldest}..={newest}, this client {}..={ours}: use Apache Kafka 4.x",
-                name(R::KEY),
+                api_name(R::KEY),
                 R::VERSIONS.min
             );
         }
@@ -61,9 +63,4 @@ fn newest_spoken(key: i16) -> i16 {
         Ok(ApiKey::ListTransactions) => 0,
         _ => i16::MAX,
     }
-}
-
-/// The request's name for messages.
-pub(super) fn name(key: i16) -> String {
-    ApiKey::try_from(key).map_or_else(|()| format!("api {key}"), |api| format!("{api:?}"))
 }

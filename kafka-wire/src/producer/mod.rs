@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
-use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
 
 use self::round::InFlight;
 use crate::batch::{BatchBuilder, HEADER as EMPTY_BATCH, ProducerIdentity};
 use crate::client::{Client, Node};
 use crate::connection::check;
+use crate::requests;
 
 pub use transactional::{End, TransactionalProducer};
 
@@ -77,11 +77,7 @@ impl Producer {
     /// When no broker of `bootstrap` answers.
     pub fn with_patience(bootstrap: &str, patience: Duration) -> Result<Producer> {
         let mut client = Client::connect(bootstrap, patience)?;
-        let request = InitProducerIdRequest::default()
-            .with_transactional_id(None)
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1)
-            .with_transaction_timeout_ms(i32::MAX);
+        let request = requests::init_producer_id(None, i32::MAX, requests::NO_PRODUCER);
         let identity = client.retry("take a producer id", |client, deadline| {
             let answer = client.exchange(Node::Any, &request, deadline)?;
             check(answer.error_code, || "InitProducerId".to_owned())?;

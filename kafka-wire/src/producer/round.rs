@@ -16,9 +16,9 @@ use kafka_protocol::messages::produce_request::{
 };
 
 use super::{Closed, Producer};
-use crate::client::{BROKER_TIMEOUT_MS, EXCHANGE};
+use crate::client::EXCHANGE;
 use crate::connection::{Failure, Sent, check};
-use crate::requests::topic_name;
+use crate::requests::{BROKER_TIMEOUT_MS, topic_name};
 
 /// The pause after a round in which something failed.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -8,24 +8,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kafka_protocol::messages::add_partitions_to_txn_request::{
-    AddPartitionsToTxnRequest, AddPartitionsToTxnTopic,
-};
-use kafka_protocol::messages::produce_request::{
-    PartitionProduceData, ProduceRequest, TopicProduceData,
-};
-use kafka_protocol::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
-};
-use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, EndTxnRequest, GroupId, InitProducerIdRequest, ProducerId,
-    TransactionalId,
-};
+use kafka_protocol::messages::ProduceRequest;
 
 use crate::batch::{BatchBuilder, ProducerIdentity};
-use crate::client::{BROKER_TIMEOUT_MS, Client, Node};
+use crate::client::{Client, Node};
 use crate::connection::check;
-use crate::requests::{text, topic_name};
+use crate::requests;
 
 /// How long one step may take, retries included.
 const STEP: Duration = Duration::from_secs(30);
@@ -60,11 +48,8 @@ impl TransactionalProducer {
     /// When the coordinator does not answer in time, or refuses the timeout.
     pub fn new(bootstrap: &str, id: &str, transaction_timeout: Duration) -> Result<Self> {
         let mut client = Client::connect(bootstrap, STEP)?;
-        let request = InitProducerIdRequest::default()
-            .with_transactional_id(Some(TransactionalId(text(id))))
-            .with_transaction_timeout_ms(transaction_timeout.as_millis() as i32)
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1);
+        let timeout = transaction_timeout.as_millis() as i32;
+        let request = requests::init_producer_id(Some(id), timeout, requests::NO_PRODUCER);
         let what = format!("initialize {id}");
         let identity = client.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Transaction(id), &request, deadline)?;
@@ -135,12 +120,9 @@ impl TransactionalProducer {
         partition: i32,
         offset: i64,
     ) -> Result<()> {
-        let add = AddOffsetsToTxnRequest::default()
-            .with_transactional_id(TransactionalId(text(&self.id)))
-            .with_producer_id(ProducerId(self.identity.id))
-            .with_producer_epoch(self.identity.epoch)
-            .with_group_id(GroupId(text(group)));
-        let commit = self.offset_request(group, topic, partition, offset);
+        let add = requests::add_offsets(&self.id, self.identity, group);
+        let place = (topic, partition);
+        let commit = requests::txn_offset_commit(&self.id, self.identity, group, place, offset, "");
         let (id, what) = (&self.id, format!("add an offset of {group} as {}", self.id));
         self.client.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Transaction(id), &add, deadline)?;
@@ -156,11 +138,7 @@ impl TransactionalProducer {
     /// # Errors
     /// As [`TransactionalProducer::send`]; without an answer the outcome is unknown.
     pub fn end(&mut self, end: End) -> Result<()> {
-        let request = EndTxnRequest::default()
-            .with_transactional_id(TransactionalId(text(&self.id)))
-            .with_producer_id(ProducerId(self.identity.id))
-            .with_producer_epoch(self.identity.epoch)
-            .with_committed(end == End::Commit);
+        let request = requests::end_txn(&self.id, self.identity, end == End::Commit);
         let (id, what) = (&self.id, format!("end the transaction of {}", self.id));
         self.client.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Transaction(id), &request, deadline)?;
@@ -175,14 +153,8 @@ impl TransactionalProducer {
         if self.added.contains(&place) {
             return Ok(());
         }
-        let topics = AddPartitionsToTxnTopic::default()
-            .with_name(topic_name(topic))
-            .with_partitions(vec![partition]);
-        let request = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(TransactionalId(text(&self.id)))
-            .with_v3_and_below_producer_id(ProducerId(self.identity.id))
-            .with_v3_and_below_producer_epoch(self.identity.epoch)
-            .with_v3_and_below_topics(vec![topics]);
+        let partitions = [(topic, partition)];
+        let request = requests::add_partitions(&self.id, self.identity, &partitions);
         let (id, what) = (&self.id, format!("add {topic}-{partition} as {}", self.id));
         self.client.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Transaction(id), &request, deadline)?;
@@ -208,38 +180,7 @@ impl TransactionalProducer {
             batch.push(now_ms(), Some(key.as_bytes()), Some(value.as_bytes()), none);
         }
         let batch = batch.close(self.identity, sequence, true);
-        let data = PartitionProduceData::default()
-            .with_index(partition)
-            .with_records(Some(batch.into_bytes()));
-        let topic = TopicProduceData::default()
-            .with_name(topic_name(topic))
-            .with_partition_data(vec![data]);
-        ProduceRequest::default()
-            .with_transactional_id(Some(TransactionalId(text(&self.id))))
-            .with_acks(-1)
-            .with_timeout_ms(BROKER_TIMEOUT_MS)
-            .with_topic_data(vec![topic])
-    }
-
-    fn offset_request(
-        &self,
-        group: &str,
-        topic: &str,
-        partition: i32,
-        offset: i64,
-    ) -> TxnOffsetCommitRequest {
-        let partition = TxnOffsetCommitRequestPartition::default()
-            .with_partition_index(partition)
-            .with_committed_offset(offset);
-        let topic = TxnOffsetCommitRequestTopic::default()
-            .with_name(topic_name(topic))
-            .with_partitions(vec![partition]);
-        TxnOffsetCommitRequest::default()
-            .with_transactional_id(TransactionalId(text(&self.id)))
-            .with_group_id(GroupId(text(group)))
-            .with_producer_id(ProducerId(self.identity.id))
-            .with_producer_epoch(self.identity.epoch)
-            .with_topics(vec![topic])
+        requests::produce(topic, partition, batch.into_bytes(), Some(&self.id), -1)
     }
 }
 
