@@ -124,7 +124,7 @@ impl World {
         topic: &str,
         stable: bool,
     ) -> Result<(i16, i64, String)> {
-        let request = requests::offset_fetch(group, topic, 1, stable);
+        let request = requests::offset_fetch(group, topic, vec![0], stable);
         let ask = || {
             let answer = self.call(9, &request)?;
             let group = answer.groups.first().context("no group")?;

@@ -170,11 +170,16 @@ pub fn offset_commit(
         .with_topics(vec![topic])
 }
 
-/// OffsetFetch of the first partitions of a topic; `stable` refuses offsets that a transaction holds (KIP-447).
-pub fn offset_fetch(group: &str, topic: &str, partitions: i32, stable: bool) -> OffsetFetchRequest {
+/// OffsetFetch of some partitions of a topic; `stable` refuses offsets that a transaction holds (KIP-447).
+pub fn offset_fetch(
+    group: &str,
+    topic: &str,
+    partitions: Vec<i32>,
+    stable: bool,
+) -> OffsetFetchRequest {
     let topic = OffsetFetchRequestTopics::default()
         .with_name(topic_name(topic))
-        .with_partition_indexes((0..partitions).collect());
+        .with_partition_indexes(partitions);
     let group = OffsetFetchRequestGroup::default()
         .with_group_id(group_id(group))
         .with_topics(Some(vec![topic]));

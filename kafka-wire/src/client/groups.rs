@@ -49,7 +49,7 @@ impl Client {
     pub fn committed(&mut self, group: &str, topic: &str) -> Result<Offsets> {
         let what = format!("read the offsets of group {group} on {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
-        let request = requests::offset_fetch(group, topic, count, true);
+        let request = requests::offset_fetch(group, topic, (0..count).collect(), true);
         self.retry(&what, |client, deadline| {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
             offsets(&answer, topic, count)
@@ -68,7 +68,7 @@ impl Client {
     ) -> Result<Option<Offsets>> {
         let what = format!("read the offsets of group {group} on {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
-        let request = requests::offset_fetch(group, topic, count, true);
+        let request = requests::offset_fetch(group, topic, (0..count).collect(), true);
         let mut held_since = None;
         let limit = self.timeout() + patience;
         self.retry_for(limit, &what, |client, deadline| {

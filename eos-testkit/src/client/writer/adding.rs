@@ -75,7 +75,7 @@ impl Writer {
                 .with_partitions(partitions)
         });
         AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(self.id().into())
+            .with_v3_and_below_transactional_id(text(self.id()).into())
             .with_v3_and_below_producer_id(identity.id.into())
             .with_v3_and_below_producer_epoch(identity.epoch)
             .with_v3_and_below_topics(topics.collect())
