@@ -11,8 +11,8 @@ use super::{exit_code, run_tests};
 
 /// The packages that build where only Rust is installed, in one set of features.
 const SELECTION: &str = "--package eos-protocol --package eos-state --package eos-core --package eos-testkit \
-    --package kafka-launcher --package kafka-wire --package xtask --no-default-features --features eos-core/failpoints,eos-core/prometheus,\
-    eos-testkit/failpoints,eos-testkit/store-conformance";
+    --package eos-cli --package kafka-launcher --package kafka-wire --package xtask --no-default-features \
+    --features eos-core/failpoints,eos-core/prometheus,eos-testkit/failpoints,eos-testkit/store-conformance";
 
 /// Seeds of the simulation, instead of CI's 1,000.
 const SEEDS: &str = "200";
@@ -32,7 +32,7 @@ pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     if let Some(mut built) = built {
         // The targets whose tests start real brokers.
         built.targets.retain(|it| {
-            it.name != "all" || !["kafka-launcher", "xtask"].contains(&it.package.as_str())
+            it.name != "all" || !["eos-cli", "kafka-launcher"].contains(&it.package.as_str())
         });
         let environment = [("EOS_SEEDS".to_owned(), SEEDS.to_owned())];
         run_tests("tests", &built, filter, &environment, &mut report)?;

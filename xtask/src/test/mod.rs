@@ -21,7 +21,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use kafka_launcher::PROGRAMS_VAR;
 
-use crate::kafka;
+use crate::eos;
 use crate::setup::{self, Need};
 use build::{Built, build_with_programs, cargo};
 use count::Count;
@@ -139,15 +139,8 @@ impl Kafka {
                 bail!("CI must not skip the tests on a real Kafka.\n{why}")
             }
             Some(_) if !kafka_launcher::is_skipped() && kafka_launcher::docker::usable() => {
-                let up = kafka::Up {
-                    nodes: None,
-                    port: None,
-                    docker: true,
-                    embedded: false,
-                    fresh: false,
-                };
                 // A cluster that runs already is not replaced.
-                Ok(match kafka::up(&up) {
+                Ok(match eos::up_in_docker() {
                     Ok(bootstrap) => Kafka::InDocker { bootstrap },
                     Err(error) => Kafka::Missing {
                         why: format!("{error:#}"),

@@ -11,7 +11,7 @@ const ALONE: [(&str, &str, &str); 3] = [
     ("integration-tests", "exclusive", ""),
     ("conformance", "all", "throughput::"),
     // A broker that is killed there comes back on its port.
-    ("xtask", "all", "local::"),
+    ("eos-cli", "all", "local::"),
 ];
 
 /// Tests of the targets in [`ALONE`] that kill processes by the clock and judge the outputs: a full machine would

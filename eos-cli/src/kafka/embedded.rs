@@ -1,4 +1,4 @@
-//! The embedded broker in a process of its own: `cargo xtask kafka up --embedded`.
+//! The embedded broker in a process of its own: `eos kafka up --embedded`.
 //!
 //! It needs neither Java nor Docker, is there at once, and holds everything in memory: what it held is gone
 //! when it ends. The process is this same program, which then does nothing else.

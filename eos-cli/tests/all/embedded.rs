@@ -5,14 +5,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// A checkout of a user with this cache; what it has up goes down with the test.
-struct Xtask<'a> {
+struct Eos<'a> {
     cache: &'a Path,
     checkout: Option<&'a Path>,
 }
 
-impl Xtask<'_> {
+impl Eos<'_> {
     fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xtask"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_eos"));
         command
             .args(arguments.split(' '))
             .env("XDG_CACHE_HOME", self.cache)
@@ -54,7 +54,7 @@ impl Xtask<'_> {
     }
 }
 
-impl Drop for Xtask<'_> {
+impl Drop for Eos<'_> {
     fn drop(&mut self) {
         // Down already, in most cases.
         let _ = self.command("kafka down").output();
@@ -88,7 +88,7 @@ fn neither_another_checkouts_broker_nor_one_of_another_kind_is_replaced_or_stopp
         checkout(),
         checkout(),
     );
-    let of = |checkout| Xtask {
+    let of = |checkout| Eos {
         cache: cache.path(),
         checkout: Some(checkout),
     };
@@ -141,24 +141,24 @@ fn text(output: Output) -> String {
 #[test]
 fn it_comes_up_without_java_holds_records_and_goes_down() {
     let cache = tempfile::tempdir().expect("a directory");
-    let xtask = Xtask {
+    let eos = Eos {
         cache: cache.path(),
         checkout: None,
     };
-    let address = address(&xtask.says("kafka up --embedded"));
-    xtask.says("kafka topic cities:1");
-    xtask.sends("kafka produce cities", "a:1\nb:2\n");
-    assert_eq!(xtask.says("kafka read cities"), "0@0 a:1\n0@1 b:2\n");
-    let status = xtask.says("kafka status");
+    let address = address(&eos.says("kafka up --embedded"));
+    eos.says("kafka topic cities:1");
+    eos.sends("kafka produce cities", "a:1\nb:2\n");
+    assert_eq!(eos.says("kafka read cities"), "0@0 a:1\n0@1 b:2\n");
+    let status = eos.says("kafka status");
     assert!(
         status.contains("not Apache Kafka") && status.contains("ready"),
         "{status}"
     );
-    let again = xtask.says("kafka up --embedded");
+    let again = eos.says("kafka up --embedded");
     assert!(again.contains(&address), "it was up: {again}");
-    let other = xtask.command("kafka up --embedded --nodes 3").output();
+    let other = eos.command("kafka up --embedded --nodes 3").output();
     assert!(!other.expect("it runs").status.success());
-    assert!(xtask.says("kafka down").contains("1 node(s) stopped"));
+    assert!(eos.says("kafka down").contains("1 node(s) stopped"));
     assert!(
         std::net::TcpStream::connect(address).is_err(),
         "nobody listens any more"

@@ -1,4 +1,4 @@
-//! `cargo xtask kafka`: a Kafka that stays until it is stopped, and topics and records by hand.
+//! `eos kafka`: a Kafka that stays until it is stopped, and topics and records by hand.
 //!
 //! ```text
 //! local     up | down | status

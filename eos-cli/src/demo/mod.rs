@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: a pipeline whose processes are killed while it works, and an audit of what is
+//! `eos demo`: a pipeline whose processes are killed while it works, and an audit of what is
 //! left. On the embedded broker, which is in this process and needs neither Java nor Docker; with
 //! `--kafka` on a real Kafka.
 //!
@@ -38,7 +38,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use clap::Args;
 
-use crate::setup::{self, Need};
 use book::Book;
 use broker::Broker;
 use plan::Plan;
@@ -102,10 +101,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
-    setup::ensure(Need::BUILD)?;
-    if options.kafka && kafka_launcher::external().is_none() {
-        setup::ensure(Need::KAFKA)?;
-    }
     let program = build::pipeline(options.rocksdb, stop)?;
     let begun = Instant::now();
     let words = Book::open().words(options.lines());

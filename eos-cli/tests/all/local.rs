@@ -35,27 +35,24 @@ impl User {
     }
 
     fn run(&self, arguments: &str) -> Output {
-        let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        xtask
-            .args(arguments.split(' '))
+        let mut eos = Command::new(env!("CARGO_BIN_EXE_eos"));
+        eos.args(arguments.split(' '))
             .env("EOS_CACHE_DIR", self.cache.path());
-        xtask
-            .env_remove(kafka_launcher::BOOTSTRAP_VAR)
+        eos.env_remove(kafka_launcher::BOOTSTRAP_VAR)
             .output()
             .unwrap()
     }
 
     /// A command with this on its standard input.
     fn told(&self, arguments: &str, input: &str) -> Output {
-        let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-        xtask
-            .args(arguments.split(' '))
+        let mut eos = Command::new(env!("CARGO_BIN_EXE_eos"));
+        eos.args(arguments.split(' '))
             .env("EOS_CACHE_DIR", self.cache.path())
             .env_remove(kafka_launcher::BOOTSTRAP_VAR)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = xtask.spawn().unwrap();
+        let mut child = eos.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         // One that has ended already does not read.
         let _ = pipe.write_all(input.as_bytes());
@@ -163,11 +160,10 @@ fn a_named_cluster_is_used_as_it_is() {
     let Some(user) = User::new() else {
         return;
     };
-    let mut xtask = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    xtask
-        .args(["kafka", "up"])
+    let mut eos = Command::new(env!("CARGO_BIN_EXE_eos"));
+    eos.args(["kafka", "up"])
         .env(kafka_launcher::BOOTSTRAP_VAR, "theirs:9092");
-    let output = xtask
+    let output = eos
         .env("EOS_CACHE_DIR", user.cache.path())
         .output()
         .unwrap();

@@ -1,4 +1,4 @@
-//! `cargo xtask kafka topic | produce | read`: topics and records by hand, to try a pipeline.
+//! `eos kafka topic | produce | read`: topics and records by hand, to try a pipeline.
 //!
 //! On the cluster that `up` started, or the one that `KAFKA_BOOTSTRAP_SERVERS` names.
 

@@ -1,4 +1,4 @@
-//! `cargo xtask kafka up | down | status`: one cluster per checkout that stays until `down` stops it.
+//! `eos kafka up | down | status`: one cluster per checkout that stays until `down` stops it.
 //!
 //! No command here touches a broker of another checkout, or replaces one of another kind.
 

@@ -1,4 +1,0 @@
-//! What users rely on: `cargo xtask kafka`, on real brokers and on the embedded one.
-
-mod embedded;
-mod local;
