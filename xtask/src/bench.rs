@@ -1,10 +1,10 @@
 //! `cargo xtask bench`: sets up and runs the benchmark program.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use kafka_launcher::workspace_root;
+use anyhow::Result;
 
+use crate::cargo;
 use crate::setup::{self, Need};
 
 /// Runs `eos-benchmarks` in the release profile: throughput, latency, memory, pass-through.
@@ -21,20 +21,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             kafka_launcher::BOOTSTRAP_VAR
         );
     }
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(workspace_root())
-        .args(["run", "--quiet", "--release"])
-        .args(["--package", "eos-benchmarks"])
-        .args(features(arguments))
-        .arg("--")
-        .args(arguments)
-        .status()
-        .context("run cargo: is it on the PATH?")?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    cargo::run(
+        cargo::cargo()
+            .args(["run", "--quiet", "--release"])
+            .args(["--package", "eos-benchmarks"])
+            .args(features(arguments))
+            .arg("--")
+            .args(arguments),
+    )
 }
 
 /// The library without one of its defences is not what users get: only this benchmark has it.

@@ -6,8 +6,9 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kafka_launcher::{BOOTSTRAP_VAR, PROGRAMS_VAR, external, run, workspace_root};
+use kafka_launcher::{BOOTSTRAP_VAR, PROGRAMS_VAR, external, run};
 
+use crate::cargo::cargo;
 use crate::setup::{self, Need};
 
 /// A container's image may have to be pulled.
@@ -56,9 +57,7 @@ fn program() -> Command {
     if let Some(programs) = std::env::var_os(PROGRAMS_VAR) {
         return Command::new(PathBuf::from(programs).join("eos"));
     }
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let manifest = workspace_root().join("Cargo.toml");
-    cargo.args(["run", "--quiet", "--package", "eos-cli", "--manifest-path"]);
-    cargo.arg(manifest).arg("--");
+    let mut cargo = cargo();
+    cargo.args(["run", "--quiet", "--package", "eos-cli", "--"]);
     cargo
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask`: what cargo cannot do. Set-up, tests, bench, and short ways to `eos kafka` and `eos demo`.
 
 mod bench;
+mod cargo;
 mod eos;
 mod faults;
 mod setup;

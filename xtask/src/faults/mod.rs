@@ -11,13 +11,13 @@ mod page;
 mod row;
 mod table;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use kafka_launcher::workspace_root;
 
+use crate::cargo::{cargo, exit_code};
 use crate::setup::{self, Need};
 
 /// The file to which the tests append their rows.
@@ -94,8 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         if names.is_empty() {
             continue;
         }
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(workspace_root());
+        let mut cargo = cargo();
         cargo.args(arguments(&names, failpoints));
         cargo.env(REPORT_VAR, &report);
         if options.full {
@@ -113,11 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         page::write(&table, options.full, begun.elapsed())?;
     }
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(passed))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Test>> {

@@ -1,12 +1,12 @@
 //! One `cargo test --no-run`: the test programs, and where the programs lie that they start.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use kafka_launcher::paths;
+use crate::cargo::cargo;
 
 /// A compiled test target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,13 +24,6 @@ pub(crate) struct Built {
     pub(crate) targets: Vec<Target>,
     /// Binaries and examples.
     pub(crate) programs: Vec<PathBuf>,
-}
-
-/// Cargo, as the one that runs this.
-pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(paths::workspace_root());
-    cargo
 }
 
 /// Compiles the tests of what `selection` names (packages, features), and runs none. None if that fails; cargo has

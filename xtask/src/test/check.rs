@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::build::{build, cargo};
+use super::build::build;
 use super::report::Report;
-use super::{exit_code, run_tests};
+use super::run_tests;
+use crate::cargo::{cargo, exit_code};
 
 /// The packages that build where only Rust is installed, in one set of features.
 const SELECTION: &str = "--package eos-protocol --package eos-state --package eos-core --package eos-testkit \

@@ -21,9 +21,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use kafka_launcher::PROGRAMS_VAR;
 
+use crate::cargo::{cargo, exit_code};
 use crate::eos;
 use crate::setup::{self, Need};
-use build::{Built, build_with_programs, cargo};
+use build::{Built, build_with_programs};
 use count::Count;
 use report::Report;
 
@@ -51,14 +52,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     kafka.explain();
     Ok(exit_code(report.print()))
-}
-
-fn exit_code(success: bool) -> ExitCode {
-    if success {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
 }
 
 fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {

@@ -6,10 +6,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::build::cargo;
 use super::case::Case;
-use super::exit_code;
 use super::report::Report;
+use crate::cargo::{cargo, exit_code};
 use crate::setup::{self, Need};
 
 /// One long run.
