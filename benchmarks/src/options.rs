@@ -49,9 +49,9 @@ pub(crate) struct Options {
     /// Rounds that count [default: 3; latency 1; quarantine 7]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: Option<u32>,
-    /// Throughput and count: how many rounds before them only warm the broker
-    // After one round the broker still took half as much again for a record as it did later, so the side that began
-    // the first round that counts was charged with its compiler; after two its compiler still took a tenth of a core.
+    /// Throughput and count: rounds before them that only warm the broker
+    // After one round the broker's JIT compiler still made a record cost half as much again as later. This burdened
+    // the first side of the first counted round. After two rounds the compiler still used a tenth of a core.
     #[arg(long, default_value_t = 3)]
     pub(crate) warm_up_rounds: u32,
     /// Which sides, separated by commas: bare, eos, eos-at-least-once, eos-default,

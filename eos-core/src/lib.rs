@@ -75,6 +75,7 @@ mod nearest;
 mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
+mod rules;
 #[cfg_attr(
     not(feature = "kafka"),
     allow(

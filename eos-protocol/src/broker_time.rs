@@ -1,28 +1,28 @@
-//! A clock that stands still while no broker answers.
+//! A clock that pauses while no broker responds.
 
 use std::time::Duration;
 
 use crate::time::Now;
 
-/// Measures time during which brokers can be reached.
+/// Measures the time during which brokers are reachable.
 ///
-/// A deadline for something that a broker must do (make offsets stable, send records) runs on this clock: an
-/// outage that passes by itself must not end the app. The brokers count as away when no answer has arrived for
+/// Deadlines for the work of a broker (to make offsets stable, to send records) run on this clock, so that a
+/// temporary outage does not end the app. The brokers count as away when no response has arrived for
 /// [`SILENCE`](Self::SILENCE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerTime {
-    /// When the last answer arrived.
+    /// The time of the last response.
     answered: Now,
-    /// For how long the brokers were away until then.
+    /// The total time without brokers before the last response.
     away: Duration,
 }
 
 impl BrokerTime {
-    /// How long brokers that can be reached may send no answer. The runtime queries the topics every ten
+    /// The longest time without a response from reachable brokers. The runtime queries the topics every ten
     /// seconds, so one query may get lost.
     pub const SILENCE: Duration = Duration::from_secs(30);
 
-    /// A clock that runs: it takes `now` for the last answer.
+    /// A running clock: `now` counts as the time of the last response.
     #[must_use]
     pub const fn new(now: Now) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl BrokerTime {
         }
     }
 
-    /// A broker answered.
+    /// Records a response from a broker.
     pub fn answered(&mut self, now: Now) {
         self.away += self.silence(now);
         self.answered = self.answered.max(now);
@@ -43,15 +43,31 @@ impl BrokerTime {
         Now(now.since(Now(self.away + self.silence(now))))
     }
 
-    /// Whether the clock stands still.
+    /// Whether the clock is paused.
     #[must_use]
     pub fn is_standing(&self, now: Now) -> bool {
         !self.silence(now).is_zero()
     }
 
-    /// For how long the brokers have been away by now.
+    /// How long the brokers have been away at `now`.
     fn silence(&self, now: Now) -> Duration {
         now.since(self.answered.after(Self::SILENCE))
+    }
+}
+
+/// One moment on two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The worker's clock.
+    pub now: Now,
+    /// [`BrokerTime`], which stands still while no broker answers.
+    pub brokers: Now,
+}
+
+impl From<Now> for Moment {
+    /// A moment before any outage.
+    fn from(now: Now) -> Self {
+        Self { now, brokers: now }
     }
 }
 

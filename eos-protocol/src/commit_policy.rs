@@ -26,7 +26,7 @@ pub enum CommitCause {
     /// A record took so long that the transaction might not outlive it: what came before it is
     /// committed, and its effects go into the next one.
     Slow,
-    /// The state of a task is whole or about to be read, or a task goes back to its last commit: its partitions
+    /// The state of a task is whole or about to be read, or a task rewinds to its last commit. Its partitions
     /// can be assigned only while no transaction is open.
     Restore,
 }

@@ -26,7 +26,7 @@
 //! | [`recommit_due`] | when an idle task's offsets are committed once more |
 //! | [`windows`] | which window a record is in, when it is closed, when it is forgotten |
 //! | [`MissingOffsets`] | when a task believes that the group has no offset |
-//! | [`BrokerTime`] | for how long brokers could be reached |
+//! | [`BrokerTime`] | for how long brokers have been reachable |
 //! | [`state`] | where a task's stores stand, and what a restart makes of them |
 //! | [`partition_for`] | which partition a key belongs to |
 #![forbid(unsafe_code)]
@@ -62,7 +62,7 @@ mod widths;
 pub mod windows;
 
 pub use backoff::Backoff;
-pub use broker_time::BrokerTime;
+pub use broker_time::{BrokerTime, Moment};
 pub use commit_pacer::{CommitCost, CommitPacer};
 pub use commit_policy::{CommitCause, CommitPolicy, Load, Pace, may_join};
 pub use dead_letter::DeadLetter;

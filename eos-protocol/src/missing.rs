@@ -1,4 +1,4 @@
-//! Offsets that the group reports missing: when a task believes it.
+//! Confirms that a committed offset is missing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use crate::start::Start;
 
 /// Counts how often the group reported that a task has no committed offset.
 ///
-/// A coordinator that resigns or loads may report a missing offset for a moment (KAFKA-20416). A task that
-/// believed the first such answer would start over, and commit that.
+/// A coordinator that resigns or loads may briefly report an offset as missing (KAFKA-20416). A task that
+/// believed the first report would start over, and commit the new offsets.
 #[derive(Debug, Clone, Default)]
 pub struct MissingOffsets(BTreeMap<TopicPartition, u32>);
 
 impl MissingOffsets {
-    /// How many answers in a row must report the offset missing.
+    /// The number of reports in a row that confirm a missing offset.
     pub const TRIES: u32 = 4;
-    /// How long to wait between two questions.
+    /// The time between two queries.
     pub const PAUSE: Duration = Duration::from_millis(250);
 
-    /// Ends the count for a task that another worker owns now.
+    /// Drops the count of a task that another worker owns now.
     pub fn forget(&mut self, driving: &TopicPartition) {
         self.0.remove(driving);
     }
 
-    /// Whether this start can be believed: it needs no offset that is missing, or the group reported the
-    /// missing offset [`TRIES`](Self::TRIES) times in a row.
+    /// Whether this start is confirmed: none of its offsets is missing, or the group has reported the missing
+    /// offset [`TRIES`](Self::TRIES) times in a row.
     pub fn confirm(&mut self, driving: &TopicPartition, start: &Start) -> bool {
         if start.is_complete() {
             self.0.remove(driving);

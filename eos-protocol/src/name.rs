@@ -13,8 +13,8 @@
 //! It stays far below the broker's limit (`offset.metadata.max.bytes`, 4,096).
 //!
 //! Format 2 also names the changelog topics. A task without changelogs keeps format 1, so that instances of
-//! both versions can work on it. A task with stores can go from an older version to this one, not back: the older
-//! one refuses its offsets ([`NameError::Newer`]).
+//! both versions can work on it. A task with stores can move from an older version to this one, but not back,
+//! because the older version refuses its offsets ([`NameError::Newer`]).
 
 use std::fmt;
 
@@ -52,8 +52,7 @@ pub struct TransactionName {
     pub windowed: Option<Seq>,
     /// The highest record time seen by the task.
     pub stream_time: Option<Timestamp>,
-    /// Which of all topics of their names the changelogs were. Unknown where the brokers report no ids, and
-    /// in format 1.
+    /// Digests of the changelogs' topic ids. `None` in format 1, and where the brokers report no ids.
     pub topics: PerFamily<Option<TopicDigest>>,
 }
 

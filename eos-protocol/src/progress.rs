@@ -29,7 +29,7 @@ struct Expected {
     first: Option<Offset>,
     /// Whether a later one came already, and the rewind was repeated.
     asked_again: bool,
-    /// Whether it may be another one: the log has lost the one that came first.
+    /// Whether the log has lost the record that came first, so that a later one may come instead.
     gone: bool,
 }
 
@@ -42,11 +42,11 @@ pub enum Admission {
     /// goes on at the last offset that it knows to be taken when it resumes a partition, and a
     /// batch may be on its way to us at that moment.)
     Repeated,
-    /// Drop everything fetched of this input and go back there: the first record after a rewind is
-    /// a later one than before it. It may have been fetched before the rewind.
+    /// Drop everything fetched of this input and seek to this offset. The first record after a rewind is
+    /// a later one than before the rewind, and may have been fetched before it.
     GoBack(Offset),
-    /// It is so once more: find out whether the log has lost the record at this offset (retention,
-    /// compaction, DeleteRecords). If it has, say so ([`TaskProgress::lost`]); if not, stop.
+    /// A later record came first again: find out whether the log has lost the record at this offset
+    /// (retention, compaction, DeleteRecords). If it has, call [`TaskProgress::lost`]; if not, stop.
     Missing(Offset),
 }
 
@@ -121,8 +121,8 @@ impl TaskProgress {
         }
     }
 
-    /// The changelogs of its stage, by the ids that their topics had when this process started: its names say so,
-    /// and a successor that finds other topics knows that they don't hold all of the state.
+    /// Sets the changelogs of its stage, by the topic ids at the start of this process. Its transaction names
+    /// carry them. A successor that finds other ids knows that these topics lack some of the state.
     #[must_use]
     pub fn with_changelogs(mut self, topics: PerFamily<Option<TopicDigest>>) -> Self {
         self.changelogs = topics;
@@ -214,8 +214,8 @@ impl TaskProgress {
         expected.is_some_and(|it| it.first == Some(record) && it.asked_again && !it.gone)
     }
 
-    /// The log of a partition has lost the record that came first before the rewind: a later one may
-    /// come now.
+    /// Records that the log of a partition has lost the record that came first before the rewind. A later
+    /// record may come now.
     pub fn lost(&mut self, partition: &TopicPartition) {
         let inputs = self.inputs.iter_mut();
         for input in inputs.filter(|input| input.partition == *partition) {

@@ -190,7 +190,7 @@ fn rule_8_another_first_record_after_a_rewind_has_to_be_confirmed() {
     task.advance(0, offset(10), None);
     assert_eq!(task.admit(0, offset(11)), Ok(Admission::Process));
 
-    // It is the same on the second try, and on each one after it: until the log is known to have lost it.
+    // Every later try has the same result until the log is known to have lost the record.
     task.discarded();
     assert_eq!(task.admit(0, offset(14)), Ok(Admission::GoBack(offset(10))));
     for _ in 0..3 {

@@ -79,7 +79,7 @@ pub enum Start {
 }
 
 impl Start {
-    /// Whether the group has an offset for each input.
+    /// Whether the group has a committed offset for every input.
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Resume { .. } => true,
@@ -186,10 +186,10 @@ pub enum StartError {
     /// A repartition topic has records that this group did not write.
     #[error(
         "task {task}: the repartition topic of {partition} has records, but group {group} has no committed \
-         offset of the tasks that write it or read it. Another app may have this topic (its name joins the \
-         names of the app and of the repartition with hyphens): give this app or its repartition another \
-         name. Or the group's offsets were deleted on purpose: then delete the topic, too, to start afresh. \
-         First look at the group's offsets (kafka-consumer-groups --describe)"
+         offset of the tasks that write it or read it. Look at the group's offsets \
+         (kafka-consumer-groups.sh --describe). If another app has the same topic (its name joins the names \
+         of the app and of the repartition with hyphens), give this app or its repartition another name. If \
+         you deleted the group's offsets on purpose, delete the topic, too, to start afresh"
     )]
     ForeignRecords {
         /// The task.

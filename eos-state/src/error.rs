@@ -110,17 +110,17 @@ pub enum StoreError {
         /// Its size.
         bytes: usize,
     },
-    /// A key and its value are larger than the changelog takes.
+    /// A key and its value exceed the changelog's `max.message.bytes`.
     #[error(
-        "a key of store {store} and its value take {bytes} bytes in the changelog, whose max.message.bytes is \
-         {limit}: keep less under one key, or raise max.message.bytes of the changelog topic"
+        "a key of store {store} and its value take {bytes} bytes in the changelog, but its max.message.bytes is \
+         {limit}. Keep less data under one key, or raise max.message.bytes of the changelog topic"
     )]
     Oversize {
         /// The store.
         store: StoreId,
-        /// The size of a record batch that holds nothing else.
+        /// The size in bytes of a record batch with only this record.
         bytes: usize,
-        /// The limit.
+        /// The changelog's `max.message.bytes`.
         limit: usize,
     },
     /// The position is to be replaced from outside while writes of a transaction wait for theirs.

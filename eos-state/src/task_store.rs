@@ -13,8 +13,8 @@ use crate::overlay::{KeyHash, KeyHasher, Overlay, StoreKind, Table, Written};
 use crate::range::{Direction, KeyRange};
 use crate::scan::Scan;
 
-/// What a record batch takes beside a key and a value: its own fields, the most that the length fields of a
-/// record take (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`), and the store's
+/// The size in bytes of a record batch without its key and value. It is the sum of the batch header, the largest
+/// record overhead (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`), and the store
 /// id in the key.
 const OVERHEAD: usize = 61 + 21 + 4;
 
@@ -57,7 +57,7 @@ pub struct TaskStore {
 struct Slot {
     id: StoreId,
     overlay: Overlay,
-    /// The largest record batch that its changelog takes, in bytes.
+    /// The largest record batch that the changelog accepts, in bytes.
     limit: usize,
     /// The overlay's entries by key, once somebody asked; anything written makes it stale.
     sorted: Option<Arc<Vec<u32>>>,
@@ -127,7 +127,7 @@ impl TaskStore {
         self
     }
 
-    /// Refuses writes that are too large for a changelog: `limits` is `max.message.bytes` of each, if it is
+    /// Refuses writes that are too large for a changelog: `limits` is `max.message.bytes` of each changelog, if
     /// known.
     #[must_use]
     pub fn limited(mut self, limits: &PerFamily<Option<usize>>) -> Self {

@@ -1,4 +1,4 @@
-//! An app whose records say what goes wrong with them, for `tests/policies.rs`:
+//! An app whose records say what goes wrong with them, for `tests/kafka/policies.rs`:
 //! `APP=faulty POLICY=skip cargo run -p integration-tests --example faulty`
 //!
 //! It reads `<APP>-in`, writes `<APP>-out` and, if the policy says so, `<APP>-dead`.

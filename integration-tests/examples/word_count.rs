@@ -1,4 +1,4 @@
-//! The app of `tests/state_sweep.rs`, and of the control in `tests/counts.rs`:
+//! The app of `tests/kafka/state_sweep.rs`, and of the control in `tests/exclusive/counts.rs`:
 //! `APP=words cargo run -p integration-tests --example word_count --features failpoints`
 //!
 //! It takes the values of `<APP>-in` for words between blanks, brings all of one word into one task, counts them in the

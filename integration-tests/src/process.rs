@@ -20,8 +20,8 @@ pub enum Program<'a> {
     Example(&'a str),
 }
 
-/// Builds a program in the profile of the calling test and returns its path. Under `cargo xtask test` it is
-/// built already.
+/// Builds a program in the profile of the calling test and returns its path. `cargo xtask test` has built it
+/// already.
 ///
 /// `options` are further arguments for cargo, such as `--features failpoints`.
 ///

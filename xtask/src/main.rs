@@ -55,18 +55,18 @@ enum Command {
     },
     /// The fault-injection tests, and the table of what they found
     Faults(faults::Options),
-    /// The inner loop: format, lints, and every test that needs no broker and no C code
+    /// The inner loop: format, lints, and every test that needs neither a real Kafka nor C code
     Check {
-        /// Only tests whose name holds this
+        /// Only tests whose name contains this
         #[arg(default_value = "")]
         filter: String,
     },
-    /// Prints the features that `test` compiles everything with, for lints of the same code
+    /// Prints the features that `test` builds with, to lint the same code
     #[command(hide = true)]
     Features,
     /// Full sizes, repeats and long sweeps: hours, for each night or each release
     Soak(test::SoakOptions),
-    /// All tests, those on a real Kafka included
+    /// All tests but the longest, those on a real Kafka included
     Test {
         /// Part of a test's name, or anything that `cargo test` takes
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,4 +1,4 @@
-//! The embedded broker beside Apache Kafka, seen by three clients: ours, librdkafka, and Java's.
+//! Tests of the embedded broker and Apache Kafka with three clients.
 
 mod both_brokers;
 mod held_offsets;

@@ -2,7 +2,7 @@
 //! back read_committed, checked in the same run.
 //!
 //! `cargo test --release -p conformance --test all throughput:: -- --nocapture` for a figure;
-//! `EOS_RECORDS` says how many (a million without it in a release build).
+//! `EOS_RECORDS` sets the number of records (default: a million in a release build).
 
 use std::time::{Duration, Instant};
 

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Builds the pipeline. What cargo prints is shown if it takes its time or fails.
 pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
-    // The tests have built it already, with everything else.
+    // `cargo xtask test` has built it already.
     if let Some(programs) = std::env::var_os(PROGRAMS_VAR) {
         return Ok(PathBuf::from(programs).join(APP));
     }

@@ -1,10 +1,10 @@
-//! `cargo xtask kafka up --embedded`: a broker that stays until it is sent away, without Java.
+//! `cargo xtask kafka up --embedded`: a broker without Java that runs until `down`.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// A checkout of a user with this cache; what it has up goes down with the test.
+/// A checkout of a user with this cache. Its cluster is stopped with the test.
 struct Eos<'a> {
     cache: &'a Path,
     checkout: Option<&'a Path>,
@@ -17,7 +17,7 @@ impl Eos<'_> {
             .args(arguments.split(' '))
             .env("XDG_CACHE_HOME", self.cache)
             .env_remove("KAFKA_BOOTSTRAP_SERVERS")
-            // Neither is looked for.
+            // Without Java and Docker.
             .env("PATH", "")
             .env_remove("JAVA_HOME");
         if let Some(checkout) = self.checkout {
@@ -26,7 +26,7 @@ impl Eos<'_> {
         command
     }
 
-    /// Runs it; it must fail, and print this.
+    /// Runs a command that must fail, and checks its error text.
     fn refuses(&self, arguments: &str, parts: &[&str]) {
         let output = self.command(arguments).output().expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -36,7 +36,7 @@ impl Eos<'_> {
         }
     }
 
-    /// Runs it; what it says must be a success.
+    /// Runs a command that must succeed, and returns its output.
     fn says(&self, arguments: &str) -> String {
         let output = self.command(arguments).output().expect("it runs");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -71,7 +71,7 @@ fn is_up(address: &str) -> bool {
     std::net::TcpStream::connect(address).is_ok()
 }
 
-/// Only what tells a checkout from another directory.
+/// A directory with the files that identify a checkout.
 fn checkout() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     for package in ["xtask", "eos-protocol"] {
@@ -161,6 +161,6 @@ fn it_comes_up_without_java_holds_records_and_goes_down() {
     assert!(eos.says("kafka down").contains("1 node(s) stopped"));
     assert!(
         std::net::TcpStream::connect(address).is_err(),
-        "nobody listens any more"
+        "the broker still listens"
     );
 }

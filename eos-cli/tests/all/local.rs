@@ -18,7 +18,7 @@ struct User {
 }
 
 impl User {
-    /// None if tests on a real Kafka are left out.
+    /// None if tests on a real Kafka are skipped.
     fn new() -> Option<User> {
         if kafka_launcher::skipped().unwrap() {
             return None;

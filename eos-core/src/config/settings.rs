@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     pub(crate) max_task_idle: Option<Duration>,
     pub(crate) first_start: FirstStart,
     pub(crate) accepted_layout: Option<String>,
-    /// Ids of topics.
+    /// Ids of changelog topics.
     pub(crate) accepted_changelogs: Vec<String>,
     pub(crate) transaction_timeout: Duration,
     pub(crate) start_deadline: Duration,

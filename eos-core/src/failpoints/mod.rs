@@ -77,8 +77,8 @@
 //! | `first_start` | rule 10: a task takes records before its first offset is committed |
 //! | `coverage` | nobody looks for partitions that nobody has |
 //! | `gone` | the first answer that an offset is gone is believed |
-//! | `missing` | the first answer that the group has no offset is believed |
-//! | `foreign` | records of a repartition topic are taken for the app's own |
+//! | `missing` | the first report of a missing offset is believed |
+//! | `foreign` | another app's records in a repartition topic count as the app's own |
 //! | `ask_again` | the first answer that offsets are behind the state is believed |
 //! | `count_ahead` | c > m: state that is ahead of its offsets counts as theirs |
 //! | `replay` | j < k: a copy that is behind counts as exact |
@@ -86,14 +86,14 @@
 //! | `restore_to_end` | a restore ends at the LSO as it was when it began |
 //! | `restore_per_task` | once one task of a worker is restored, all of them are |
 //! | `heard_after_seal` | the position takes a changelog's LSO that was heard after the transaction was sealed |
-//! | `stream_time` | the times of records that an abort gives back still move stream time |
-//! | `forget_over` | a database forgets windows that still take records |
-//! | `trim` | a changelog of windows is cut off without regard to their retention |
-//! | `sibling_offsets` | rule 2: of a task with several inputs, a transaction carries the first one's offset only |
-//! | `merge_by_time` | a task with several inputs takes what is at hand, and waits for none of them |
-//! | `failed_effects` | what a record emitted and kept before it failed stays |
-//! | `held_back` | results that go on once per commit take the effects of a record along that waits for the next transaction |
-//! | `tombstones` | what a transaction deletes from a store is not deleted from its changelog |
+//! | `stream_time` | stream time keeps the times of aborted records |
+//! | `forget_over` | a database drops windows that still accept records |
+//! | `trim` | the changelog of windows is trimmed regardless of their retention |
+//! | `sibling_offsets` | rule 2: a transaction carries only the first input's offset of a task with several inputs |
+//! | `merge_by_time` | a task with several inputs processes available records, and waits for no input |
+//! | `failed_effects` | the outputs and state changes of a failed record stay |
+//! | `held_back` | per-commit results include the effects of a record that waits for the next transaction |
+//! | `tombstones` | deletions from a store are not written to its changelog |
 //!
 //! The crate `fail` was not taken: its registry is one for the process, while unit tests step
 //! workers on many threads and tests run several apps beside each other; it knows neither records
@@ -106,7 +106,9 @@ mod scope;
 #[cfg(feature = "failpoints")]
 mod spec;
 
-pub(crate) use point::{Defence, Point};
+#[cfg(feature = "failpoints")]
+pub(crate) use point::Defence;
+pub(crate) use point::Point;
 #[cfg(feature = "failpoints")]
 pub use scope::{Entered, Failpoints};
 #[cfg(feature = "failpoints")]
@@ -118,7 +120,7 @@ pub use spec::Unreadable;
 mod off {
     //! What is left without the feature: nothing.
 
-    use super::{Defence, Point};
+    use super::Point;
     use crate::client::ClientError;
 
     /// What the threads of an app take over from the one that starts it.
@@ -154,11 +156,6 @@ mod off {
     pub(crate) fn is_due(_: Point) -> bool {
         false
     }
-
-    #[inline(always)]
-    pub(crate) fn undefended(_: Defence) -> bool {
-        false
-    }
 }
 #[cfg(not(feature = "failpoints"))]
-pub(crate) use off::{Failpoints, given_back, hit, is_due, taken, undefended};
+pub(crate) use off::{Failpoints, given_back, hit, is_due, taken};

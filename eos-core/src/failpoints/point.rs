@@ -26,7 +26,8 @@ pub(crate) enum Point {
     RestoreK,
 }
 
-/// A defence that a test can take away, to see what it is good for.
+/// A defence that a test can take away, to see what it is good for: see [`rules`](crate::rules).
+#[cfg(feature = "failpoints")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Defence {
     Quarantine,
@@ -46,7 +47,6 @@ pub(crate) enum Defence {
     AbortInDoubt,
     KeepInDoubt,
     Dirty,
-    #[cfg(feature = "failpoints")]
     Generation,
     CheckedMember,
     Settle,

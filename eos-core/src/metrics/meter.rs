@@ -81,16 +81,16 @@ pub(crate) struct WorkerMeter {
     whole: HistogramMeter,
     /// The state's place among all, plus one; 0 once the worker has ended.
     state: AtomicU8,
-    /// When the open transaction began, while one is open.
+    /// The start of the open transaction, if one is open.
     open_since: Moment,
-    /// When the last step ended, or when the worker was made; none once it has ended.
+    /// The end of the last step; the worker's creation before the first step ends. None once the worker has ended.
     stepped: Moment,
     tasks: Mutex<Tasks>,
 }
 
-/// A moment, or none: written by one thread and read by others, who compute its age themselves.
+/// An optional point in time. One thread stores it; other threads read it and compute its age.
 ///
-/// In nanoseconds plus one; 0 is none.
+/// In nanoseconds plus one; 0 means none.
 #[derive(Debug, Default)]
 struct Moment(AtomicU64);
 
@@ -164,7 +164,7 @@ impl WorkerMeter {
         }
     }
 
-    /// A step ended, or the worker was made.
+    /// Stores the end of a step, or the creation of the worker.
     pub(crate) fn stepped(&self, now: Now) {
         self.stepped.set(now);
     }

@@ -37,7 +37,7 @@ pub use phases::Phase;
 #[cfg(feature = "prometheus")]
 pub(crate) use endpoint::{Endpoint, Serving};
 pub(crate) use meter::{Count, WorkerMeter};
-pub(crate) use phases::{Stopwatch, in_ms};
+pub(crate) use phases::{Phases, Stopwatch, in_ms};
 
 /// How an app in this process does: see the [module](self).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -269,12 +269,12 @@ pub struct WorkerMetrics {
     /// last stable offset of its output partitions, and with it everyone who reads them. At least
     /// once nothing is held back: then it is the age of the oldest offset that is not committed.
     pub open_for: Option<Duration>,
-    /// How long ago its last step ended; before the end of its first step, how long ago it was made.
+    /// The time since its last step ended, or since its creation before the first step has ended.
     /// `None` once the worker has ended.
     ///
-    /// A worker waits 50 ms at most between two steps. If this grows, a closure or a call of the Kafka
-    /// client does not return. What [`tasks`](Self::tasks) and [`restoring`](Self::restoring) say is
-    /// as old then, or older.
+    /// A worker waits at most 50 ms between two steps. If this value grows, a closure or a call to the
+    /// Kafka client does not return. [`tasks`](Self::tasks) and [`restoring`](Self::restoring) are then
+    /// at least as old.
     pub last_step: Option<Duration>,
     /// The group's generation as of the last commit; `None` before the first.
     pub generation: Option<Generation>,
@@ -339,17 +339,16 @@ pub struct InputMetrics {
     pub partition: TopicPartition,
     /// The offset of the next record to process. What lies before it may not be committed yet.
     pub next: Offset,
-    /// How many offsets are left to process, up to the high watermark. `None` while nothing has been
-    /// heard of the end.
+    /// The number of offsets left to process, up to the high watermark. `None` while the end is unknown.
     ///
-    /// In offsets, not records: transaction markers, what compaction removed and what open
-    /// transactions hold back are among them. Markers at the end of the log are not: once the worker
-    /// has processed everything, it is 0. Where reading stops at another producer's open transaction,
-    /// it equals [`held_back`](Self::held_back).
+    /// It counts offsets, not records. Transaction markers, compacted records and records that open
+    /// transactions hold back are included. Markers at the end of the log are not: the lag is 0 once the
+    /// worker has processed everything. Where reading stops at another producer's open transaction, the
+    /// lag equals [`held_back`](Self::held_back).
     pub lag: Option<u64>,
-    /// How many offsets the last stable offset is behind the high watermark: what is written, but
-    /// held back by another producer's open transaction. `None` while there is more to read before
-    /// the last stable offset: it becomes known where reading stops.
+    /// The number of offsets from the last stable offset to the high watermark. Another producer's open
+    /// transaction holds these records back. `None` while there is more to read before the last stable
+    /// offset, since the value becomes known only where reading stops.
     ///
     /// It is normal that this moves. If it only grows, a producer hangs: `kafka-transactions.sh
     /// find-hanging` names it.
@@ -367,7 +366,7 @@ impl InputMetrics {
     }
 }
 
-/// Where an input partition ends, as far as a source knows.
+/// The ends of an input partition, as far as the source knows them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ends {
     /// [`Source::end`](crate::client::Source::end).
@@ -379,8 +378,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// The end of what may be read leaves out markers that were passed, the high watermark counts them. So
-    /// it counts only as long as there is something to read.
+    /// The lag of a reader at `next`. The readable end excludes markers that the reader has passed, but the high
+    /// watermark includes them. The high watermark therefore counts only while there are records to read.
     fn lag(self, next: Offset) -> Option<u64> {
         let readable = self.readable?;
         match self.held_back {

@@ -91,7 +91,7 @@ const INPUTS: [Gauge; 3] = [
     ),
     (
         "eos_input_lag_offsets",
-        "Offsets left to process, up to the high watermark: what open transactions hold back counts.",
+        "Offsets left to process, up to the high watermark, including those held back by open transactions.",
         |i| i.lag,
     ),
     (

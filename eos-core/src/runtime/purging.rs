@@ -8,7 +8,7 @@ use eos_protocol::{AppId, Offset, TopicPartition};
 
 use super::chores::Chore;
 use crate::client::{Client, Result};
-use crate::worker::DoneWith;
+use crate::worker::PurgeQueue;
 
 /// How long the brokers may take for one turn. What they are late with is due at the next one again.
 const TURN: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ const TURN: Duration = Duration::from_secs(10);
 pub(super) fn chore<C>(
     app: AppId,
     client: Arc<C>,
-    done_with: Arc<DoneWith>,
+    purge_queue: Arc<PurgeQueue>,
     every: Duration,
 ) -> Chore
 where
@@ -25,22 +25,22 @@ where
 {
     Chore {
         every,
-        act: Box::new(move || turn(&app, &done_with, |due| client.delete_records(due, TURN))),
+        act: Box::new(move || turn(&app, &purge_queue, |due| client.delete_records(due, TURN))),
     }
 }
 
 /// Deletes it once, now.
-pub(super) fn once<C: Client>(app: &AppId, client: &C, done_with: &DoneWith) {
-    turn(app, done_with, |due| client.delete_records(due, TURN));
+pub(super) fn once<C: Client>(app: &AppId, client: &C, purge_queue: &PurgeQueue) {
+    turn(app, purge_queue, |due| client.delete_records(due, TURN));
 }
 
 /// Nothing here stops anybody: what is not deleted takes room, and is due again.
 fn turn(
     app: &AppId,
-    done_with: &DoneWith,
+    purge_queue: &PurgeQueue,
     delete: impl FnOnce(&[(TopicPartition, Offset)]) -> Result<Vec<(TopicPartition, Result<Offset>)>>,
 ) {
-    let due = done_with.due();
+    let due = purge_queue.due();
     if due.is_empty() {
         return;
     }
@@ -59,12 +59,12 @@ fn turn(
         match outcome {
             Ok(begins) => {
                 deleted += 1;
-                done_with.begins(&partition, begins);
+                purge_queue.begins(&partition, begins);
             }
             Err(error) => {
                 failed += 1;
                 if is_of_another_log(error.fault.code) {
-                    done_with.forget(&partition);
+                    purge_queue.forget(&partition);
                 }
                 if failed == 1 {
                     tracing::warn!(
@@ -98,26 +98,26 @@ mod tests {
 
     #[test]
     fn what_fails_is_due_again_and_what_is_done_is_not() {
-        let (app, done_with) = ("a".into(), DoneWith::default());
-        done_with.told(&tp(0), offset(3));
-        done_with.told(&tp(1), offset(4));
+        let (app, purge_queue) = ("a".into(), PurgeQueue::default());
+        purge_queue.push(&tp(0), offset(3));
+        purge_queue.push(&tp(1), offset(4));
         let all = [(tp(0), offset(3)), (tp(1), offset(4))];
-        turn(&app, &done_with, |due| {
+        turn(&app, &purge_queue, |due| {
             assert_eq!(due, all);
             Err(failure())
         });
-        turn(&app, &done_with, |due| {
+        turn(&app, &purge_queue, |due| {
             assert_eq!(due, all);
             Ok(vec![(tp(0), Err(failure())), (tp(1), Ok(offset(4)))])
         });
-        turn(&app, &done_with, |due| {
+        turn(&app, &purge_queue, |due| {
             assert_eq!(due, &all[..1]);
             Ok(vec![(tp(0), Ok(offset(3)))])
         });
-        turn(&app, &done_with, |_| unreachable!("nothing is due"));
+        turn(&app, &purge_queue, |_| unreachable!("nothing is due"));
     }
 
-    /// A topic of that name that is created later has records below the offset that nothing has read.
+    /// A later topic of the same name has unread records below the offset.
     #[test]
     fn an_offset_of_a_log_that_is_gone_is_never_deleted_up_to_in_the_next_one() {
         let codes = [
@@ -127,16 +127,16 @@ mod tests {
             code::LOCAL_UNKNOWN_PARTITION,
         ];
         for gone in codes {
-            let (app, done_with) = ("a".into(), DoneWith::default());
-            done_with.told(&tp(0), offset(3));
+            let (app, purge_queue) = ("a".into(), PurgeQueue::default());
+            purge_queue.push(&tp(0), offset(3));
             let failure = ClientError::new(CallSite::DeleteRecords, gone, "gone");
             let mut turns = 0;
-            turn(&app, &done_with, |_| {
+            turn(&app, &purge_queue, |_| {
                 turns += 1;
                 Ok(vec![(tp(0), Err(failure))])
             });
             assert_eq!(turns, 1);
-            turn(&app, &done_with, |due| panic!("{due:?} after {gone}"));
+            turn(&app, &purge_queue, |due| panic!("{due:?} after {gone}"));
         }
     }
 }

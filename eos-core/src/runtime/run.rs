@@ -31,7 +31,9 @@ use crate::metrics::{Count, WorkerMeter};
 #[cfg(feature = "prometheus")]
 use crate::metrics::{Endpoint, Serving};
 use crate::topology::{Purpose, Topology};
-use crate::worker::{DoneWith, Env, Home, InMemory, StateSpec, Step, StopMode, Worker, WorkerSpec};
+use crate::worker::{
+    Env, Home, InMemory, PurgeQueue, StateSpec, Step, StopMode, Worker, WorkerSpec,
+};
 
 /// How long a stop waits for what is done beside the workers: a purge that brokers do not answer is given
 /// up by itself a little later.
@@ -74,7 +76,7 @@ where
     #[cfg(feature = "prometheus")]
     let serving = serve(endpoint, &handle)?;
     let state = state_spec(&settings, &slot, &partitions, &topology);
-    let done_with = Arc::new(DoneWith::default());
+    let purge_queue = Arc::new(PurgeQueue::default());
     let workers: Vec<Recruit> = (0..settings.workers)
         .zip(meters)
         .map(|(n, meter)| Recruit {
@@ -85,7 +87,7 @@ where
                 &partitions,
                 topology.stages(),
                 state.clone(),
-                Arc::clone(&done_with),
+                Arc::clone(&purge_queue),
             ),
             meter,
         })
@@ -95,7 +97,7 @@ where
         unused_mut,
         reason = "without databases on disk there is nothing to add"
     )]
-    let mut chores = chores(&settings, &topology, &client, &done_with);
+    let mut chores = chores(&settings, &topology, &client, &purge_queue);
     #[cfg(feature = "rocksdb")]
     if !topology.stores().is_empty() {
         let (app, delay) = (settings.app.clone(), settings.cleanup_delay);
@@ -258,7 +260,7 @@ pub(super) fn worker_spec(
     partitions: &Partitions,
     stages: &[Stage],
     state: StateSpec,
-    done_with: Arc<DoneWith>,
+    purge_queue: Arc<PurgeQueue>,
 ) -> WorkerSpec {
     WorkerSpec {
         app: settings.app.clone(),
@@ -281,7 +283,7 @@ pub(super) fn worker_spec(
         input_partitions: partitions.inputs.clone(),
         compacted: partitions.compacted.clone(),
         state,
-        done_with,
+        purge_queue,
     }
 }
 
@@ -290,7 +292,7 @@ fn chores<C>(
     settings: &Settings,
     topology: &Topology,
     client: &Arc<C>,
-    done_with: &Arc<DoneWith>,
+    purge_queue: &Arc<PurgeQueue>,
 ) -> Vec<Chore>
 where
     C: Client + Send + Sync + 'static,
@@ -303,12 +305,12 @@ where
     });
     let mut chores = Vec::new();
     if purges {
-        let (client, done_with) = (Arc::clone(client), Arc::clone(done_with));
+        let (client, purge_queue) = (Arc::clone(client), Arc::clone(purge_queue));
         let every = settings.purge_interval;
         chores.push(purging::chore(
             settings.app.clone(),
             client,
-            done_with,
+            purge_queue,
             every,
         ));
     }

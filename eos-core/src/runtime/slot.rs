@@ -202,8 +202,8 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
             file.write_all(id.as_bytes()).map_err(unusable(&aside))?;
             file.sync_all().map_err(unusable(&aside))?;
             fs::rename(&aside, path).map_err(unusable(path))?;
-            // Else a power loss may undo the renaming: another identity, and what this one left open holds readers
-            // back until `transaction.timeout.ms`.
+            // Without the sync, a power loss may undo the rename and lose this identity. Its open transactions
+            // would then hold readers back until `transaction.timeout.ms`.
             #[cfg(unix)]
             if let Some(directory) = path.parent() {
                 File::open(directory)

@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::error::Error;
 use crate::metrics::{Metrics, WorkerMeter};
 use crate::topology::Topology;
-use crate::worker::{DoneWith, Env, Home, Worker};
+use crate::worker::{Env, Home, PurgeQueue, Worker};
 
 /// What stands in messages for `bootstrap.servers`.
 const BOOTSTRAP: &str = "in-process";
@@ -128,7 +128,7 @@ impl<C: Client> Stepped<C> {
     ) -> Result<Process<C>, Error> {
         let instance = InstanceId::new(instance);
         let partitions = preflight(&*self.client, &self.topology, &self.settings, BOOTSTRAP)?;
-        let done_with = Arc::new(DoneWith::default());
+        let purge_queue = Arc::new(PurgeQueue::default());
         let ids = (0..workers).map(WorkerId);
         let meters = ids.clone().map(|id| Arc::new(WorkerMeter::new(id)));
         let meters: Vec<_> = meters.collect();
@@ -150,7 +150,7 @@ impl<C: Client> Stepped<C> {
                 &partitions,
                 self.topology.stages(),
                 state.clone(),
-                Arc::clone(&done_with),
+                Arc::clone(&purge_queue),
             );
             let (topology, client) = (Arc::clone(&self.topology), Arc::clone(&self.client));
             Worker::new(spec, env.clone(), topology, client, Arc::clone(meter))
@@ -159,7 +159,7 @@ impl<C: Client> Stepped<C> {
             workers: made.collect::<Result<_, _>>()?,
             client: Arc::clone(&self.client),
             app: self.settings.app.clone(),
-            done_with,
+            purge_queue,
             meters,
             env: env.clone(),
         })
@@ -181,7 +181,7 @@ pub struct Process<C: Client> {
     pub workers: Vec<Worker<C>>,
     client: Arc<C>,
     app: AppId,
-    done_with: Arc<DoneWith>,
+    purge_queue: Arc<PurgeQueue>,
     meters: Vec<Arc<WorkerMeter>>,
     env: Env,
 }
@@ -190,7 +190,7 @@ impl<C: Client> Process<C> {
     /// Deletes what its workers are done with: records of repartition topics, and what a windowed changelog
     /// does not need any more. A process does so every now and then.
     pub fn purge(&self) {
-        purging::once(&self.app, &*self.client, &self.done_with);
+        purging::once(&self.app, &*self.client, &self.purge_queue);
     }
 
     /// What its workers did so far.

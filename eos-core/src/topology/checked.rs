@@ -62,6 +62,19 @@ impl Topology {
         })
     }
 
+    /// Whether a topic is a repartition topic of the app: only the app writes it and reads it.
+    pub(crate) fn is_repartition(&self, name: &TopicName) -> bool {
+        self.repartitions().any(|repartition| repartition == name)
+    }
+
+    /// The app's repartition topics.
+    pub(crate) fn repartitions(&self) -> impl Iterator<Item = &TopicName> {
+        let internals = self.graph.internals.iter();
+        let repartitions = internals.filter(|it| it.purpose == Purpose::Repartition);
+        let outputs = repartitions.filter_map(|it| self.graph.outputs.get(it.output));
+        outputs.map(|output| &output.name)
+    }
+
     /// The outputs that are a stage's changelogs.
     pub(crate) fn changelogs(&self, stage: StageId) -> PerFamily<Option<usize>> {
         let mut found = PerFamily::default();
@@ -90,7 +103,7 @@ impl Topology {
         &self.graph.outputs
     }
 
-    /// Whether only dead letters go to this output.
+    /// Whether this output receives only dead letters.
     pub(crate) fn is_dead_letter(&self, output: usize) -> bool {
         let mut sources = self.graph.sources.iter();
         sources.any(|source| source.dead_letter == Some(output))

@@ -134,19 +134,19 @@ pub enum TopologyError {
         /// The name.
         name: TopicName,
     },
-    /// The app writes to a topic that it keeps for itself.
+    /// The app writes to one of its own internal topics.
     #[error(
-        "the app writes to {name}, which is the name of one of its own topics: what it keeps there would be \
-         mixed with these records. Give the output or the dead-letter topic another name"
+        "the app writes to {name}, which is the name of one of its own internal topics, so these records would \
+         mix with its internal ones. Give the output or the dead-letter topic another name"
     )]
     OutputIsInternal {
         /// The name.
         name: TopicName,
     },
-    /// Records of a topic go back to it.
+    /// Records of a source are written back to its topic.
     #[error(
-        "records of the source {topic} are written to {topic} again, so they would be processed again without \
-         end: write them to another topic"
+        "records of the source {topic} are written to {topic} again, so the app would process them endlessly. \
+         Write them to another topic"
     )]
     Loop {
         /// The topic.

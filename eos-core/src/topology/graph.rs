@@ -341,7 +341,7 @@ impl Graph {
         self.check_loops()
     }
 
-    /// A record must not come back to the source that it came from.
+    /// Checks that no source's records are written back to its topic.
     fn check_loops(&self) -> Result<(), TopologyError> {
         for (at, source) in self.sources.iter().enumerate() {
             let nodes = self.behind(&[at]);
@@ -405,7 +405,7 @@ impl Graph {
         }
     }
 
-    /// Two stages that write to one changelog could not be told apart in it, nor could other records.
+    /// Checks that each internal topic has one writer: records of two writers could not be distinguished.
     fn check_internals(&self) -> Result<(), TopologyError> {
         let internals = self.internals.iter();
         let names = internals.filter_map(|internal| self.outputs.get(internal.output));

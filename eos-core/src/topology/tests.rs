@@ -378,7 +378,7 @@ fn a_topic_that_is_written_back_to_its_source_is_refused() {
         error.starts_with("records of the source t are written to t again"),
         "{error}"
     );
-    // Another source of the app may read what this one writes.
+    // Another source of the app may read the output of this one.
     let mut app = App::new("a");
     app.source(&text("t")).to(&text("u"));
     app.source(&text("u")).to(&text("v"));

@@ -9,7 +9,7 @@ use eos_protocol::state::{RestartError, Stalled, StoreId};
 use eos_state::StoreError;
 use eos_state::changelog::ChangelogError;
 
-use super::home::HomeError;
+use super::storage::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
 

@@ -1,118 +1,93 @@
 //! One worker: a consumer, a transactional producer, and the tasks it owns.
 //!
-//! [`Worker::step`] does a little of everything that is due and returns: it hears events, answers
-//! a rebalance, goes on with the transaction, processes records. Nothing calls back into it and
-//! nothing blocks for longer than a slice, so a simulation can step several workers on one thread
-//! under a virtual clock. What to do is decided in `eos-protocol`; here it is done.
+//! [`Worker::step`] does a little of everything that is due and returns. Nothing calls back into it and nothing blocks
+//! for longer than a slice, so a simulation can step several workers on one thread under a virtual clock. Decisions are
+//! in `eos-protocol`; here they are performed.
 //!
-//! | file | does |
+//! Each part owns its state. What passes between parts are values: events go into the transaction machine, actions come
+//! out of it, and [`Worker::advance`] is its only caller.
+//!
+//! | part | does |
 //! |---|---|
-//! | `mod.rs` | the step, and when to commit |
-//! | `hearing.rs` | takes in what the client reports |
-//! | `stopping.rs` | the way out |
-//! | `calls.rs` | performs the transaction machine's actions and reports what came of them |
-//! | `sealing.rs` | gathers the offsets of a transaction and adds them |
-//! | `emitting.rs` | hands on the results that go on once per commit |
-//! | `doubt.rs` | finds out what became of a commit without a clean answer |
-//! | `rebalance.rs` | answers assignments and revocations |
-//! | `topics.rs` | compares the app's topics with those that it started with |
-//! | `starting.rs` | finds out where assigned tasks start |
-//! | `home.rs` | where the databases of tasks are |
-//! | `restoring.rs` | makes the state of a task whole before its first record |
-//! | `state.rs` | writes what a transaction changed to the changelog and to the database |
-//! | `purging.rs` | tells which records nobody needs any more |
-//! | `trimming.rs` | how much of a windowed changelog is of no use any more |
-//! | `rewinding.rs` | goes back to the last commit |
-//! | `membership.rs` | notices that the group took it for dead, and joins anew |
-//! | `coverage.rs` | looks whether the group has all partitions |
-//! | `intake.rs` | gives each task its turn |
-//! | `record.rs` | takes one record through the task's nodes into the transaction |
-//! | `failed.rs` | what becomes of a record that can't be processed |
-//! | `quiet.rs` | how often failed and late records are told of |
-//! | `send.rs` | hands its effects to the producer |
-//! | `foreign.rs` | whether the records of a repartition topic are the app's own |
-//! | `gap.rs` | finds out whether the log has lost a record that does not come again |
-//! | `gauge.rs` | describes the tasks for the metrics |
-//! | `standing.rs` | what whoever steps it may ask of it |
+//! | `shared` | settings, clocks, topology and meter, which the other parts read |
+//! | `transaction` | the open transaction: the machine, its producer, the calls under way |
+//! | `tasks` | the tasks: their offsets, records and state |
+//! | `group` | rebalances, starts of tasks, seeks, membership |
+//! | `restore` | restores the state of a task before its first record |
+//! | `pipeline` | takes one record through its nodes into the transaction |
+//! | `chores` | metrics, records to purge, the ends of changelogs |
+//! | `lifecycle` | stop and failure |
 
-mod ahead;
-mod calls;
-mod coverage;
-mod doubt;
-mod emitting;
+mod chores;
 mod error;
-mod failed;
 #[cfg(test)]
 mod fake;
-mod foreign;
-mod gap;
-mod gauge;
-mod gone;
-mod hearing;
-mod home;
-mod intake;
-mod membership;
-mod purging;
-mod quiet;
-mod rebalance;
-mod record;
-mod restoring;
-mod rewinding;
-mod sealing;
-mod send;
+mod future_timestamps;
+mod group;
+mod lifecycle;
+mod pipeline;
+mod purge_queue;
+mod restore;
+mod seal;
+mod shared;
 mod spec;
-mod standing;
-mod starting;
-mod state;
-mod stopping;
+mod status;
+mod storage;
 mod task;
+mod task_state;
+mod tasks;
 #[cfg(test)]
 mod tests;
-mod topics;
+mod transaction;
 mod trimming;
+mod wake;
 mod windows;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use eos_protocol::{
-    BrokerTime, CommitCause, CommitPacer, Event, Isolation, Load, Now, Offset, State, TaskId,
-    TopicName, TopicPartition, TopicWatch, Transaction,
+    Action, CommitCause, Event, Now, Outcome, Revocation, SeenTopic, Settle, State, TaskId,
+    TaskProgress, TopicName,
 };
 
-use crate::client::{Client, ClientError, Source};
-#[cfg(feature = "failpoints")]
-use crate::failpoints;
-use crate::metrics::{Stopwatch, WorkerMeter};
-use crate::store::Buffers;
-use crate::topology::{Scratch, Topology};
+use crate::client::{Client, ClientError, Source, SourceEvent};
+use crate::failpoints::{self, Point};
+use crate::metrics::WorkerMeter;
+use crate::rules;
+use crate::topology::Topology;
 
 pub use error::{RecordFault, TwoOwners, WorkerError};
-pub use home::{Home, HomeError, InMemory, TaskHome};
-pub use purging::DoneWith;
+pub use purge_queue::PurgeQueue;
 pub use spec::{Env, StateSpec, WorkerSpec};
-pub use standing::InputStanding;
+pub use status::InputStanding;
+pub use storage::{Home, HomeError, InMemory, TaskHome};
 
-use calls::Calls;
-use coverage::Coverage;
-use emitting::Emitting;
-use gap::Gap;
-use hearing::OutOfRange;
-use membership::Membership;
-use quiet::Quiet;
-use rebalance::{Answering, Change};
-use restoring::{RestoreStep, Restoring};
-use rewinding::Rewound;
-use starting::Resolving;
-use stopping::Stopping;
-use task::Task;
+use chores::Chores;
+use group::{Group, GroupStep, NewTask, Sought, Standing};
+use lifecycle::Lifecycle;
+use pipeline::{Done, Pipeline, Raised};
+use restore::{RestoreStep, Restorer};
+use shared::Shared;
+use task::{Readiness, Task};
+use tasks::Tasks;
+use transaction::{Call, TransactionDriver};
 
 /// How long one call into the client may block while there is nothing else to do.
 const SLICE: Duration = Duration::from_millis(20);
 /// The longest wait for something to happen; a stop is noticed after it at the latest.
 const NAP: Duration = Duration::from_millis(50);
+/// The longest wait for a response that a rebalance needs.
+const SHORT_NAP: Duration = Duration::from_millis(5);
+/// How long one step may take records.
+const STRETCH: Duration = Duration::from_millis(5);
+/// How many records a task takes before the next task has its turn, in an app with repartition topics. Few, so that
+/// tasks with much to do stay side by side in time: their repartition topics are read in the order in which they were
+/// written, and windows close by the youngest record. It costs a tenth of the CPU time of an app that does little else,
+/// so other apps have no such limit.
+const TURN: usize = 32;
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +103,7 @@ pub enum Step {
 /// How a worker stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
-    /// Commits and closes. A static member keeps its partitions for its session time-out: for a
+    /// Commits and closes. A static member keeps its partitions for its session timeout: for a
     /// quick restart.
     Restart,
     /// Commits, leaves the group and closes: its partitions move at once.
@@ -139,120 +114,27 @@ type RecordsOf<C> = <<C as Client>::Source as Source>::Records;
 
 /// A worker, generic over its Kafka client.
 pub struct Worker<C: Client> {
-    spec: WorkerSpec,
-    env: Env,
-    topology: Arc<Topology>,
-    client: Arc<C>,
-    meter: Arc<WorkerMeter>,
-
+    shared: Shared<C>,
     source: C::Source,
-    producer: Option<C::Producer>,
-    machine: Transaction,
-    calls: Calls,
+    txn: TransactionDriver<C>,
+    tasks: Tasks<RecordsOf<C>>,
+    group: Group,
+    restorer: Restorer<C>,
+    pipeline: Pipeline,
+    chores: Chores,
+    lifecycle: Lifecycle,
+}
 
-    tasks: BTreeMap<TaskId, Task<RecordsOf<C>>>,
-    /// The tasks by the partition of their driving topic: what the group assigns.
-    owned: BTreeMap<TopicPartition, TaskId>,
-    changes: VecDeque<Change>,
-    membership: Membership,
-    answering: Answering,
-    /// Assigned partitions whose start offsets are being found out.
-    resolving: Option<Resolving>,
-    /// Seeks that are not confirmed yet.
-    rewinds: Vec<(TopicPartition, Offset)>,
-    /// They can be done only while no transaction is open: no record is taken until then.
-    reassigning: bool,
-    /// Tasks whose state is not whole yet.
-    restoring: Vec<Restoring<RecordsOf<C>>>,
-    /// Partitions are to be assigned for them, which waits until no transaction is open.
-    to_assign: bool,
-    /// The restore that comes first in the next step.
-    restore_turn: usize,
-    /// Since a question for all failed: whose turn it is to be asked for.
-    ask_singly: Option<usize>,
-    /// How often tasks were started over.
-    restarts: BTreeMap<TaskId, u32>,
-    /// Partitions whose next offset is not in the log.
-    out_of_range: Vec<OutOfRange>,
-    /// Records that do not come again after a rewind.
-    gaps: Vec<Gap>,
-    /// The app's topics, as it knows them.
-    topics: TopicWatch,
-    /// For how long brokers could be reached.
-    brokers: BrokerTime,
-
-    scratch: RefCell<Scratch>,
-    buffers: RefCell<Buffers>,
-    /// How many bytes the open transaction's changes of state take.
-    kept: usize,
-    /// How much of the scratch is sent; the rest waits for room in the producer's queue.
-    unsent: Option<send::Unsent>,
-    /// How far the results are that go on once per commit.
-    emitting: Emitting,
-    /// A record that is done, and waits for a transaction of its own.
-    held: Option<record::Held>,
-    /// The group's generation at the last `send_offsets`, for the log.
-    generation: i32,
-    /// Without rule 3: what the group once knew the worker as.
-    #[cfg(feature = "failpoints")]
-    first_member: Option<<C::Source as Source>::Member>,
-    /// The open transaction.
-    load: Option<Load>,
-    cause: CommitCause,
-    pacer: CommitPacer,
-    /// The search for a record that keeps aborting its transaction.
-    isolation: Isolation,
-    /// Whether a record can be to blame for what ends the open transaction.
-    blamed: bool,
-    /// Times the commit under way.
-    stopwatch: Stopwatch,
-    /// When the markers of the last transaction that was committed should be written: none is begun before.
-    begins_at: Now,
-    /// Whether that is yet to come, as of this step.
-    awaits_markers: bool,
-    /// How long the worker waited with nothing to do since the last commit.
-    idle: Duration,
-    /// Events that came up while a task was at work; the machine hears them once it is back.
-    deferred: Vec<Event>,
-    /// A commit to ask for once the task at work is back.
-    deferred_commit: Option<CommitCause>,
-    /// By when a task wants to be asked again.
-    ask_again: Option<Duration>,
-    /// When the tasks were described for the metrics.
-    described: Option<Now>,
-    /// Records processed and sent that are not counted yet.
-    processed: u64,
-    sent: u64,
-    skipped: u64,
-    dead_letters: u64,
-    late_records: u64,
-    retries: u64,
-    restored_records: u64,
-    restored_bytes: u64,
-    /// When the brokers are asked again how far the changelogs are.
-    ask_changelogs_at: Now,
-    /// The topics of which nobody needs what is committed, and when that is told next.
-    repartitions: BTreeSet<TopicName>,
-    tell_done_at: Now,
-    /// The least of the limits of all output topics.
-    least_limit: usize,
-    /// How often records that were left out are told of.
-    quiet: Quiet,
-    /// The clock as of the last record.
-    last_read: Now,
-    /// When idle tasks were last looked for.
-    looked_for_idle: Now,
-    /// The task that is served first in the next step.
-    turn: usize,
-
-    /// Whether the group has assigned anything, be it nothing.
-    joined: bool,
-    /// The look at what the others have.
-    coverage: Coverage,
-    stopping: Stopping,
-    /// Why the worker stops once what it has is committed.
-    failure: Option<WorkerError>,
-    last_error: Option<ClientError>,
+/// How a task's turn ended.
+enum Turn {
+    /// It has no more records.
+    Dry,
+    /// Another task has the next turn.
+    Over,
+    /// The step has taken records for long enough, or the commit is due.
+    Full,
+    /// Something is to be done first.
+    Then(Done),
 }
 
 impl<C: Client> Worker<C> {
@@ -267,90 +149,22 @@ impl<C: Client> Worker<C> {
         client: Arc<C>,
         meter: Arc<WorkerMeter>,
     ) -> Result<Self, WorkerError> {
-        let watch = topics::watch(&spec, &topology);
-        let source = membership::subscribed(&*client, &spec, &topology, watch.names())?;
-        let policy = spec.policy;
-        let limits = spec.output_limits.iter().copied().flatten();
-        let least_limit = limits.min().unwrap_or(usize::MAX);
-        let repartitions = purging::repartitions(&topology);
-        let brokers = BrokerTime::new(env.now());
+        let watch = group::watch(&spec, &topology);
+        let mut source = group::subscribed(&*client, &spec, &topology, watch.names())?;
+        let shared = Shared::new(spec, env, topology, client, meter);
         let mut worker = Self {
-            machine: Transaction::new(spec.guarantee, spec.limits.clone()),
-            spec,
-            env,
-            topology,
-            client,
-            meter,
+            txn: TransactionDriver::new(&shared, &mut source),
+            tasks: Tasks::default(),
+            group: Group::new(watch),
+            restorer: Restorer::default(),
+            pipeline: Pipeline::new(&shared.spec.output_limits),
+            chores: Chores::default(),
+            lifecycle: Lifecycle::default(),
             source,
-            producer: None,
-            calls: Calls::default(),
-            tasks: BTreeMap::new(),
-            owned: BTreeMap::new(),
-            changes: VecDeque::new(),
-            membership: Membership::default(),
-            answering: Answering::Nothing,
-            resolving: None,
-            rewinds: Vec::new(),
-            reassigning: false,
-            restoring: Vec::new(),
-            to_assign: false,
-            restore_turn: 0,
-            ask_singly: None,
-            restarts: BTreeMap::new(),
-            out_of_range: Vec::new(),
-            gaps: Vec::new(),
-            topics: watch,
-            brokers,
-            scratch: RefCell::default(),
-            buffers: RefCell::default(),
-            kept: 0,
-            unsent: None,
-            emitting: Emitting::default(),
-            held: None,
-            generation: -1,
-            #[cfg(feature = "failpoints")]
-            first_member: None,
-            load: None,
-            cause: CommitCause::Interval,
-            pacer: CommitPacer::new(policy),
-            isolation: Isolation::default(),
-            blamed: false,
-            stopwatch: Stopwatch::default(),
-            described: None,
-            begins_at: Now::default(),
-            awaits_markers: false,
-            idle: Duration::ZERO,
-            deferred: Vec::new(),
-            deferred_commit: None,
-            ask_again: None,
-            processed: 0,
-            sent: 0,
-            skipped: 0,
-            dead_letters: 0,
-            late_records: 0,
-            retries: 0,
-            restored_records: 0,
-            restored_bytes: 0,
-            ask_changelogs_at: Now::default(),
-            quiet: Quiet::default(),
-            repartitions,
-            tell_done_at: Now::default(),
-            least_limit,
-            last_read: Now::default(),
-            looked_for_idle: Now::default(),
-            turn: 0,
-            joined: false,
-            coverage: Coverage::default(),
-            stopping: Stopping::No,
-            failure: None,
-            last_error: None,
+            shared,
         };
-        #[cfg(feature = "failpoints")]
-        if failpoints::undefended(failpoints::Defence::CheckedMember) {
-            worker.first_member = worker.source.member().ok();
-        }
-        worker.meter.stepped(worker.env.about_now());
-        worker.feed(Event::Start);
+        worker.shared.meter.stepped(worker.shared.env.about_now());
+        worker.advance(Event::Start);
         Ok(worker)
     }
 
@@ -361,20 +175,19 @@ impl<C: Client> Worker<C> {
     /// open to the next start with the same identity.
     pub fn step(&mut self) -> Result<Step, WorkerError> {
         let step = self.act();
-        self.meter.stepped(self.env.about_now());
+        self.shared.meter.stepped(self.shared.env.about_now());
         step
     }
 
     fn act(&mut self) -> Result<Step, WorkerError> {
-        self.ask_again = None;
-        self.look_at_markers();
-        self.hear()?;
-        self.catch_up();
-        self.feed(Event::Tick);
-        let mut busy = self.answer()?;
-        match self.rewind()? {
-            Rewound::Reassigned => return Ok(Step::Busy),
-            rewound => busy |= rewound == Rewound::Moved,
+        self.clear_wakes();
+        self.txn.look_at_markers(&self.shared);
+        self.poll()?;
+        self.advance(Event::Tick);
+        let mut busy = self.rebalance()?;
+        match self.go_back()? {
+            Sought::Reassigned => return Ok(Step::Busy),
+            sought => busy |= matches!(sought, Sought::Moved | Sought::Done),
         }
         match self.restore()? {
             RestoreStep::Reassigned => return Ok(Step::Busy),
@@ -382,141 +195,750 @@ impl<C: Client> Worker<C> {
         }
         busy |= self.claim();
         self.recommit();
-        self.look_at_group();
-        self.hear_of_changelogs();
-        self.tell_what_is_done();
-        busy |= self.drive()?;
+        self.group.check_coverage(&self.shared, &mut self.source);
+        self.run_chores();
+        busy |= self.drive();
         // It may have committed just now.
-        self.look_at_markers();
-        self.join_anew()?;
-        self.check()?;
-        busy |= self.intake();
-        self.count();
-        self.describe();
-        self.commit_if_due();
-        if self.stop_if_asked()? {
-            return Ok(Step::Stopped);
+        self.txn.look_at_markers(&self.shared);
+        self.rejoin()?;
+        if self.txn.has_failed() {
+            self.lifecycle.end()?;
         }
-        if self.settled()
-            && let Some(failure) = self.failure.take()
-        {
-            return Err(failure);
+        busy |= self.take_records();
+        self.report();
+        if let Some(cause) = self.txn.commit_due(&self.shared, self.shared.now()) {
+            self.commit(cause);
         }
-        Ok(if busy {
-            Step::Busy
-        } else {
-            Step::Idle(self.nap())
-        })
+        self.end(busy)
     }
 
     /// Waits until something may have happened, or `at_most` has passed.
     pub fn wait(&mut self, at_most: Duration) {
-        let begun = self.env.now();
+        let begun = self.shared.now();
         self.source.wait(at_most);
-        // Records may be there while markers are waited for.
-        self.idle += self.env.now().since(begun.max(self.begins_at));
+        self.txn.pace.waited(begun, self.shared.now());
     }
 
-    /// Whether no transaction is open or under way.
-    fn settled(&self) -> bool {
-        matches!(
-            self.machine.state(),
-            State::Cold | State::Initializing | State::Idle | State::Fenced | State::Failed
-        )
-    }
-
-    /// Whether records may be taken now.
-    fn accepts(&self) -> bool {
-        self.machine.takes_records()
-            && self.stopping == Stopping::No
-            && self.failure.is_none()
-            && self.membership.holds()
-            && !self.reassigning
-            && !self.to_assign
-            && !matches!(self.answering, Answering::Revoking(_))
-            && !self.awaits_markers
-    }
-
-    /// Looks whether a transaction that is begun now would meet what is left of the last one. The clock is not
-    /// asked again by those who may take no records for it: one of them would find the wait over and the next
-    /// one nothing to wake up for.
-    fn look_at_markers(&mut self) {
-        let idle = self.machine.state() == State::Idle;
-        let wait = match idle {
-            true => self.begins_at.since(self.env.now()),
-            false => Duration::ZERO,
-        };
-        self.awaits_markers = !wait.is_zero();
-        if self.awaits_markers {
-            self.nap_at_most(Some(wait));
+    /// Asks the worker to stop; go on stepping until it returns [`Step::Stopped`].
+    pub fn stop(&mut self, mode: StopMode) {
+        if self.lifecycle.stop(mode, self.shared.now()) {
+            tracing::info!(
+                app = %self.shared.spec.app, worker = %self.shared.spec.id, ?mode, "stopping"
+            );
+            self.commit(CommitCause::Shutdown);
         }
     }
 
-    fn quiet(&self) -> bool {
-        self.changes.is_empty() && matches!(self.answering, Answering::Nothing)
+    /// Commits the open transaction in the next steps, before it is due. Returns false if none is open.
+    pub fn commit_now(&mut self) -> bool {
+        let open = self.txn.is_open();
+        self.commit(CommitCause::Interval);
+        open
+    }
+
+    /// The state of its transaction.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.txn.state()
+    }
+
+    /// Whether everything that the group gave it is ready for records: no rebalance, no restore and no seek is under
+    /// way, and no record waits for a transaction of its own.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.group.is_ready()
+            && self.restorer.is_empty()
+            && !self.restorer.needs_commit()
+            && self.pipeline.held_task().is_none()
+            && (self.tasks.values()).all(|task| task.readiness == Readiness::Ready)
+    }
+
+    /// Progress with each partition that it reads.
+    #[must_use]
+    pub fn standings(&self) -> Vec<InputStanding> {
+        self.tasks.values().flat_map(InputStanding::of).collect()
+    }
+
+    // The transaction.
+
+    /// Feeds the transaction machine and performs its actions. Nothing else calls the machine.
+    fn advance(&mut self, event: Event) {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let (before, at) = (self.txn.state(), self.shared.now());
+            for action in self.txn.step(&self.shared, event) {
+                if let Err(error) = self.perform(action) {
+                    next = Some(self.txn.action_failed(error));
+                }
+            }
+            self.txn.report(&self.shared, event, before, at);
+        }
+    }
+
+    /// Performs an action of the machine.
+    fn perform(&mut self, action: Action) -> Result<(), ClientError> {
+        match action {
+            Action::Apply => self.apply(),
+            Action::Discard => self.discard(),
+            Action::Stop(reason) => {
+                let error = self.txn.stop(&self.shared, reason);
+                self.lifecycle.fail(error);
+            }
+            Action::Seal => {
+                self.pipeline.begin_emission();
+                self.txn.perform(&self.shared, action)?;
+            }
+            Action::Commit if !rules::applies_after_commit() => {
+                self.apply_state();
+                self.txn.perform(&self.shared, action)?;
+            }
+            Action::Drop if !rules::keeps_changes_in_doubt() => {
+                if self.txn.is_in_doubt() {
+                    self.tasks.drop_changes();
+                }
+                self.txn.perform(&self.shared, action)?;
+            }
+            Action::Abort => {
+                self.txn.perform(&self.shared, action)?;
+                self.pipeline.abort();
+            }
+            _ => self.txn.perform(&self.shared, action)?,
+        }
+        Ok(())
+    }
+
+    /// The transaction is committed.
+    fn apply(&mut self) {
+        self.txn.blame.committed(self.tasks.taken());
+        self.txn.pace.known(self.shared.now());
+        self.apply_state();
+        let held = self.pipeline.held_task();
+        self.tasks.committed(self.shared.now(), held);
+        self.txn.committed(&self.shared);
+    }
+
+    /// Brings the databases of all touched tasks to the transaction that was just committed.
+    fn apply_state(&mut self) {
+        let applied = self.try_apply_state();
+        if let Err(error) = applied {
+            self.lifecycle.fail(error);
+        }
+    }
+
+    fn try_apply_state(&mut self) -> Result<(), WorkerError> {
+        if !self.tasks.changed_state() {
+            return Ok(());
+        }
+        failpoints::hit(Point::PostCommitPreState).map_err(WorkerError::Client)?;
+        if !rules::stores_known_ends_only() {
+            chores::take_any_end(&self.shared, &mut self.source, &mut self.tasks);
+        }
+        let applied = self.tasks.apply(self.shared.env.wall_clock());
+        let hit = failpoints::hit(Point::PostState).map_err(WorkerError::Client);
+        applied.and(hit)
+    }
+
+    /// The transaction is gone. Its tasks go back to the last commit.
+    fn discard(&mut self) {
+        self.pipeline.discard();
+        let records = self.txn.pace.discarded();
+        failpoints::given_back(records);
+        self.lifecycle.lost_prefix();
+        self.txn.blame.discarded(self.tasks.taken(), records);
+        let in_rebalance = !self.group.is_quiet();
+        self.group.seek(self.tasks.discard(in_rebalance));
+        self.txn.discarded(&self.shared);
+    }
+
+    /// Begins a transaction if none is open (rule 1). Returns whether one is open.
+    fn begin(&mut self) -> bool {
+        if self.txn.state() == State::Idle {
+            // Rule 7: an unanswered request that is found only now still comes before the begin.
+            self.quarantine();
+            self.advance(Event::Touched);
+        }
+        self.txn.begun(&self.shared)
+    }
+
+    /// Commits the open transaction.
+    fn commit(&mut self, cause: CommitCause) {
+        if self.txn.is_open() {
+            self.txn.pace.commits_for(cause);
+            self.advance(Event::CommitDue);
+        }
+    }
+
+    /// Rule 7: a request that was never answered may hit the next transaction.
+    fn quarantine(&mut self) {
+        if self.txn.is_unanswered() {
+            self.advance(Event::Unanswered);
+        }
+    }
+
+    /// Goes on with the calls under way. Returns whether there are any.
+    fn drive(&mut self) -> bool {
+        if let Some(event) = self.txn.build_if_due(&self.shared) {
+            self.advance(event);
+        }
+        if !self.txn.is_busy() {
+            self.quarantine();
+            return false;
+        }
+        if self.txn.pauses(&self.shared) {
+            return false;
+        }
+        if self.txn.is_sealing() {
+            self.seal();
+        }
+        for call in Call::ALL {
+            if self.txn.is_under_way(call) {
+                self.drive_call(call);
+            }
+        }
+        if self.txn.reads_outcome() {
+            self.read_outcome();
+        }
+        true
+    }
+
+    fn seal(&mut self) {
+        let (pipeline, tasks) = (&mut self.pipeline, &mut self.tasks);
+        match seal::seal(&self.shared, pipeline, tasks, &mut self.txn) {
+            Ok(true) => self.advance(Event::Sealed),
+            Ok(false) => {}
+            Err(raised) => self.raise(raised),
+        }
+    }
+
+    fn drive_call(&mut self, call: Call) {
+        let (shared, source) = (&self.shared, &mut self.source);
+        let done = match call {
+            Call::SendOffsets => {
+                let membership = &mut self.group.membership;
+                self.txn.send_offsets(shared, source, membership)
+            }
+            Call::CommitThroughConsumer => source.commit(self.txn.offsets(), SLICE),
+            _ => self.txn.call(shared, call),
+        };
+        let Poll::Ready(done) = done else { return };
+        if matches!(call, Call::Commit | Call::Abort) {
+            self.quarantine();
+        }
+        self.txn.done(call);
+        let well = done.is_ok();
+        match done {
+            // Without rule 5: the abort of the producer in doubt decides.
+            _ if call == Call::Abort
+                && self.txn.is_in_doubt()
+                && !rules::never_aborts_in_doubt() =>
+            {
+                self.advance(Event::Resolved(Outcome::Aborted));
+            }
+            Ok(()) => self.advance(call.event()),
+            Err(error) => {
+                let event = self.txn.failed(&self.shared, error);
+                self.advance(event);
+            }
+        }
+        if well && call == Call::Init {
+            // A late InitProducerId would fence the transaction that begins now.
+            self.quarantine();
+        }
+    }
+
+    /// Rule 6: decides a commit without a clean response.
+    fn read_outcome(&mut self) {
+        if !self.group.membership.holds() {
+            // Another worker went on with its tasks: nothing of it is this worker's any more.
+            self.txn.outcome_read();
+            return self.advance(Event::Resolved(Outcome::Aborted));
+        }
+        let outcome = transaction::read_outcome(&self.shared, &mut self.source, &self.tasks);
+        let Poll::Ready(outcome) = outcome else {
+            return;
+        };
+        self.txn.outcome_read();
+        match outcome {
+            // Another worker has committed since. The tasks are closed, and start where the group says, if they are
+            // still this worker's.
+            Ok(Outcome::Dirty) => {
+                if rules::evicts_after_foreign_commit() {
+                    self.group.membership.evict(&self.shared);
+                }
+                self.advance(Event::Resolved(Outcome::Aborted));
+            }
+            Ok(outcome) => self.advance(Event::Resolved(outcome)),
+            Err(error) => {
+                let event = self.txn.failed(&self.shared, error);
+                self.advance(event);
+            }
+        }
+    }
+
+    fn raise(&mut self, raised: Raised) {
+        match raised {
+            Raised::Event(event) => self.advance(event),
+            Raised::GiveUp(error) => self.give_up(*error),
+        }
+    }
+
+    /// Ends without committing what is open: it may not be complete, can't be fenced, or is of a topic that is gone.
+    fn give_up(&mut self, error: WorkerError) {
+        if self.lifecycle.fail(error) {
+            self.advance(Event::Lost);
+        }
+    }
+
+    // The group.
+
+    fn standing(&self) -> Standing {
+        Standing {
+            settled: self.txn.is_settled(),
+            in_doubt: self.txn.is_in_doubt(),
+        }
+    }
+
+    /// Reads the client's events. A rebalance is answered later, in order.
+    fn poll(&mut self) -> Result<(), WorkerError> {
+        while let Some(event) = self.source.poll() {
+            match event {
+                SourceEvent::Assigned(partitions) => self.group.assigned(partitions),
+                SourceEvent::Revoked { partitions, lost } => self.group.revoked(partitions, lost),
+                SourceEvent::OutOfRange { partition, asked } => {
+                    let brokers = self.shared.broker_time();
+                    self.restorer.out_of_range(&partition, brokers);
+                    if self.tasks.read(&partition) {
+                        self.group.out_of_range(&self.shared, partition, asked);
+                    }
+                }
+                SourceEvent::Topics(report) => self.compare_topics(&report),
+                SourceEvent::Failed(error) => {
+                    if let Some(error) = self.shared.consumer_failed(error) {
+                        self.give_up(error);
+                    }
+                }
+            }
+        }
+        let (shared, source) = (&self.shared, &mut self.source);
+        if let Some(error) = self.group.explain_gaps(shared, source, &mut self.tasks)? {
+            self.give_up(error);
+        }
+        Ok(())
+    }
+
+    /// Stops the worker if a topic has changed.
+    fn compare_topics(&mut self, report: &[(TopicName, Option<SeenTopic>)]) {
+        self.shared.broker_answered();
+        match self.group.compare_topics(self.shared.now(), report) {
+            Err(error) => self.give_up(error),
+            Ok(grown) => {
+                for it in grown {
+                    tracing::info!(
+                        worker = %self.shared.spec.id, topic = %it.topic, before = it.before, now = it.now,
+                        "an input topic has more partitions; adding tasks"
+                    );
+                    self.shared.spec.input_partitions.insert(it.topic, it.now);
+                }
+            }
+        }
+    }
+
+    /// Goes on with a rebalance.
+    fn rebalance(&mut self) -> Result<bool, WorkerError> {
+        let standing = self.standing();
+        let (shared, source) = (&self.shared, &mut self.source);
+        match self.group.step(shared, standing, source, &self.tasks)? {
+            GroupStep::Idle => return Ok(false),
+            GroupStep::Moved => {}
+            GroupStep::Lost => self.advance(Event::Lost),
+            GroupStep::Settle(settle) => self.settle(settle),
+            GroupStep::Overdue => {
+                self.advance(Event::Lost);
+                return self.rebalance();
+            }
+            GroupStep::Close(plan) => self.close(plan)?,
+            GroupStep::Start(tasks) => {
+                self.start(tasks)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Settles the open transaction before its partitions are given back.
+    fn settle(&mut self, settle: Settle) {
+        match settle {
+            Settle::Nothing => {}
+            Settle::Commit => self.commit(CommitCause::Revoke),
+            Settle::Abort => self.advance(Event::Lost),
+        }
+        if let Err(error) = failpoints::hit(Point::InRevoke)
+            && !self.txn.is_settled()
+        {
+            let event = self.txn.failed(&self.shared, error);
+            self.advance(event);
+        }
+    }
+
+    /// Closes revoked tasks, and gives their partitions back.
+    fn close(&mut self, mut plan: Revocation) -> Result<(), WorkerError> {
+        // Their changelogs go with them, and their databases close before other workers may open them.
+        plan.unassign.extend(self.restorer.forget(&plan.close));
+        if rules::closes_revoked_tasks() {
+            self.tasks.close(&plan.close);
+        }
+        self.pipeline.forget(|task| plan.close.contains(&task));
+        self.tasks.disown(&plan.unassign);
+        self.group.forget(&plan.unassign);
+        for partition in &plan.unassign {
+            self.txn.blame.revoked(partition);
+        }
+        let unassigned = self.source.unassign(&plan.unassign);
+        unassigned.map_err(WorkerError::Client)
+    }
+
+    /// Adds tasks, and assigns the inputs of those without stores.
+    fn start(&mut self, tasks: Vec<NewTask>) -> Result<(), WorkerError> {
+        let spec = &self.shared.spec;
+        let topology = Arc::clone(&self.shared.topology);
+        let (mut at, mut started, mut unclaimed) = (Vec::new(), Vec::new(), Vec::new());
+        for new in tasks {
+            let Some(stage) = topology.stage(new.id.stage) else {
+                continue;
+            };
+            started.push(new.id.to_string());
+            if !new.claimed {
+                unclaimed.push(new.id.to_string());
+            }
+            let known = self.shared.width(stage.driving_topic());
+            let width = known.max(new.id.partition.get().unsigned_abs() + 1);
+            let stateful = topology.stores_of(stage).next().is_some();
+            if stateful {
+                self.restorer.begin(&self.shared, stage, &new);
+            } else {
+                at.extend(new.at.iter().cloned());
+            }
+            let changelogs = self.shared.changelog_digests(stage);
+            let claimed = new.claimed && !new.names_other_changelogs(&changelogs);
+            let layout = stage.layout();
+            let progress = TaskProgress::resume(new.id, layout, width, new.at, new.name);
+            let progress = progress.with_changelogs(changelogs);
+            let chains = topology.instantiate(stage);
+            let now = self.shared.now();
+            let mut task = Task::new(progress, chains, claimed, spec.max_idle, now);
+            if stateful {
+                task.restores();
+            }
+            self.tasks.insert(new.driving, task);
+        }
+        tracing::info!(
+            app = %spec.app, worker = %spec.id, tasks = started.join(" "),
+            unclaimed = unclaimed.join(" "), offsets = ?at, "tasks start"
+        );
+        self.source.assign(&at).map_err(WorkerError::Client)
+    }
+
+    /// Rule 8: goes back to the last commit.
+    fn go_back(&mut self) -> Result<Sought, WorkerError> {
+        let settled = self.txn.is_settled();
+        let sought = self
+            .group
+            .go_back(&self.shared, settled, &mut self.source)?;
+        match sought {
+            Sought::Done | Sought::Reassigned => self.tasks.rewound(),
+            Sought::NeedsCommit => self.commit(CommitCause::Restore),
+            Sought::Nothing | Sought::Moved => {}
+        }
+        Ok(sought)
+    }
+
+    /// Goes on with the restores.
+    fn restore(&mut self) -> Result<RestoreStep, WorkerError> {
+        // A failed worker restores nothing more, because a changelog may have been replaced.
+        let may =
+            !self.lifecycle.has_failed() && self.group.is_quiet() && self.group.membership.holds();
+        if self.lifecycle.is_stopping() {
+            self.restorer.clear();
+        }
+        if !may {
+            self.restorer.pause();
+            return Ok(RestoreStep::Nothing);
+        }
+        let (shared, settled) = (&self.shared, self.txn.is_settled());
+        let (source, tasks) = (&mut self.source, &mut self.tasks);
+        let step = self.restorer.step(shared, settled, source, tasks);
+        for driving in self.restorer.take_released() {
+            let not_before = self.shared.now().after(restore::RETRY);
+            self.group.resolve_again(&self.shared, driving, not_before);
+        }
+        if self.restorer.needs_commit() {
+            self.commit(CommitCause::Restore);
+        }
+        step
+    }
+
+    /// Leaves the group and joins it again, after the group took the worker for dead.
+    fn rejoin(&mut self) -> Result<(), WorkerError> {
+        if self.lifecycle.is_stopping() {
+            return Ok(());
+        }
+        let (standing, owns_nothing) = (self.standing(), self.tasks.owns_nothing());
+        let (shared, source) = (&self.shared, &mut self.source);
+        self.group.rejoin(shared, standing, source, owns_nothing)
+    }
+
+    // Records.
+
+    /// Whether records may be taken now.
+    fn accepts(&self) -> bool {
+        self.txn.takes_records()
+            && self.lifecycle.goes_on()
+            && self.group.takes_records()
+            && !self.restorer.needs_commit()
+    }
+
+    /// Rule 10: a start offset that a policy resolved is committed before the first record.
+    fn claim(&mut self) -> bool {
+        if !self.accepts() || !self.tasks.has_unclaimed() {
+            return false;
+        }
+        if self.begin() {
+            self.tasks.claim();
+            self.commit(CommitCause::FirstStart);
+        }
+        true
+    }
+
+    /// Commits the offsets of idle tasks again, before the brokers expire them.
+    fn recommit(&mut self) {
+        let now = self.shared.env.about_now();
+        if self.accepts()
+            && self.chores.looks_for_idle(now)
+            && self.tasks.has_overdue(now)
+            && self.begin()
+        {
+            self.tasks.recommit(now);
+            self.commit(CommitCause::Idle);
+        }
+    }
+
+    /// Processes records for a while. Returns whether there may be more at once.
+    fn take_records(&mut self) -> bool {
+        match self.pipeline.send_rest(&self.shared, &mut self.txn) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(raised) => {
+                self.raise(raised);
+                return false;
+            }
+        }
+        if !self.accepts() || !self.merge_held() {
+            return false;
+        }
+        let begun = self.shared.env.about_now();
+        self.pipeline.set_clock(begun);
+        let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
+        let mut any = false;
+        while let Some(id) = turns.pop_front() {
+            match self.take_turn(id, begun, &mut any) {
+                Turn::Dry => {}
+                Turn::Over => turns.push_back(id),
+                Turn::Full => {
+                    self.tasks.end_turn(id);
+                    return true;
+                }
+                Turn::Then(Done::Begin) => {
+                    if !self.merge_held() || self.is_full(begun) {
+                        self.tasks.end_turn(id);
+                        return true;
+                    }
+                    turns.push_front(id);
+                }
+                Turn::Then(done) => {
+                    if self.follow_up(done) {
+                        self.tasks.end_turn(id);
+                        return true;
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    /// Processes records of one task.
+    fn take_turn(&mut self, id: TaskId, begun: Now, any: &mut bool) -> Turn {
+        let Self {
+            shared,
+            source,
+            txn,
+            tasks,
+            pipeline,
+            ..
+        } = self;
+        let Some(task) = tasks.get_mut(id) else {
+            return Turn::Dry;
+        };
+        let turn = match shared.has_repartitions {
+            true => TURN,
+            false => usize::MAX,
+        };
+        for _ in 0..turn {
+            match pipeline.process(shared, task, source, txn) {
+                Done::Dry => return Turn::Dry,
+                Done::Next => *any = true,
+                done => {
+                    *any = true;
+                    return Turn::Then(done);
+                }
+            }
+            let now = pipeline.clock();
+            if now.since(begun) >= STRETCH || txn.commit_due(shared, now).is_some() {
+                return Turn::Full;
+            }
+        }
+        Turn::Over
+    }
+
+    /// Whether the step has taken records for long enough, or the commit is due.
+    fn is_full(&self, begun: Now) -> bool {
+        let now = self.pipeline.clock();
+        now.since(begun) >= STRETCH || self.txn.commit_due(&self.shared, now).is_some()
+    }
+
+    /// Does what a record needs. Returns whether intake ends.
+    fn follow_up(&mut self, done: Done) -> bool {
+        match done {
+            Done::Dry | Done::Next => return false,
+            Done::GoBack(seek) => {
+                self.group.seek([seek]);
+                return false;
+            }
+            Done::Missing(record) => {
+                self.group.missing(&self.shared, record);
+                return false;
+            }
+            Done::Full | Done::Begin => {}
+            Done::Commit(cause) => self.commit(cause),
+            Done::Raise(raised) => self.raise(raised),
+            Done::Failed(error) => self.fail_record(*error),
+        }
+        true
+    }
+
+    /// Merges the record that waits for a transaction. Returns whether intake may go on.
+    fn merge_held(&mut self) -> bool {
+        let Some(id) = self.pipeline.held_task() else {
+            return true;
+        };
+        let tasks = &self.tasks;
+        self.pipeline.forget(|task| !tasks.contains(task));
+        if self.pipeline.held_task().is_none() {
+            return true;
+        }
+        if !self.begin() {
+            return false;
+        }
+        let (Some(record), Some(task)) = (self.pipeline.take_held(), self.tasks.get_mut(id)) else {
+            return false;
+        };
+        match self
+            .pipeline
+            .merge(&self.shared, task, record, &mut self.txn)
+        {
+            Done::Next => true,
+            done => {
+                self.follow_up(done);
+                false
+            }
+        }
+    }
+
+    /// A record failed and left no trace: the records before it are committed, then the worker ends.
+    fn fail_record(&mut self, error: WorkerError) {
+        tracing::error!(
+            app = %self.shared.spec.app, worker = %self.shared.spec.id, %error, "record failed"
+        );
+        if self.lifecycle.fail(error) {
+            self.commit(CommitCause::RecordFailed);
+        }
+    }
+
+    // The end of a step.
+
+    fn run_chores(&mut self) {
+        let (shared, source) = (&self.shared, &mut self.source);
+        // A restore sends the same query, and comes first.
+        if !self.restorer.is_asking() {
+            self.chores
+                .read_changelog_ends(shared, source, &mut self.tasks);
+        }
+        self.chores.purge(shared, &self.tasks);
+    }
+
+    /// Adds the counts of this step to the metrics, and reports the tasks once in a while.
+    fn report(&mut self) {
+        let meter = &self.shared.meter;
+        self.pipeline.count(meter);
+        self.restorer.count(meter);
+        if self.chores.reports(self.shared.env.about_now()) {
+            let restoring = self.restorer.progress(self.shared.env.about_now());
+            let (generation, tasks) = (self.txn.generation(), &mut self.tasks);
+            chores::report(&self.shared, &mut self.source, tasks, restoring, generation);
+        }
+    }
+
+    fn end(&mut self, busy: bool) -> Result<Step, WorkerError> {
+        let drained = self.txn.is_settled() && !self.pipeline.has_unsent();
+        let (shared, source) = (&self.shared, &mut self.source);
+        if self
+            .lifecycle
+            .step(shared, drained, source, &self.group, &self.tasks)?
+        {
+            self.txn.close();
+            return Ok(Step::Stopped);
+        }
+        if self.txn.is_settled() {
+            self.lifecycle.end()?;
+        }
+        Ok(match busy {
+            true => Step::Busy,
+            false => Step::Idle(self.nap()),
+        })
+    }
+
+    fn clear_wakes(&mut self) {
+        let (txn, group) = (&mut self.txn.wake, &mut self.group.wake);
+        let (restorer, pipeline) = (&mut self.restorer.wake, &mut self.pipeline.wake);
+        for wake in [txn, group, restorer, pipeline] {
+            wake.clear();
+        }
     }
 
     /// How long nothing can be due.
     fn nap(&self) -> Duration {
-        let now = self.env.now();
-        // Whoever waits for an answer waits for these.
-        let mut nap = match (&self.answering, &self.resolving) {
-            (Answering::Nothing, None) => NAP,
-            _ => Duration::from_millis(5),
+        let now = self.shared.now();
+        let longest = match self.group.is_waiting() {
+            true => SHORT_NAP,
+            false => NAP,
         };
-        if let Some(load) = &self.load {
-            nap = nap.min(self.pacer.policy().wait(now, load));
-        }
-        if let Some(wait) = self.ask_again {
-            nap = nap.min(wait);
-        }
-        if let Some(at) = self.calls.build_at {
-            nap = nap.min(at.since(now));
-        }
-        nap
-    }
-
-    /// The worker has nothing to do for longer than this.
-    fn nap_at_most(&mut self, wait: Option<Duration>) {
-        if let Some(wait) = wait {
-            self.ask_again = Some(self.ask_again.map_or(wait, |least| least.min(wait)));
-        }
-    }
-
-    /// Asks for a commit of what is open.
-    fn commit(&mut self, cause: CommitCause) {
-        if self.machine.state() == State::Open {
-            self.cause = cause;
-            self.feed(Event::CommitDue);
-        }
-    }
-
-    fn commit_if_due(&mut self) {
-        if let Some(cause) = self.due(self.env.now()) {
-            self.commit(cause);
-        }
-    }
-
-    /// Whether the open transaction has grown as far as it should.
-    fn due(&self, now: Now) -> Option<CommitCause> {
-        let load = self.load.as_ref()?;
-        let full = |limit| load.records >= limit;
-        if self.isolation.limit().is_some_and(full) {
-            return Some(CommitCause::Records);
-        }
-        if self.kept >= self.spec.state.uncommitted_bytes {
-            return Some(CommitCause::Bytes);
-        }
-        self.pacer.policy().due(now, load)
+        let waits = [
+            self.txn.pace.wait(now),
+            self.txn.builds_at().map(|at| at.since(now)),
+            self.txn.wake.wait(),
+            self.group.wake.wait(),
+            self.restorer.wake.wait(),
+            self.pipeline.wake.wait(),
+        ];
+        waits.into_iter().flatten().fold(longest, Duration::min)
     }
 }
 
 impl<C: Client> std::fmt::Debug for Worker<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker")
-            .field("id", &self.spec.id)
-            .field("state", &self.machine.state())
-            .field("tasks", &self.tasks.keys())
+            .field("id", &self.shared.spec.id)
+            .field("state", &self.txn.state())
+            .field("tasks", &self.tasks.ids().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

@@ -14,8 +14,8 @@ use eos_protocol::{
 
 use eos_state::CacheMemory;
 
-use super::home::{Home, InMemory};
-use super::purging::DoneWith;
+use super::purge_queue::PurgeQueue;
+use super::storage::{Home, InMemory};
 
 /// What a worker is told when it is made.
 #[derive(Debug, Clone)]
@@ -62,8 +62,8 @@ pub struct WorkerSpec {
     pub compacted: BTreeSet<TopicName>,
     /// What tasks with stores need.
     pub state: StateSpec,
-    /// Where it tells what it is done with.
-    pub done_with: Arc<DoneWith>,
+    /// The records that the workers of the process no longer need.
+    pub purge_queue: Arc<PurgeQueue>,
 }
 
 /// What tasks with stores need.

@@ -6,9 +6,9 @@ use eos_protocol::{
     TopicPartition, recommit_due,
 };
 
-use super::state::TaskState;
+use super::task_state::TaskState;
 use crate::client::Records;
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::topology::Chains;
 
 /// Whether a task may take records.
@@ -22,6 +22,15 @@ pub(super) enum Readiness {
     Ready,
     /// A rewind is under way (rule 8).
     Rewinding,
+}
+
+impl Readiness {
+    fn at_start(claimed: bool) -> Self {
+        match claimed || !rules::commits_first_start() {
+            true => Self::Ready,
+            false => Self::Unclaimed,
+        }
+    }
 }
 
 /// A task.
@@ -64,16 +73,12 @@ impl<R: Records> Task<R> {
     ) -> Self {
         let mut fetched = Vec::new();
         fetched.resize_with(progress.inputs().len(), R::default);
-        let max_idle = if failpoints::undefended(Defence::MergeByTime) {
-            MaxIdle::Never
-        } else {
+        let max_idle = if rules::waits_for_all_inputs() {
             max_idle
-        };
-        let readiness = if claimed || failpoints::undefended(Defence::FirstStart) {
-            Readiness::Ready
         } else {
-            Readiness::Unclaimed
+            MaxIdle::Never
         };
+        let readiness = Readiness::at_start(claimed);
         Self {
             merge: Merge::new(max_idle, progress.inputs().len()),
             supplies: vec![(now, Supply::Empty { lag: Lag::Unknown }); progress.inputs().len()],
@@ -138,6 +143,28 @@ impl<R: Records> Task<R> {
         }
     }
 
+    /// The transaction is gone, and what the task did in it. Returns where its inputs go back to.
+    pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<(TopicPartition, Offset)> {
+        self.chains.discard();
+        if let Some(state) = &mut self.state {
+            state.discard();
+        }
+        if !rules::rewinds_stream_time() {
+            self.time_given_back = self.progress.stream_time();
+        }
+        if !rules::rewinds_after_abort() || (in_rebalance && !rules::rewinds_retained_tasks()) {
+            return Vec::new();
+        }
+        let back = self.progress.discarded();
+        if !back.is_empty() {
+            if rules::drops_stale_records() {
+                self.drop_fetched();
+            }
+            self.readiness = Readiness::Rewinding;
+        }
+        back
+    }
+
     /// Whether its offsets have to be committed again although nothing came.
     pub(super) fn is_overdue(&self, now: Now) -> bool {
         self.readiness == Readiness::Ready
@@ -152,6 +179,17 @@ impl<R: Records> Task<R> {
         } else {
             Readiness::Unclaimed
         };
+    }
+
+    /// Its state is to be restored before its first record.
+    pub(super) fn restores(&mut self) {
+        self.readiness = Readiness::Restoring;
+    }
+
+    /// Its state is whole.
+    pub(super) fn restored(&mut self, state: TaskState) {
+        self.state = Some(state);
+        self.readiness = Readiness::at_start(self.claimed);
     }
 
     /// Whether this partition is one of its inputs.

@@ -1,4 +1,4 @@
-//! How far the front of a task's windowed changelog is of no use any more.
+//! How much of the front of a windowed changelog is not needed any more.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use eos_protocol::windows::Expiry;
 use eos_protocol::{Offset, Timestamp};
 use eos_state::{Direction, KeyRange, StoreError, TaskStore};
 
-use super::ahead::between;
-use crate::failpoints::{self, Defence};
+use super::future_timestamps::between;
+use crate::rules;
 use crate::store::window_of;
 
 /// [`Trim`], of a task's stores. It takes for granted that no window starts after the stream time at which
@@ -19,7 +19,7 @@ pub(super) struct Trimming {
     /// The longest of the stores.
     retention: Duration,
     latest: Option<Timestamp>,
-    /// Below this nobody needs anything.
+    /// Records before this offset may be deleted.
     needless: Option<Offset>,
 }
 
@@ -27,9 +27,9 @@ impl Trimming {
     /// `None` without stores of windows.
     pub(super) fn of(store: &TaskStore, windows: &[(StoreId, Expiry)]) -> Option<Self> {
         let retention = windows.iter().map(|(_, expiry)| expiry.retention()).max()?;
-        let retention = match failpoints::undefended(Defence::Trim) {
-            true => Duration::ZERO,
-            false => retention,
+        let retention = match rules::trims_behind_retention() {
+            true => retention,
+            false => Duration::ZERO,
         };
         let latest = windows.iter().map(|(id, _)| latest_window(store, *id));
         Some(Self {

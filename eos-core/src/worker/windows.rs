@@ -7,7 +7,7 @@ use eos_protocol::state::{Family, StoreId};
 use eos_protocol::windows::{Expiry, OtherWindows, Terms, TermsError};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
 
-use crate::failpoints::{self, Defence};
+use crate::rules;
 use crate::store::{TERMS, window_of, windows_between};
 
 /// Its stores of windows.
@@ -103,9 +103,9 @@ impl Windows {
         self.changed &= !wrote;
         let mut over = Vec::new();
         for (store, expiry) in &mut self.stores {
-            let stream_time = match failpoints::undefended(Defence::ForgetOver) {
-                true => after(stream_time, expiry.terms().size()),
-                false => stream_time,
+            let stream_time = match rules::forgets_closed_windows_only() {
+                true => stream_time,
+                false => after(stream_time, expiry.terms().size()),
             };
             if let Some((from, before)) = expiry.due(stream_time) {
                 over.push((*store, windows_between(from, before)));

@@ -10,15 +10,15 @@ use crate::ids::{AppId, TaskId, TopicName};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicUuid(pub u128);
 
-/// 64 bits of a topic's id: enough to notice that a topic was deleted and made again.
+/// A 64-bit digest of a topic's id, to detect that a topic was deleted and created again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicDigest(pub u64);
 
 impl TopicUuid {
-    /// What the name of a transaction says of the topic; nothing of an id that the brokers did not report.
+    /// The digest that a transaction's name carries. `None` if the brokers report no id.
     #[must_use]
     pub const fn digest(self) -> Option<TopicDigest> {
-        // Topic ids are random (KIP-516), so that any 64 of their bits would do.
+        // Topic ids are random (KIP-516), so any 64 of their bits suffice.
         match self.0 {
             0 => None,
             id => Some(TopicDigest((id >> 64) as u64 ^ id as u64)),
@@ -194,7 +194,7 @@ impl Identity {
     /// In what the state found (`self`) is not the task's own; `None` if it is.
     #[must_use]
     pub fn difference(&self, now: &Self) -> Option<Difference> {
-        // A cluster that does not report its id, then or now, is no evidence of another one.
+        // An unreported cluster id, then or now, is no evidence of another cluster.
         if self.cluster != now.cluster && !self.cluster.is_empty() && !now.cluster.is_empty() {
             let (found, now) = (self.cluster.clone(), now.cluster.clone());
             return Some(Difference::Cluster { found, now });

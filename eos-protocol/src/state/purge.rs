@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::errors::code;
 use crate::ids::{Offset, TopicPartition};
 
-/// Whether a deletion that failed with this code was for a log that is no more: offsets of it mean nothing in
-/// the next one of its name. To be deleted up to them there, records would be lost that were never read.
+/// Whether this error of a deletion means that the log no longer exists. Its offsets do not apply to the next
+/// log of the same name: a deletion up to such an offset would lose unread records.
 #[must_use]
 pub fn is_of_another_log(error: i32) -> bool {
     matches!(
@@ -58,8 +58,8 @@ impl Purge {
             .collect()
     }
 
-    /// The log is gone, or does not reach so far and is another one under the same name. The offset belonged to
-    /// the log before: see [`is_of_another_log`].
+    /// Drops the offset of a log that no longer exists ([`is_of_another_log`]). The topic is missing, or a new
+    /// and shorter log has its name.
     pub fn forget(&mut self, partition: &TopicPartition) {
         self.partitions.remove(partition);
     }

@@ -1,4 +1,4 @@
-//! Why an app must not go on with a topic.
+//! Reasons to stop because a topic has changed.
 
 use std::fmt;
 
@@ -6,51 +6,51 @@ use super::{LASTS, TopicRole};
 use crate::ids::{AppId, TopicName};
 use crate::state::TopicUuid;
 
-/// A topic of a running app is not the topic any more that it started with.
+/// A topic of a running app has changed since its start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the {role} {topic} {change}. What was open is aborted, and every offset stays where the last commit left it. {}",
+    "the {role} {topic} {change}. The open transaction is aborted, and the committed offsets stay as they are. {}",
     Fix(self)
 )]
 pub struct TopicChanged {
-    /// The app, and its group.
+    /// The app, which is also the name of its group.
     pub app: AppId,
     /// The topic.
     pub topic: TopicName,
-    /// What it is to the app.
+    /// Its role in the app.
     pub role: TopicRole,
-    /// What became of it.
+    /// How it has changed.
     pub change: TopicChange,
 }
 
-/// What became of a topic.
+/// How a topic has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TopicChange {
-    /// It is gone.
+    /// It was deleted.
     Deleted {
-        /// Which one it was, if the brokers gave an id.
+        /// Its id, if the brokers reported one.
         before: Option<TopicUuid>,
     },
-    /// There is another one under its name.
+    /// It was deleted and created again under the same name.
     Recreated {
-        /// Which one it was.
+        /// The id of the old topic.
         before: TopicUuid,
-        /// Which one there is now.
+        /// The id of the new topic.
         now: TopicUuid,
     },
-    /// It got partitions.
+    /// It has more partitions.
     Grown {
-        /// How many it had.
+        /// The partition count at the start.
         before: u32,
-        /// How many it has now.
+        /// The partition count now.
         now: u32,
     },
-    /// It has fewer partitions: another one under its name, on brokers that give no ids.
+    /// It has fewer partitions: another topic has its name, on brokers that report no ids.
     Shrunk {
-        /// How many it had.
+        /// The partition count at the start.
         before: u32,
-        /// How many it has now.
+        /// The partition count now.
         now: u32,
     },
 }
@@ -62,7 +62,7 @@ impl fmt::Display for TopicChange {
                 let seconds = LASTS.as_secs();
                 write!(
                     f,
-                    "was deleted while the app ran: for {seconds} s or longer no broker has listed it"
+                    "was deleted while the app ran: no broker has listed it for {seconds} s or longer"
                 )?;
                 before.map_or(Ok(()), |id| write!(f, " (it had the id {id})"))
             }
@@ -82,7 +82,7 @@ impl fmt::Display for TopicChange {
     }
 }
 
-/// What to do.
+/// The fix.
 struct Fix<'a>(&'a TopicChanged);
 
 impl fmt::Display for Fix<'_> {
@@ -95,7 +95,7 @@ impl fmt::Display for Fix<'_> {
             TopicChange::Deleted { .. } => {
                 f.write_str("A topic was deleted under a running app. ")?;
                 if !matches!(role, TopicRole::Repartition | TopicRole::Changelog) {
-                    f.write_str("Create it again, as it was. ")?;
+                    f.write_str("Create it again with the same settings. ")?;
                 }
                 replaced(f, *role, topic, app)
             }
@@ -106,7 +106,7 @@ impl fmt::Display for Fix<'_> {
     }
 }
 
-/// What was in the topic is gone.
+/// The fix for a topic whose records are lost.
 fn replaced(
     f: &mut fmt::Formatter<'_>,
     role: TopicRole,
@@ -117,37 +117,37 @@ fn replaced(
         TopicRole::Input | TopicRole::KeyedInput | TopicRole::Sibling => {
             write!(
                 f,
-                "The offsets that the group committed are the old topic's: stop every instance, delete what \
-                 Kafka has kept of them (kafka-consumer-groups.sh --delete-offsets --group {app} --topic \
-                 {topic}), and start the app again. It reads the new topic as at a first start"
+                "The committed offsets of the group belong to the old topic. Stop every instance, delete the \
+                 remaining offsets (kafka-consumer-groups.sh --delete-offsets --group {app} --topic \
+                 {topic}), and restart the app. It reads the new topic as at a first start"
             )?;
             match role {
                 TopicRole::Input => Ok(()),
                 _ => f.write_str(
-                    ". If the stage that reads it keeps state, that state was made from the old topic: start \
-                     under another app name instead",
+                    ". If the stage that reads it keeps state, this state comes from the old topic: start under \
+                     another app name instead",
                 ),
             }
         }
         TopicRole::Output => f.write_str(
-            "What the app wrote to the old topic is gone with it. Start the app again to go on at the last \
-             commit; to write everything again, start it under another app name",
+            "The app's records in the old topic are lost. Restart the app to continue from the last commit. To \
+             write all records again, start under another app name",
         ),
         TopicRole::DeadLetter => f.write_str(
-            "The dead letters of the old topic are gone with it. Start the app again to go on at the last commit",
+            "The dead letters in the old topic are lost. Restart the app to continue from the last commit",
         ),
         TopicRole::Repartition => f.write_str(
-            "Records that were in the old topic and not processed yet are lost, and what they were made from is \
-             committed. Start under another app name: it processes its inputs from the beginning",
+            "Unprocessed records in the old topic are lost, and the inputs that they came from are committed. \
+             Start under another app name: the app then processes its inputs from the beginning",
         ),
         TopicRole::Changelog => f.write_str(
-            "It was the lasting copy of the state. Keep the state directories: they may be the last complete \
+            "It was the durable copy of the state. Keep the state directories: they may hold the last complete \
              copy. Restore the topic from a backup, or start under another app name",
         ),
     }
 }
 
-/// Keys belong to other partitions now.
+/// The fix for a topic with more partitions, where keys move.
 fn grown(
     f: &mut fmt::Formatter<'_>,
     role: TopicRole,
@@ -158,19 +158,19 @@ fn grown(
     match role {
         TopicRole::Input | TopicRole::KeyedInput | TopicRole::Sibling => write!(
             f,
-            "Records of one key may be in two partitions of {topic} now. If the stage that reads it keeps state, \
-             start under another app name, or copy the records to a topic with {before} partitions. If not, \
-             give each topic that it reads {now} partitions, and start the app again: the start checks them"
+            "Records of one key may now be in two partitions of {topic}. If the stage that reads it keeps state, \
+             start under another app name, or copy the records to a topic with {before} partitions. Otherwise \
+             give each topic that the stage reads {now} partitions, and restart the app: the start checks them"
         ),
         TopicRole::Output | TopicRole::DeadLetter => write!(
             f,
-            "This instance chooses among {before} partitions, and one that is started now among {now}: both at a \
-             time would put records of one key into two partitions. Start every instance again"
+            "This instance writes to {before} partitions, but a newly started one writes to {now}. Together they \
+             would put records of one key into two partitions. Restart every instance"
         ),
         TopicRole::Repartition | TopicRole::Changelog => write!(
             f,
-            "Only the app decides how many partitions its own topics have, and with {now} it does not start. \
-             Start under another app name, or copy the records to a topic of this name with {before} partitions"
+            "The app chooses the partition count of its own topics, and does not start with {now}. Start under \
+             another app name, or copy the records to a topic of this name with {before} partitions"
         ),
     }
 }

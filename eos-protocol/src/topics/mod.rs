@@ -1,15 +1,15 @@
-//! Whether the topics of a running app are still the topics that it started with.
+//! Detects changes of a running app's topics.
 //!
-//! At its start an app reads the id and the number of partitions of each of its topics, and works by them from
-//! then on: a task is a partition number, a key's partition is a hash modulo a count, an offset belongs to a log.
-//! While it runs it queries the brokers now and then, and [`TopicWatch`] compares what they report.
+//! At its start an app reads the id and the partition count of each of its topics, and relies on both: a task is a
+//! partition number, a key's partition is a hash modulo a count, and an offset belongs to a log. While the app
+//! runs, it queries the brokers periodically, and [`TopicWatch`] compares their reports.
 //!
 //! | the brokers report | it means | the app |
 //! |---|---|---|
 //! | another id | deleted and created again | stops at once |
-//! | no such topic, or fewer partitions | deleted; or a broker that lags behind | stops when it lasts for [`LASTS`] |
-//! | more partitions | keys move to other partitions | stops at once; goes on if the topic [may grow](TopicRole::may_grow) |
-//! | no id | the broker knows none | goes on: that is no difference |
+//! | no such topic, or fewer partitions | deleted, or the broker lags | stops if it lasts for [`LASTS`] |
+//! | more partitions | keys move to other partitions | stops at once, unless the topic [may grow](TopicRole::may_grow) |
+//! | no id | the broker supports none | continues |
 
 mod error;
 
@@ -23,38 +23,39 @@ use crate::time::Now;
 
 pub use error::{TopicChange, TopicChanged};
 
-/// How long brokers have to report that a topic is missing, or smaller than it was, before the app stops.
+/// How long brokers must report a topic as missing or smaller before the app stops.
 ///
-/// One broker may learn of a topic or of its new partitions later than another. Each report in between that
-/// shows the topic whole starts the time again, so at least two reports in a row are needed.
+/// One broker may learn of a topic or of its new partitions later than another. A report that shows the whole
+/// topic resets the time, so at least two reports in a row are needed.
 pub const LASTS: Duration = Duration::from_secs(5);
 
-/// What a topic is to the app, from what a change hurts least to what it hurts most: of a topic with several
-/// roles the last one counts.
+/// The role of a topic in the app.
+///
+/// The order is that of the damage from a change, smallest first. If a topic has several roles, the last one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TopicRole {
-    /// It drives a stage that keeps no state, reads no other topic, and writes to no repartition topic, which
-    /// would have to have as many partitions.
+    /// Drives a stage that keeps no state, reads no other topic and writes to no repartition topic. (A
+    /// repartition topic would need the same partition count.)
     Input,
-    /// Records that failed go there.
+    /// Receives failed records.
     DeadLetter,
-    /// Results go there.
+    /// Receives results.
     Output,
-    /// A stage reads it beside the topic that drives it, partition by partition: a table that is joined.
+    /// Is read beside the topic that drives the stage, partition by partition, such as a joined table.
     Sibling,
-    /// It drives a stage for which it matters in which partition a key is: one that keeps state, reads other
-    /// topics beside it, or writes to a repartition topic.
+    /// Drives a stage that depends on the partition of a key: it keeps state, reads other topics, or writes to
+    /// a repartition topic.
     KeyedInput,
-    /// The app's own, between two of its stages.
+    /// An internal topic between two stages.
     Repartition,
-    /// The app's own: the lasting copy of its state.
+    /// An internal topic: the durable copy of the state.
     Changelog,
 }
 
 impl TopicRole {
-    /// Whether more partitions are only more tasks. Their keys' order across partitions is the business of those
-    /// who write to the topic.
+    /// Whether new partitions only add tasks. The producers of the topic are responsible for the order of keys
+    /// that move between partitions.
     #[must_use]
     pub fn may_grow(self) -> bool {
         self == Self::Input
@@ -77,24 +78,24 @@ impl fmt::Display for TopicRole {
 /// A topic as a broker reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenTopic {
-    /// Which of all topics of its name; `None` if the broker gives no id.
+    /// The topic's id; `None` if the broker reports none.
     pub id: Option<TopicUuid>,
-    /// How many partitions it has.
+    /// The partition count.
     pub partitions: u32,
 }
 
-/// A topic that got partitions, and may.
+/// A topic that was given more partitions, and [may grow](TopicRole::may_grow).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicGrown {
     /// Its name.
     pub topic: TopicName,
-    /// How many partitions it had.
+    /// The partition count before.
     pub before: u32,
-    /// How many it has now.
+    /// The partition count now.
     pub now: u32,
 }
 
-/// The topics of an app, as it knows them.
+/// The last known state of an app's topics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicWatch {
     app: AppId,
@@ -106,22 +107,22 @@ struct Known {
     role: TopicRole,
     id: Option<TopicUuid>,
     partitions: u32,
-    /// Since when each report lacks the topic or some of its partitions.
+    /// The time of the first report in a row without the topic or some of its partitions.
     lacking: Option<Now>,
 }
 
-/// What a report of one topic means.
+/// The result of comparing one topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Same,
-    /// Bad if it lasts.
+    /// An error if it lasts.
     Lacking(TopicChange),
     Grown,
     Changed(TopicChange),
 }
 
 impl TopicWatch {
-    /// Of an app without topics.
+    /// A watch without topics.
     #[must_use]
     pub fn new(app: AppId) -> Self {
         Self {
@@ -130,7 +131,7 @@ impl TopicWatch {
         }
     }
 
-    /// The app has this topic, and at its start it was this one.
+    /// Adds a topic of the app, in its state at the start.
     pub fn add(&mut self, topic: TopicName, role: TopicRole, seen: SeenTopic) {
         let known = self.topics.entry(topic).or_insert(Known {
             role,
@@ -141,16 +142,16 @@ impl TopicWatch {
         known.role = known.role.max(role);
     }
 
-    /// Their names, each once.
+    /// The names of the topics, without duplicates.
     #[must_use]
     pub fn names(&self) -> Vec<TopicName> {
         self.topics.keys().cloned().collect()
     }
 
-    /// Compares what the brokers report now: each topic with what there is under its name, `None` if there is
-    /// nothing. A topic that is not in the report was not answered for.
+    /// Compares a report of the brokers with the last known state. `None` means that the topic does not exist. A
+    /// topic that is not in the report is unknown, and is not compared.
     ///
-    /// Returns the topics that grew and may.
+    /// Returns the topics that have grown and may.
     ///
     /// # Errors
     /// [`TopicChanged`] if the app must stop.

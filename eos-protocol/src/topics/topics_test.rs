@@ -54,7 +54,7 @@ fn the_same_topic_is_no_reason_to_stop() {
 #[test]
 fn another_id_stops_the_app_at_once_whatever_the_topic_is() {
     for role in ROLES {
-        // With more, fewer and as many partitions: the id is what counts.
+        // With fewer, equal and more partitions: only the id counts.
         for partitions in [2, 3, 4] {
             let found = Some(seen(Some(NEW), partitions));
             let changed = watch(role, Some(OLD)).compare(at(0), &report(found));
@@ -158,7 +158,7 @@ fn fewer_partitions_are_a_broker_that_lags_unless_it_lasts() {
         let shrunk = TopicChange::Shrunk { before, now };
         assert_eq!(watch.change(5, Some(seen(id, 2))), Some(shrunk));
     }
-    // A topic that grew is reported with its old size by a broker that does not know yet.
+    // A lagging broker reports the old size of a grown topic.
     let mut watch = watch(TopicRole::Input, Some(OLD));
     assert_eq!(watch.change(0, Some(seen(Some(OLD), 4))), None);
     assert_eq!(watch.change(1, Some(seen(Some(OLD), 3))), None);

@@ -27,6 +27,7 @@ mod state;
 #[cfg(test)]
 mod walk_test;
 
+use crate::broker_time::Moment;
 use crate::errors::{CallSite, ErrorClass};
 use crate::guarantee::Guarantee;
 use crate::outcome::Outcome;
@@ -109,28 +110,41 @@ impl Transaction {
         }
     }
 
+    /// The time on the clock that the deadline runs on. An outage must not end a start, so the first init of a
+    /// producer runs on the brokers' clock.
+    #[must_use]
+    pub fn clock(&self, at: Moment) -> Now {
+        match self.state {
+            State::Initializing => at.brokers,
+            _ => at.now,
+        }
+    }
+
     /// Takes one event and decides what to do about it.
     ///
     /// An event that means nothing in the present state changes nothing: a late answer of a
     /// producer that was dropped, for example.
     #[must_use = "the actions have to be performed, in order"]
-    pub fn step(&mut self, now: Now, event: Event) -> Actions {
+    pub fn step(&mut self, at: impl Into<Moment>, event: Event) -> Actions {
+        let at = at.into();
+        let now = at.now;
         match (self.state, event) {
             (State::Failed, _) => Actions::none(),
             (_, Event::Failed(call, class)) => self.failed(now, call, class),
-            (_, Event::Tick) => self.tick(now),
+            (_, Event::Tick) => self.tick(at),
             (_, Event::Unanswered) => self.unanswered(),
             (_, Event::Lost) => self.lost(now),
-            _ => self.went_well(now, event),
+            _ => self.went_well(at, event),
         }
     }
 
-    fn went_well(&mut self, now: Now, event: Event) -> Actions {
+    fn went_well(&mut self, at: Moment, event: Event) -> Actions {
+        let now = at.now;
         match (self.state, event) {
             (State::Cold, Event::Start) => Actions::one(Action::Build {
                 after: self.backoff(),
             }),
-            (State::Cold | State::Fenced, Event::Built) => self.built(now),
+            (State::Cold | State::Fenced, Event::Built) => self.built(at),
             (State::InDoubt, Event::Built) => {
                 self.deadline = Some(Deadline::after(now, self.limits.init));
                 Actions::one(Action::Init)
@@ -158,11 +172,11 @@ impl Transaction {
         }
     }
 
-    fn built(&mut self, now: Now) -> Actions {
+    fn built(&mut self, at: Moment) -> Actions {
         match self.guarantee {
             Guarantee::ExactlyOnce => {
                 self.state = State::Initializing;
-                self.deadline = Some(Deadline::after(now, self.limits.init));
+                self.deadline = Some(Deadline::after(self.clock(at), self.limits.init));
                 Actions::one(Action::Init)
             }
             // An idempotent producer has nothing to initialise.
@@ -474,8 +488,12 @@ impl Transaction {
         }
     }
 
-    fn tick(&mut self, now: Now) -> Actions {
-        if !self.deadline().is_some_and(|deadline| deadline.passed(now)) {
+    fn tick(&mut self, at: Moment) -> Actions {
+        let (now, clock) = (at.now, self.clock(at));
+        if !self
+            .deadline()
+            .is_some_and(|deadline| deadline.passed(clock))
+        {
             return Actions::none();
         }
         match self.state {

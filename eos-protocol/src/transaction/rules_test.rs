@@ -291,6 +291,39 @@ fn rule_9_a_fenced_worker_comes_back_but_two_live_owners_end_with_an_error() {
     }
 }
 
+/// An outage stops the brokers' clock, on which the deadline of the first init runs, but not the time between fences.
+#[test]
+fn rule_9_fences_hours_apart_are_accidents_whatever_the_brokers_clock_shows() {
+    let mut life = Life::in_state(State::Open);
+    life.now = life.now.after(Duration::from_secs(3 * 3600));
+    life.fail(CallSite::Send, ProducerFenced);
+    for hour in [4, 5] {
+        let at = Moment {
+            now: Now(Duration::from_secs(hour * 3600)),
+            brokers: Now(Duration::from_secs(60)),
+        };
+        let _ = life.machine.step(at, Event::Built);
+        assert_eq!(life.machine.state(), State::Initializing);
+        let fenced = Event::Failed(CallSite::Init, ProducerFenced);
+        let actions: Vec<_> = life.machine.step(at, fenced).into_iter().collect();
+        assert!(matches!(actions[..], [Drop, Build { .. }]), "{actions:?}");
+    }
+}
+
+#[test]
+fn the_deadline_of_the_first_init_stands_still_in_an_outage() {
+    let mut life = Life::new(Guarantee::ExactlyOnce);
+    life.on(Event::Start);
+    life.on(Event::Built);
+    let mut tick = |now, brokers| {
+        let [now, brokers] = [now, brokers].map(|s| Now(Duration::from_secs(s)));
+        let _ = life.machine.step(Moment { now, brokers }, Event::Tick);
+        life.machine.state()
+    };
+    assert_eq!(tick(7200, 1), State::Initializing);
+    assert_eq!(tick(7201, 7200), State::Failed);
+}
+
 #[test]
 fn rule_9_a_producer_that_nobody_fenced_is_replaced_as_often_as_an_abort_may_happen() {
     let mut life = Life::in_state(State::Open);

@@ -107,7 +107,7 @@ fn what_is_not_this_tasks_is_cleared_and_only_then_used() {
     }
 }
 
-/// A cluster may fail to report its id once: that must not clear every database.
+/// A cluster that once reports no id must not clear every database.
 #[test]
 fn a_cluster_without_an_id_is_no_other_cluster() {
     let slot = slot();

@@ -110,7 +110,7 @@ pub(super) fn compare(directory: &Path, owner: &Owner) -> Result<Verdict, Direct
     Ok(foreign.map_or(Verdict::Own, Verdict::Foreign))
 }
 
-/// In what a directory is not this owner's.
+/// The difference between a directory's owner and `now`, if any.
 fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, DirectoryError> {
     let mut lines = text.lines();
     let mut field = |name: &str| {
@@ -132,7 +132,7 @@ fn judge(directory: &Path, text: &str, now: &Owner) -> Result<Option<Foreign>, D
     let (Some(app), Some(cluster), Some(task)) = (app, cluster, task) else {
         return Ok(Some(damaged()));
     };
-    // A cluster that does not report its id, then or now, is no evidence of another one.
+    // An unreported cluster id, then or now, is no evidence of another cluster.
     let is_other_cluster = cluster != now.cluster && !cluster.is_empty() && !now.cluster.is_empty();
     let has_more = lines.next().is_some();
     Ok(if app != now.app.as_str() {

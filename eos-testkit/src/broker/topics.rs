@@ -76,7 +76,7 @@ impl Broker {
         Some(log.end())
     }
 
-    /// Which of all topics of its name a topic is.
+    /// The id of a topic.
     #[cfg(feature = "driver")]
     pub(crate) fn id_of(&self, topic: &str) -> Option<Uuid> {
         self.topics.get(topic).map(|it| it.id)
@@ -146,8 +146,8 @@ impl Broker {
         self.recount_bytes();
     }
 
-    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does now and then. Returns how many
-    /// bytes it removed.
+    /// Compacts topics with `cleanup.policy=compact`, as Kafka's cleaner does periodically. Returns the number of
+    /// removed bytes.
     pub fn compact(&mut self, now: i64) -> usize {
         let before = self.bytes;
         for topic in self.topics.values_mut() {

@@ -135,26 +135,26 @@ impl Cluster {
         self.with(|world| world.broker.add_topic(name, partitions, &[]))
     }
 
-    /// Deletes a topic, with everything in it and with what groups have committed of it.
+    /// Deletes a topic, its records, and the offsets that groups have committed for it.
     ///
     /// # Errors
-    /// What Kafka says of it: no such topic.
+    /// Kafka's error: no such topic.
     pub fn delete_topic(&self, name: &str) -> Result<(), String> {
         self.with(|world| facts::delete_topic(world, name))
     }
 
-    /// Deletes a topic and creates it again: empty, with another id, as many partitions and the same settings.
+    /// Deletes a topic and creates it again: empty, with a new id, the same partition count and the same settings.
     ///
     /// # Errors
-    /// What Kafka says of it: no such topic.
+    /// Kafka's error: no such topic.
     pub fn recreate_topic(&self, name: &str) -> Result<(), String> {
         self.with(|world| facts::recreate_topic(world, name))
     }
 
-    /// Gives a topic more partitions, so many in all.
+    /// Raises the partition count of a topic to `partitions`.
     ///
     /// # Errors
-    /// What Kafka says of it: no such topic, or it has as many or more.
+    /// Kafka's error: no such topic, or it already has this many partitions.
     pub fn grow_topic(&self, name: &str, partitions: i32) -> Result<(), String> {
         self.with(|world| facts::grow_topic(world, name, partitions))
     }
@@ -198,7 +198,7 @@ impl Cluster {
         self.with(|world| beside::ends(world, topic, partition))
     }
 
-    /// Where a partition begins: what lies before was deleted.
+    /// The first offset of a partition. Earlier records were deleted.
     #[must_use]
     pub fn begin(&self, topic: &str, partition: i32) -> i64 {
         self.with(|world| beside::begin(world, topic, partition))

@@ -144,7 +144,7 @@ pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<(), String> 
     }
 }
 
-/// Deletes a topic, and creates it again with as many partitions and the same settings.
+/// Deletes a topic, and creates it again with the same partition count and settings.
 pub(super) fn recreate_topic(world: &mut World, name: &str) -> Result<(), String> {
     let partitions = u32::try_from(world.broker.partitions_of(name)).unwrap_or(0);
     let settings = settings(world, name).unwrap_or_default();
@@ -159,7 +159,7 @@ pub(super) fn recreate_topic(world: &mut World, name: &str) -> Result<(), String
     made.map_err(|error| error.to_string())
 }
 
-/// Gives a topic more partitions: so many in all.
+/// Raises the partition count of a topic to `partitions`.
 pub(super) fn grow_topic(world: &mut World, name: &str, partitions: i32) -> Result<(), String> {
     let topic = CreatePartitionsTopic::default()
         .with_name(text(name).into())

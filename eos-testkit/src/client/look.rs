@@ -1,4 +1,4 @@
-//! The periodic look at an app's topics: what a consumer queries the brokers for, as librdkafka's does.
+//! The periodic query for the app's topics, as in the librdkafka client.
 //!
 //! ```text
 //! made ──────────────┐
@@ -19,10 +19,10 @@ use super::network::Line;
 use super::queries::text;
 use super::world::Wire;
 
-/// From one look to the next, in milliseconds; and while a topic is missing.
+/// The time between two queries, in milliseconds, and the shorter one while a topic is missing.
 const LATER: i64 = 10_000;
 const SOON: i64 = 1_000;
-/// For how long records are held back for an answer.
+/// How long records wait for a response, in milliseconds.
 const HOLD: i64 = 1_000;
 
 /// The topics of an app, as a consumer knows them from Metadata answers.
@@ -33,9 +33,9 @@ pub(super) struct Look {
     resized: Vec<String>,
     missing: bool,
     call: Option<Call>,
-    /// When the last answer came.
+    /// The time of the last response.
     answered: Option<i64>,
-    /// Since when an answer is owed.
+    /// The time since which a response is pending.
     suspicious: Option<i64>,
 }
 
@@ -47,19 +47,19 @@ impl Look {
         }
     }
 
-    /// Whether what is fetched under this name is of another topic than the one that is known. A fetch names
-    /// topics by id: of the new one nothing comes before a Metadata answer has told its id.
+    /// Whether fetches under this name return records of another topic than the known one. A fetch names topics
+    /// by id, so records of a new topic arrive only after a Metadata response with its id.
     pub(super) fn is_foreign(&self, topic: &str, wire: &Wire<'_>) -> bool {
         let known = self.known.get(topic).and_then(|it| it.id);
         known.is_some() && wire.topic_id(topic) != known
     }
 
-    /// Whether records wait for an answer.
+    /// Whether records wait for a response.
     pub(super) fn holds(&self, now: i64) -> bool {
         self.suspicious.is_some_and(|since| now - since < HOLD)
     }
 
-    /// Sends what is due, and takes in what was answered.
+    /// Sends a due request, and processes a response.
     pub(super) fn tick(&mut self, wire: &mut Wire<'_>) -> Option<SourceEvent> {
         if self.topics.is_empty() {
             return None;
@@ -68,7 +68,7 @@ impl Look {
         if self.call.is_none() {
             let later = if self.missing { SOON } else { LATER };
             let due = self.answered.is_none_or(|at| now - at >= later);
-            // The client's own metadata, which a fetch that is refused makes it refresh.
+            // A refused fetch makes the client refresh its own metadata.
             let news = self
                 .known
                 .keys()

@@ -73,9 +73,9 @@ pub(super) struct Member {
     /// It joins again once nothing is to be answered any more.
     rejoins: bool,
     leaves: bool,
-    /// It unsubscribed between a revocation and the end of the rebalance: librdkafka 2.12.1 forgets then that it has
-    /// rejoined (`rkcg_rebalance_rejoin` stays set in `rd_kafka_cgrp_assignment_done`), takes the rebalance for
-    /// unfinished, and postpones every later subscription for ever.
+    /// Whether the member unsubscribed between a revocation and the end of the rebalance. librdkafka 2.12.1 then
+    /// leaves `rkcg_rebalance_rejoin` set (`rd_kafka_cgrp_assignment_done`), treats the rebalance as unfinished, and
+    /// postpones every later subscription endlessly.
     postpones: bool,
     events: VecDeque<SourceEvent>,
     beat: Option<Call>,
@@ -152,8 +152,8 @@ impl Member {
         self.rejoins = true;
     }
 
-    /// Topics have another number of partitions: if it is subscribed to one, it joins again, so that they are
-    /// shared out.
+    /// Rejoins if the partition count of a subscribed topic has changed, so that the group assigns the new
+    /// partitions.
     pub(super) fn resized(&mut self, topics: &[String]) {
         if self.topics.iter().any(|it| topics.contains(it)) {
             self.rejoins = true;

@@ -90,7 +90,7 @@ pub struct ModelSource {
     group: String,
     reader: Reader,
     look: Look,
-    /// What it came to, and was not polled yet.
+    /// The report of `look` that the worker has not polled yet.
     report: Option<SourceEvent>,
     committed: Option<Committed>,
     bounds: Option<Ends>,
@@ -161,7 +161,7 @@ impl ModelSource {
         self.report = report.or_else(|| self.report.take());
     }
 
-    /// Whether records wait: for an answer, or until the worker has judged one.
+    /// Whether records wait for a response, or for the worker's decision on one.
     fn holds(&self) -> bool {
         self.report.is_some() || self.look.holds(self.cluster.now())
     }

@@ -85,7 +85,7 @@ impl Wire<'_> {
         self.fetch_bytes
     }
 
-    /// Which topic there is under a name: what a client learns when brokers refuse its fetch of another one.
+    /// The id of the topic with this name. A client learns it when brokers refuse its fetch of another topic.
     pub(super) fn topic_id(&self, topic: &str) -> Option<TopicUuid> {
         let id = self.broker.id_of(topic)?.as_u128();
         Some(TopicUuid(id))

@@ -192,8 +192,8 @@ impl TestDriver {
         Timestamp(self.begin + self.advanced)
     }
 
-    /// The cluster that the app runs on: to write past the driver, as producers upstream do, or to look at
-    /// partitions and committed offsets.
+    /// The cluster that the app runs on. Use it to write beside the driver, as an upstream producer does, or to
+    /// read partitions and committed offsets.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster

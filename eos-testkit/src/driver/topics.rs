@@ -6,21 +6,21 @@ use eos_core::Error;
 
 use super::TestDriver;
 
-/// For so many milliseconds of the broker's time the app runs on after a change: it compares its topics every ten
-/// seconds, and a topic that is missing has to stay away for a while.
+/// How long the app runs after a change, in milliseconds of the broker's time. The app compares its topics every ten
+/// seconds, and a missing topic must stay missing for some time.
 const LOOKS: i64 = 25_000;
 
 impl TestDriver {
-    /// Deletes a topic of the app, as `kafka-topics.sh --delete` does, and lets the app run on until it has
-    /// compared its topics with what it started with.
+    /// Deletes a topic of the app, as `kafka-topics.sh --delete` does, and runs the app until it has compared
+    /// its topics with those of its start.
     ///
-    /// It may be any topic of the app: of its inputs and outputs, of its dead letters, and of its own.
+    /// It may be any topic of the app: an input, an output, a dead-letter topic, or an internal topic.
     ///
     /// # Errors
-    /// What the app ended with. [`restart`](Self::restart) starts it again.
+    /// The error that the app ended with. [`restart`](Self::restart) starts it again.
     ///
     /// # Panics
-    /// If the app has no such topic, or it is deleted already.
+    /// If the app has no such topic, or it does not exist any more.
     #[track_caller]
     pub fn delete_topic(&mut self, topic: &str) -> Result<(), Arc<Error>> {
         self.check_topic("delete_topic", topic);
@@ -28,8 +28,8 @@ impl TestDriver {
         self.look_again(outcome)
     }
 
-    /// Deletes a topic of the app and creates it again, empty, with as many partitions and the same settings, and
-    /// lets the app run on until it has compared its topics with what it started with.
+    /// Deletes a topic of the app and creates it again: empty, with the same partition count and settings. Runs
+    /// the app until it has compared its topics with those of its start.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -45,10 +45,10 @@ impl TestDriver {
     /// ```
     ///
     /// # Errors
-    /// What the app ended with. [`restart`](Self::restart) starts it again.
+    /// The error that the app ended with. [`restart`](Self::restart) starts it again.
     ///
     /// # Panics
-    /// If the app has no such topic, or it is deleted already.
+    /// If the app has no such topic, or it does not exist any more.
     #[track_caller]
     pub fn recreate_topic(&mut self, topic: &str) -> Result<(), Arc<Error>> {
         self.check_topic("recreate_topic", topic);
@@ -56,17 +56,17 @@ impl TestDriver {
         self.look_again(outcome)
     }
 
-    /// Gives a topic of the app more partitions, so many in all, as `kafka-topics.sh --alter` does, and lets the
-    /// app run on until it has compared its topics with what it started with.
+    /// Raises the partition count of a topic of the app to `partitions`, as `kafka-topics.sh --alter` does. Runs
+    /// the app until it has compared its topics with those of its start.
     ///
-    /// An app may go on with more partitions of an input if each is a task of its own: its stage keeps no state,
-    /// reads nothing else, and writes to no repartition topic.
+    /// The app continues if the topic is an input whose stage keeps no state, reads no other topic and writes to
+    /// no repartition topic. Each new partition is then a new task.
     ///
     /// # Errors
-    /// What the app ended with. [`restart`](Self::restart) starts it again.
+    /// The error that the app ended with. [`restart`](Self::restart) starts it again.
     ///
     /// # Panics
-    /// If the app has no such topic, or the topic has as many partitions or more.
+    /// If the app has no such topic, or the topic already has this many partitions.
     #[track_caller]
     pub fn grow_topic(&mut self, topic: &str, partitions: i32) -> Result<(), Arc<Error>> {
         self.check_topic("grow_topic", topic);

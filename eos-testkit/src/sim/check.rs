@@ -27,12 +27,12 @@ pub(crate) struct Given {
     pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
-    /// It deletes the row of its key.
+    /// Whether it deletes the row of its key.
     pub(crate) tombstone: bool,
-    /// What the app's closure makes of it.
+    /// Its effect on the app's closure.
     pub(crate) kind: Kind,
-    /// When it came, the group had committed everything below this offset of a sibling topic: what is there is
-    /// processed before it.
+    /// The committed offset of the sibling topic when this record arrived. Records below it are processed
+    /// before this one.
     pub(crate) behind: i64,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Copied {
     pub(crate) task: TaskId,
     /// Somebody had it open at the end.
     pub(crate) open: bool,
-    /// The offsets of the inputs that it says it is at, by topic; none if it is not whole, or was never written.
+    /// The stored offsets of the inputs, by topic. Empty if the database is not whole or was never written.
     pub(super) positions: BTreeMap<String, i64>,
-    /// The stream time that it says it is at.
+    /// The stored stream time.
     pub(super) stream_time: Option<i64>,
     /// It was written to.
     pub(super) written: bool,
@@ -68,7 +68,7 @@ impl Copied {
             whole: false,
             contents: held(from)?,
         };
-        // Nothing before it was whole.
+        // No earlier copy was whole.
         if let Some(position) = from.position()
             && let Standing::At {
                 inputs,
@@ -86,18 +86,18 @@ impl Copied {
         Ok(copied)
     }
 
-    /// The offset of this input that it says it is at.
+    /// The stored offset of this input.
     pub(super) fn position(&self, topic: &str) -> Option<i64> {
         self.positions.get(topic).copied()
     }
 }
 
-/// What is found in what a run left behind.
+/// The findings of a run.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// What must not have happened.
+    /// Violations.
     pub(super) wrong: Vec<String>,
-    /// How often what a shape is there for did happen.
+    /// How often the behaviour that a shape covers has occurred.
     pub(super) seen: BTreeMap<&'static str, u64>,
 }
 
@@ -106,23 +106,23 @@ impl Found {
         *self.seen.entry(what).or_default() += times as u64;
     }
 
-    /// What the oracle finds says most: it comes first.
+    /// Adds the oracle's violations in front, because they say most.
     fn judged(&mut self, by_oracle: Vec<String>) {
         self.wrong.splice(0..0, by_oracle);
     }
 }
 
-/// What a run left behind.
+/// The final state of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Left<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) shape: Shape,
-    /// How many each input and output has.
+    /// The partition count of each input and output.
     pub(super) partitions: i32,
     pub(super) given: &'a [Given],
-    /// How many of these came before the last start: of the others, all were there before any was processed.
+    /// The number of records that arrived before the last start. The others were all there before any was processed.
     pub(super) before_last: usize,
-    /// How many of them came before the last fault was over and everything was committed.
+    /// The number of records that arrived before the last fault ended and all records were committed.
     pub(super) after_faults: usize,
     pub(super) databases: &'a [Copied],
 }
@@ -133,8 +133,8 @@ impl<'a> Left<'a> {
         self.given.iter().filter(move |it| it.topic == topic)
     }
 
-    /// What came to a partition before the last start, of two topics that one task reads in order of time: the
-    /// older one first, of two of the same time that of the first topic.
+    /// The records of a partition before the last start, for two topics that one task reads in order of time. The
+    /// older record comes first; at equal times, the first topic's record does.
     pub(super) fn by_time(&self, topics: [&str; 2], partition: i32) -> Vec<&'a Given> {
         let last = self.given.get(self.before_last..).unwrap_or_default();
         let of = |topic| {
@@ -168,18 +168,18 @@ impl<'a> Left<'a> {
         })
     }
 
-    /// What is in an output, `running` being what its values add up to.
+    /// The contents of an output. `running` is the fold that its values follow.
     pub(super) fn output(&self, topic: &str, keys: &mut Keys, running: Option<Fold>) -> Output {
         output(self.cluster, self.partitions, topic, keys, running)
     }
 
-    /// The changelog of a family of stores, of a task.
+    /// The contents of a task's changelog.
     pub(super) fn logged(&self, topic: &str, partition: i32) -> Contents {
         logged(self.cluster, topic, partition)
     }
 
-    /// Outputs that are not in the partition of their input, or not in the order of their inputs: more than
-    /// Kafka's order by key, since a task goes through its input in order.
+    /// Finds outputs outside the partition of their input, or not in the order of their inputs. This is stricter
+    /// than Kafka's order by key, because a task processes its input in order.
     pub(super) fn out_of_order(&self, output: &str, found: &mut Found) {
         for partition in 0..self.cluster.partitions(output) {
             let mut before: BTreeMap<&str, i64> = BTreeMap::new();
@@ -204,7 +204,7 @@ impl<'a> Left<'a> {
     }
 }
 
-/// The verdict, if something is wrong.
+/// The violations, if there are any.
 pub(super) fn verdict(evidence: &Evidence) -> Option<String> {
     let verdict = judge(evidence, Expectation::Finished);
     (!verdict.is_clean()).then(|| text(evidence, &verdict))
@@ -248,7 +248,7 @@ pub(super) fn changelog(shape: Shape) -> Option<String> {
         }
         Shape::Repartitioned => Some(format!("{APP}-by-digit-repartition-changelog")),
         Shape::Windowed => Some(format!("{APP}-{INPUT}-windowed-changelog")),
-        // The stage is named after the topic that is declared first.
+        // The stage has the name of the topic that is declared first.
         Shape::Joined => Some(format!("{APP}-{}-changelog", joined::ROWS)),
     }
 }
@@ -300,7 +300,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// What is wrong, and what happened.
+/// The violations, and the behaviour that occurred.
 pub(super) fn judged(left: Left<'_>) -> Found {
     let mut found = Found {
         wrong: in_parts(left.cluster, left.shape, left.databases),
@@ -319,7 +319,7 @@ pub(super) fn judged(left: Left<'_>) -> Found {
     found
 }
 
-/// An app that counts by key, or one that counts nothing.
+/// Checks an app that counts by key, or one that counts nothing.
 fn counts_of(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     let shape = left.shape;
     let mut keys = Keys::default();
@@ -353,8 +353,8 @@ fn counts_of(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
     Ok(verdict(&evidence).into_iter().collect())
 }
 
-/// The verdict on an app that may repeat records: of each the first counts. What came after the last fault is not
-/// repeated either.
+/// Checks an app that may repeat records: only the first copy counts. Records after the last fault must not be
+/// repeated.
 fn repeated(left: Left<'_>, evidence: &Evidence, found: &mut Found) -> Option<String> {
     let mut verdict = judge(evidence, Expectation::Finished);
     let doubled = std::mem::take(&mut verdict.doubled);
@@ -438,7 +438,7 @@ fn in_parts(cluster: &Cluster, shape: Shape, databases: &[Copied]) -> Vec<String
     wrong.collect()
 }
 
-/// The changelog and the databases, each as what the task's partition of this input is to make of it.
+/// The changelog and the databases, each with the expected result of the task's input partition.
 pub(super) fn copies(left: Left<'_>, topic: &str, fold: &Fold) -> Vec<StateCopy> {
     let mut copies = Vec::new();
     if let Some(changelog) = changelog(left.shape) {

@@ -103,8 +103,8 @@ impl Kind {
             Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow | Kind::Refused
         );
         match place {
-            // A commit that arrives late sets the offset back until the next one: at least once allows that, and
-            // no partition that is idle comes to its end.
+            // A late commit sets the offset back until the next commit. At-least-once allows that, but an idle
+            // partition would then never reach its end.
             Place::Request(Api(ApiKey::OffsetCommit)) if self == Kind::Late => false,
             Place::Request(_) => network || self == Kind::Cut,
             // A write to a disk is not a moment at which time can pass for others.

@@ -1,4 +1,6 @@
-//! A stream that joins with a table of a sibling topic: each record has the row that the table has when it comes.
+//! A stream that joins with a table of a sibling topic.
+//!
+//! Each record carries the table's row at its arrival.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,7 @@ pub(super) fn declare(app: &mut App) {
         &Topic::<String, Option<String>>::plain(ROWS),
         &KeyValueStore::plain("rows"),
     );
-    // A row is known by its number and one, for there may be none.
+    // A row is identified by its number plus one; 0 means no row.
     let number = |row: String| row.split(' ').next().and_then(|it| it.parse::<i64>().ok());
     let (one, other) = app
         .source(&Topic::<String, String>::plain(INPUT))
@@ -31,7 +33,7 @@ pub(super) fn declare(app: &mut App) {
     other.to(&Topic::plain(OUTPUTS[1]));
 }
 
-/// A third are rows, and some of those tombstones.
+/// A third of the records are rows, some of them tombstones.
 pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
     let row = rng.one_in(3);
     Draft {
@@ -93,7 +95,7 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
             let latest = left.by_time(INPUTS, partition);
             let mut table = Table::new(&rows);
             for order in &orders {
-                // One that is lost is told already.
+                // A lost record is reported already.
                 let Some(carries) = carried.get(&order.seq) else {
                     continue;
                 };
@@ -113,8 +115,8 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
     Ok([orders, rows].iter().filter_map(verdict).collect())
 }
 
-/// The table of a task as it was for the records that were joined so far: any order of both topics is right that
-/// leaves each in its own, and explains all that they carry.
+/// A task's table at the records that were joined so far. Any interleaving of both topics is correct that keeps the
+/// order of each and explains all carried rows.
 struct Table<'a> {
     rows: &'a [&'a Given],
     /// How many of these are in it.
@@ -156,11 +158,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A record comes that carries this. It needs as few rows as explain that, which leaves as many as can be to
-    /// the records behind it. Answers what it might have carried if there is no such number.
+    /// Joins a record that carries this row. Applies the fewest rows that explain it, which leaves the most for
+    /// later records. Returns the possible rows if no number of rows explains it.
     fn meet(&mut self, order: &Given, carries: i64, latest: &[&Given]) -> Result<(), Vec<i64>> {
         self.take_below(order.behind);
-        // Of what was there before the last start the order is known.
+        // The order of records before the last start is known.
         let at = latest.iter().position(|it| it.seq == order.seq);
         let before = at.map_or(&latest[..0], |at| &latest[..at]);
         if let Some(row) = before.iter().rfind(|it| it.topic == ROWS) {
@@ -168,7 +170,7 @@ impl<'a> Table<'a> {
         }
         let mut due = vec![self.of(&order.key)];
         while due.last() != Some(&carries) {
-            // Nothing more can have come before it.
+            // No further row can have come before it.
             if at.is_some() || !self.take() {
                 return Err(due);
             }

@@ -18,7 +18,7 @@ pub(super) fn declare(app: &mut App) {
     other.to(&Topic::plain(OUTPUTS[1]));
 }
 
-/// The times within a topic go back and forth a little.
+/// The times within a topic vary slightly in both directions.
 pub(super) fn draft(rng: &mut Rng, now: i64) -> Draft {
     Draft {
         topic: INPUTS[rng.below(2)],
@@ -42,7 +42,7 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
         let rows = rows.collect();
         let outputs = OUTPUTS.map(|output| {
             let mut output = left.output(output, &mut keys, None);
-            // What no input led to is in neither of them.
+            // Outputs without an input are in neither list.
             output.rows.retain(|row| {
                 let seq = row.seq.and_then(|it| usize::try_from(it).ok());
                 let given = seq.and_then(|it| left.given.get(it));

@@ -1,4 +1,4 @@
-//! Records that fail, records that take long, and results that go on once per commit.
+//! Failing records, slow records, and per-commit results.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -13,26 +13,26 @@ use super::shape::{INPUT, Shape};
 use crate::client::Cluster;
 use crate::oracle::{Evidence, Fold, Keys, Row};
 
-/// What fails for good goes here, if it goes anywhere.
+/// The topic for records that fail permanently, if the shape has one.
 pub(super) const DEAD: &str = "dead";
 const COUNTS: &str = "counts";
-/// Records go into both of the first.
+/// Each record goes into the first two.
 pub(super) const OUTPUTS: [&str; 4] = ["out", "copy", COUNTS, DEAD];
 
-/// What the app's closure makes of a record.
+/// The effect of a record on the app's closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing special.
+    /// It is processed normally.
     Good,
-    /// It fails, and goes well when it is tried again.
+    /// It fails, and succeeds at a retry.
     Flaky,
-    /// It takes so long that what was taken before it is committed first.
+    /// It takes so long that the records before it are committed first.
     Slow,
-    /// It fails whenever it is tried.
+    /// It fails at every try.
     Bad,
-    /// It panics whenever it is tried.
+    /// It panics at every try.
     Panics,
-    /// It is no text.
+    /// It is not valid text.
     Unreadable,
 }
 
@@ -40,7 +40,7 @@ impl Kind {
     pub(super) fn drawn(rng: &mut Rng) -> Kind {
         match rng.below(480) {
             0..=23 => Kind::Flaky,
-            // Seldom: everybody waits for as long.
+            // Rare, because every task waits this long.
             24 | 25 => Kind::Slow,
             26..=37 => Kind::Bad,
             38..=41 => Kind::Panics,
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// A count is kept and a record is emitted before the closure fails: none of it may stay.
+/// The app keeps a count and emits a record before the closure fails. Neither effect may stay.
 pub(super) fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
     let policy = ErrorPolicy::retry(Duration::from_millis(70), 2).then(last);
     let plain = |value: &str| {
@@ -112,7 +112,7 @@ pub(super) fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
                 // Never twice in a row.
                 "flaky" if *tries % 3 == 1 => Err(Failure::from("flaky")),
                 "bad" => Err(Failure::from("bad")),
-                // Without the hook, which would write of it.
+                // Without the panic hook, which would print it.
                 "panics" => resume_unwind(Box::new("at the disco")),
                 "slow" => {
                     cluster.pass(cluster.now() + 3_500 + i64::from(*tries) * 700 % 2_500);
@@ -124,7 +124,7 @@ pub(super) fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
         .to(&Topic::plain(OUTPUTS[1]));
 }
 
-/// What is kept: the last record of each key and the key's count, with the highest time.
+/// The expected state: each key's last record and count, with the highest time.
 fn counts() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap_or_default().to_vec();
@@ -166,7 +166,7 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
         state: copies(left, INPUT, &counts()),
         ..evidence(&good, &OUTPUTS[..2])?
     };
-    // Where none are written, none of them is an input of it.
+    // Without a dead-letter topic, none of them is an input of one.
     let letters = match left.shape {
         Shape::DeadLetters => {
             found.saw("records became dead letters", failed.len());
@@ -184,8 +184,8 @@ pub(super) fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, St
     Ok([effects, letters].iter().filter_map(verdict).collect())
 }
 
-/// Of each key the results that go on are of later and later records, each the count up to its own, and the last
-/// one is that of the last record.
+/// Checks the per-commit results of each key. They belong to later and later records, each carries the count up to its
+/// record, and the last one belongs to the last record.
 fn per_commit(left: Left<'_>, good: &[&Given], found: &mut Found) {
     let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
     let mut due: BTreeMap<u64, i64> = BTreeMap::new();

@@ -25,9 +25,9 @@ pub struct Run {
     pub plan: Option<Vec<Fault>>,
     /// Whether a trace is kept.
     pub traced: bool,
-    /// A defence of the runtime that is taken away, to see whether that is found: its name among the
-    /// `failpoints` of `eos-core`, which needs the feature `failpoints`; or one that is not the runtime's:
-    /// `task_lock`, the disk's, and `compaction`, Kafka's.
+    /// The name of a defence to take away, to see whether a seed finds the loss. The names are those of the
+    /// `failpoints` of `eos-core` (with the feature `failpoints`), `task_lock` of the disk, and `compaction` of
+    /// Kafka.
     pub without: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ pub struct Outcome {
     pub violations: Vec<String>,
     /// With which errors workers ended, and how often.
     pub errors: BTreeMap<String, u32>,
-    /// How often what the shape is there for happened, such as a record that came too late for its window.
+    /// How often the behaviour that the shape covers has occurred, such as late records of windows.
     pub seen: BTreeMap<&'static str, u64>,
     /// How many records came.
     pub records: usize,

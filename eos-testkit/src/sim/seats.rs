@@ -249,7 +249,7 @@ impl Simulation<'_> {
         seat.stalled_until = i64::MIN;
     }
 
-    /// A process ends: how often it did what its shape is there for.
+    /// Adds the behaviour that a process showed until its end.
     pub(super) fn count_what_it_did(&mut self, at: usize) {
         let Some(process) = &self.seats[at].process else {
             return;

@@ -19,7 +19,7 @@ pub struct Seeds {
     pub count: u64,
     /// How many are run at the same time, each on a thread of its own.
     pub threads: usize,
-    /// What the app does in all of them, instead of what follows from each seed.
+    /// The shape of all runs, instead of the one that each seed draws.
     pub shape: Option<Shape>,
     /// See [`Run::without`]. The first seed that finds it is the last one.
     pub without: Option<&'static str>,
@@ -36,7 +36,7 @@ pub struct Summary {
     pub least_faults: usize,
     /// How many records came.
     pub records: u64,
-    /// How many were run of each shape.
+    /// The number of runs of each shape.
     pub shapes: BTreeMap<Shape, u64>,
     /// See [`Outcome::seen`].
     pub seen: BTreeMap<&'static str, u64>,

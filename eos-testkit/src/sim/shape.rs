@@ -7,7 +7,7 @@ use super::rng::Rng;
 use super::{joined, merged, windowed};
 use crate::client::Cluster;
 
-/// The input that all of them have.
+/// The input of every shape.
 pub(crate) const INPUT: &str = "in";
 /// Every record leads to one in each of these: what is in one and not in the other was torn apart.
 pub(crate) const OUTPUTS: [&str; 2] = ["out", "copy"];
@@ -23,22 +23,21 @@ pub enum Shape {
     Counting,
     /// A count by another key than the input's, through a repartition topic.
     Repartitioned,
-    /// A count by key and window of time, for records that come late, too.
+    /// A count by key and time window, with late records.
     Windowed,
     /// A stream that joins with a table of a sibling topic.
     Joined,
-    /// Two topics that one task reads in order of time.
+    /// Two topics that one task merges by time.
     Merged,
-    /// Records that fail and are tried again or left out, closures that take seconds, and counts that go on once
-    /// per commit.
+    /// Failed records are retried or skipped, closures take seconds, and counts are emitted once per commit.
     Skipping,
-    /// The same, and what fails for good goes to another topic.
+    /// The same, but records that fail permanently become dead letters.
     DeadLetters,
-    /// As the first, and records may be repeated.
+    /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
 }
 
-/// Where a record goes, and what it has beside its key and its number.
+/// A record's topic, and its properties beside its key and number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draft {
     pub(crate) topic: &'static str,
@@ -62,18 +61,18 @@ impl Shape {
         Shape::AtLeastOnce,
     ];
 
-    /// How often it is drawn, beside the others.
+    /// The weight in the draw.
     pub(crate) fn weight(self) -> usize {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
-            // The only one that commits through the consumer.
+            // The only shape that commits through the consumer.
             Shape::AtLeastOnce => 2,
             Shape::Stateless | Shape::Windowed | Shape::Joined => 2,
             Shape::Counting | Shape::Repartitioned => 3,
         }
     }
 
-    /// The one that a seed has.
+    /// Draws a shape.
     pub(crate) fn drawn(rng: &mut Rng) -> Shape {
         let all = Shape::ALL.into_iter();
         let all = all.flat_map(|shape| std::iter::repeat_n(shape, shape.weight()));
@@ -81,7 +80,7 @@ impl Shape {
         rng.of(&all).copied().unwrap_or(Shape::Counting)
     }
 
-    /// In a word.
+    /// The name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -103,13 +102,13 @@ impl Shape {
         Shape::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// Whether it keeps anything.
+    /// Whether it keeps state.
     #[must_use]
     pub fn counts(self) -> bool {
         !matches!(self, Shape::Stateless | Shape::Merged | Shape::AtLeastOnce)
     }
 
-    /// The topics that records come into. The group subscribes to the first.
+    /// The input topics. The group subscribes to the first.
     pub(crate) fn inputs(self) -> &'static [&'static str] {
         match self {
             Shape::Joined => &joined::INPUTS,
@@ -118,12 +117,12 @@ impl Shape {
         }
     }
 
-    /// The topic that a record of this one finds something in.
+    /// The sibling topic that records of this topic are joined with.
     pub(crate) fn sibling(self, topic: &str) -> Option<&'static str> {
         (self == Shape::Joined && topic == INPUT).then_some(joined::ROWS)
     }
 
-    /// The topics that exist for what it writes.
+    /// The output topics.
     pub(crate) fn outputs(self) -> &'static [&'static str] {
         match self {
             Shape::Windowed => &windowed::OUTPUTS,
@@ -132,7 +131,7 @@ impl Shape {
         }
     }
 
-    /// The next record.
+    /// Draws the next record.
     pub(crate) fn draft(self, rng: &mut Rng, now: i64) -> Draft {
         let plain = Draft {
             topic: INPUT,
@@ -163,7 +162,8 @@ impl Shape {
         }
     }
 
-    /// The app, for which time passes on this cluster. Each output's value is the input's, and behind it its key's count, if there is one.
+    /// The app, with the time of this cluster. Each output's value is the input's value, followed by its key's
+    /// count, if there is one.
     pub(crate) fn app(self, cluster: &Cluster) -> App {
         let mut app = App::new(APP)
             .set("commit.interval.ms", 40)

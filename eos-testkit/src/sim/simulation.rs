@@ -50,11 +50,11 @@ pub(super) struct Simulation<'a> {
     pub(super) violations: Vec<String>,
     pub(super) errors: BTreeMap<String, u32>,
     pub(super) seen: BTreeMap<&'static str, u64>,
-    /// How many records there were when they came for the last time.
+    /// The number of records when the last ones arrived.
     before_last: usize,
-    /// When changelogs are compacted, if they are.
+    /// The time of the next compaction, if changelogs are compacted.
     compact_at: Option<i64>,
-    /// How many there were when all was settled for the first time.
+    /// The number of records when the run had first settled.
     after_faults: usize,
 }
 
@@ -185,8 +185,8 @@ impl<'a> Simulation<'a> {
         self.finish()
     }
 
-    /// In half of the runs Kafka's cleaner goes through the changelogs every second or two. Without what
-    /// [`COMPACTION`] stands for it cuts off what is old instead.
+    /// In half of the runs Kafka's cleaner compacts the changelogs every second or two. Without the defence
+    /// [`COMPACTION`] it deletes old records instead.
     fn compact(&mut self) {
         let now = self.cluster.now();
         let Some(at) = self.compact_at.filter(|at| *at <= now) else {

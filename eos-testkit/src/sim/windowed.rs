@@ -1,4 +1,4 @@
-//! Counts by key and window of time, and the records that come too late for theirs.
+//! Counts by key and time window, with late records.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::rng::Rng;
 use super::shape::INPUT;
 use crate::oracle::{Contents, Evidence, Fold, Keys, Row, StateCopy};
 
-/// Updates go into both of the first; records that come too late go into the last.
+/// Updates go into the first two, late records into the last.
 pub(super) const OUTPUTS: [&str; 3] = ["out", "copy", "late"];
 
 const SIZE: i64 = 2_000;
 const GRACE: i64 = 1_000;
-/// Beside the windows in what is compared: the stream time. The keys of windows are longer.
+/// The key of the stream time in compared contents. The keys of windows are longer.
 const STREAM_TIME: &[u8] = b"time";
 
 pub(super) fn declare(app: &mut App) {
@@ -44,7 +44,7 @@ pub(super) fn declare(app: &mut App) {
     other.to(&updates(second));
 }
 
-/// Most records are of now; some come late, in time for their window or not, and a few are ahead.
+/// Most records have the current time. Some are late, in time for their window or not, and a few are ahead.
 pub(super) fn time(rng: &mut Rng, now: i64) -> i64 {
     let back = match rng.below(12) {
         0..=3 => rng.between(0, 6_000),
@@ -58,12 +58,12 @@ fn start(time: i64) -> i64 {
     time - time % SIZE
 }
 
-/// Whether the window that starts here takes no records any more, and is not kept.
+/// Whether the window with this start is closed and no longer kept.
 fn is_over(start: i64, stream_time: i64) -> bool {
     start + SIZE + GRACE <= stream_time
 }
 
-/// Those that come in time for their windows, and those that do not, as one loop over each partition finds.
+/// Splits records into those in time for their windows and late ones, with one loop over each partition.
 fn split(given: &[Given]) -> (Vec<&Given>, Vec<&Given>) {
     let mut stream_times = BTreeMap::new();
     given.iter().partition(|it| {
@@ -73,15 +73,15 @@ fn split(given: &[Given]) -> (Vec<&Given>, Vec<&Given>) {
     })
 }
 
-/// The key of an update: the window's start comes behind it.
+/// The key of an update, followed by the window's start.
 fn windowed(it: &Given) -> Vec<u8> {
     let mut key = it.key.clone().into_bytes();
     key.extend_from_slice(&start(it.timestamp).to_be_bytes());
     key
 }
 
-/// What a database keeps: windows that are not over, by their starts and keys, each with the highest time of its
-/// records. And the stream time, which only what comes in time can raise.
+/// The expected state: windows that are not over, by start and key, each with the highest time of its records, and the
+/// stream time. Only records in time can raise the stream time.
 fn windows() -> Fold {
     Fold::new(|contents, record| {
         let time = record.value;
@@ -106,7 +106,7 @@ fn windows() -> Fold {
     })
 }
 
-/// As a key in a store has it: the sign is flipped.
+/// The start as encoded in a store's key, with the sign bit flipped.
 fn stored(start: i64) -> [u8; 8] {
     (start ^ i64::MIN).to_be_bytes()
 }
@@ -115,7 +115,7 @@ fn number(bytes: Option<impl AsRef<[u8]>>) -> Option<i64> {
     Some(i64::from_be_bytes(bytes?.as_ref().try_into().ok()?))
 }
 
-/// Drops what is over: a database deletes it some time, a changelog is cut off some time.
+/// Drops windows that are over, which databases and changelogs remove at an unspecified time.
 fn forget(contents: &mut Contents, stream_time: i64) {
     contents.retain(|key, _| match key.first_chunk() {
         Some(start) => !is_over(i64::from_be_bytes(*start) ^ i64::MIN, stream_time),
@@ -123,9 +123,9 @@ fn forget(contents: &mut Contents, stream_time: i64) {
     });
 }
 
-/// What is open of what was found in a database or a changelog, with the stream time.
+/// The open windows in a database or a changelog, with the stream time.
 fn open(mut contents: Contents, stream_time: Option<i64>) -> Contents {
-    // On which terms the windows are kept.
+    // The stored window settings.
     contents.remove(&[][..]);
     if let Some(stream_time) = stream_time {
         forget(&mut contents, stream_time);

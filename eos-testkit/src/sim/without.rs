@@ -6,7 +6,7 @@ use std::fmt;
 /// A database of a task is open once: the one defence that is not the runtime's but the disk's.
 pub(super) const TASK_LOCK: &str = "task_lock";
 
-/// Changelogs are compacted, and not cut off: Kafka's, as the runtime has it configured.
+/// Kafka compacts changelogs instead of deleting old records, as the runtime configures it.
 pub(super) const COMPACTION: &str = "compaction";
 
 /// There is no defence of a name, or it can't be taken away here.

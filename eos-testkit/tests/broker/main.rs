@@ -1,4 +1,6 @@
-//! The embedded broker over the wire: what clients may send to it, and faults on purpose.
+//! Tests of the embedded broker over the wire.
+//!
+//! They cover the requests of clients and injected faults.
 
 mod bad_input;
 mod common;

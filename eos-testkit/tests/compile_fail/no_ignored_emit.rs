@@ -1,4 +1,4 @@
-//! What can't be encoded would be missing, and nobody would know.
+//! An output that can't be encoded would be missing without notice.
 #![deny(unused_must_use)]
 
 use eos_core::{App, Topic};

@@ -1,5 +1,7 @@
-//! What drives an app without a Kafka: [`eos_testkit::TestDriver`] with every operator and a crash at each of
-//! its effects, the simulation, and the suites for codecs and stores.
+//! Tests of apps without Kafka.
+//!
+//! They cover [`eos_testkit::TestDriver`] with every operator and a crash at each effect, the simulation, and the
+//! suites for codecs and stores.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod basics;

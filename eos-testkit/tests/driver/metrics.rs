@@ -1,4 +1,4 @@
-//! What the numbers say of inputs in which another producer's transaction is open.
+//! Metrics of inputs with another producer's open transaction.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn copying() -> App {
     app
 }
 
-/// Makes a call until it is done.
+/// Repeats a call until it is ready.
 fn ready<T>(cluster: &Cluster, mut call: impl FnMut() -> Poll<Result<T>>) -> T {
     for _ in 0..1_000 {
         if let Poll::Ready(answer) = call() {
@@ -27,10 +27,10 @@ fn ready<T>(cluster: &Cluster, mut call: impl FnMut() -> Poll<Result<T>>) -> T {
         }
         cluster.pass(cluster.now() + 1);
     }
-    panic!("no answer within a second of the broker's time");
+    panic!("no response within a second of the broker's time");
 }
 
-/// A producer of its own, with an open transaction of so many records in the input.
+/// Another producer with an open transaction of `records` records in the input.
 fn foreign(cluster: &Cluster, records: usize) -> ModelProducer {
     let spec = ProducerSpec {
         client_id: "foreign".to_owned(),
@@ -62,7 +62,7 @@ fn write(cluster: &Cluster, producer: &mut ModelProducer, records: usize) {
     ready(cluster, || producer.flush(Duration::ZERO));
 }
 
-/// The next offset, the lag, and what is held back, of the one input.
+/// The next offset, the lag and the held-back offsets of the only input.
 fn input(driver: &TestDriver) -> (i64, Option<u64>, Option<u64>) {
     let metrics = driver.metrics().unwrap();
     let input = metrics.workers[0].tasks[0].inputs[0].clone();
@@ -81,7 +81,7 @@ fn what_a_foreign_transaction_holds_back_is_lag_until_it_is_decided() {
     let mut producer = foreign(&cluster, 2);
     driver.advance_wall_clock(LOOK);
     assert_eq!(input(&driver), (1, Some(2), Some(2)));
-    // What comes behind it waits, too, whoever wrote it.
+    // Later records of any producer wait, too.
     driver.pipe(&lines(), "k", "2");
     write(&cluster, &mut producer, 1);
     driver.advance_wall_clock(LOOK);
@@ -89,7 +89,7 @@ fn what_a_foreign_transaction_holds_back_is_lag_until_it_is_decided() {
 
     ready(&cluster, || producer.abort(Duration::ZERO));
     driver.advance_wall_clock(LOOK);
-    // Neither the marker at the end nor what was aborted before it is lag.
+    // The marker at the end and the aborted records before it are not lag.
     assert_eq!(input(&driver), (4, Some(0), Some(0)));
     assert_eq!(driver.count(&Topic::<String, String>::plain("copies")), 2);
 }

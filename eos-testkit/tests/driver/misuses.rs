@@ -1,10 +1,9 @@
-//! Tier 4: misuses that must not compile, with the message that the user sees.
+//! Tier 4: misuses that must not compile, with their messages.
 //!
-//! They are misuses of `eos-core`. Here they are checked without its Kafka adapter, so that nothing but Rust is
-//! compiled.
+//! They are misuses of `eos-core`. This target checks them without the Kafka adapter, so that only Rust is compiled.
 
-/// What each misuse is a small step away from. Compiled with this target: a `pass` case would have `trybuild`
-/// generate code for all that the crate stands on.
+/// The correct uses that correspond to the misuses. They compile with this target, because a `pass` case would make
+/// `trybuild` generate code for all dependencies of the crate.
 #[allow(dead_code, reason = "it has to compile")]
 #[path = "../compile_fail/right_use.rs"]
 mod right_use;

@@ -1,5 +1,7 @@
-//! The brokers are away for five minutes, from each request of a start on: the app waits, and nothing is lost or
-//! doubled. (Before the workers start, `start.deadline` bounds the wait: `integration-tests`, `connection_limit`.)
+//! Outages of five minutes during a start.
+//!
+//! An outage begins at each request of a start in turn. The app waits, and no record is lost or doubled. (Before the
+//! workers start, `start.deadline` bounds the wait: see `connection_limit` in `integration-tests`.)
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,15 +15,15 @@ use eos_testkit::client::{Cluster, Fate, Sent, Watcher, Written};
 
 const BEGIN: i64 = 1_700_000_000_000;
 const OUTAGE: i64 = 5 * 60_000;
-/// From the end of the outage on.
+/// The time limit after the outage.
 const PATIENCE: i64 = 5 * 60_000;
 const INPUT: &str = "words";
 const OUTPUT: &str = "counts";
 const PARTITIONS: i32 = 2;
-/// How many records are there before the start that is looked at.
+/// The number of records before the tested start.
 const BEFORE: usize = 12;
 
-/// Loses everything for a while, from one request on.
+/// Loses all requests for a while, beginning with one request.
 #[derive(Debug, Clone, Default)]
 struct Outage(Arc<Mutex<State>>);
 
@@ -29,7 +31,7 @@ struct Outage(Arc<Mutex<State>>);
 struct State {
     /// Requests since the start.
     seen: u64,
-    /// Begins with this one.
+    /// The number of the request that begins the outage.
     at: Option<u64>,
     until: Option<i64>,
     lost: u64,
@@ -44,7 +46,7 @@ impl Watcher for Outage {
         }
         if state.until.is_some_and(|until| sent.now < until) {
             state.lost += 1;
-            // A refused connection is noticed at once, and tried again after a while.
+            // The client notices a refused connection at once, and retries later.
             return Fate::Lost { after: 1_000 };
         }
         Fate::Arrives { there: 1, back: 1 }
@@ -107,7 +109,7 @@ impl Course {
                 value: Some(word),
                 headers: &[],
             };
-            // A word is always in the same partition, so that its count is one.
+            // A word is always in the same partition, so that it has a single count.
             let partition = i32::from(word == b"b");
             self.cluster.produce(INPUT, partition, &record).unwrap();
             self.sent += 1;
@@ -119,7 +121,7 @@ impl Course {
         self.app.start("a", 1, &self.env, home).unwrap()
     }
 
-    /// How many records of the output are committed.
+    /// The committed records of the output.
     fn output(&self) -> Vec<(String, u64)> {
         let partitions = 0..PARTITIONS;
         let records = partitions.flat_map(|partition| self.cluster.read(OUTPUT, partition));
@@ -174,8 +176,8 @@ impl Course {
     }
 }
 
-/// A process counts some words and dies; another one starts, restores, and goes on. How many requests the second one
-/// sent, and how many of them an outage that begins with number `at` lost.
+/// A process counts some words and dies; another one starts, restores and continues. Returns the number of requests of
+/// the second process, and the number lost in an outage that begins with request `at`.
 fn second_start(at: Option<u64>) -> Result<(u64, u64), String> {
     let mut course = Course::new();
     course.send(BEFORE);

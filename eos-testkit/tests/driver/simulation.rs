@@ -5,7 +5,7 @@ use eos_testkit::sim::{Kind, Run, Seeds, Shape};
 /// As many as a test run has time for; `EOS_SEEDS` says another number.
 const SEEDS: u64 = 1_000;
 
-/// What the shapes are there for, in the order of the letters.
+/// The behaviour that the shapes cover, in alphabetical order.
 const SEEN: [&str; 12] = [
     "changelogs of windows were cut off",
     "changelogs were compacted",
@@ -52,7 +52,7 @@ fn whatever_goes_wrong_each_record_counts_once() {
     assert_eq!(summary.seeds, count);
     let shapes: Vec<Shape> = summary.shapes.keys().copied().collect();
     assert!(count < SEEDS || shapes == Shape::ALL, "{shapes:?}");
-    // What a shape is there for did happen, often.
+    // The behaviour that a shape covers has occurred often.
     let seen: Vec<&str> = summary.seen.keys().copied().collect();
     assert!(count < SEEDS || seen == SEEN, "{seen:?}");
     for (what, times) in &summary.seen {
@@ -111,7 +111,7 @@ fn a_run_can_be_repeated_from_its_faults() {
         let repeated = plan.run();
         assert!(!repeated.fired.is_empty(), "seed {seed}");
         assert_eq!(repeated.fired, drawn.fired, "seed {seed}");
-        // One that ended before it drew all of its faults had to wait for them; the repetition need not.
+        // A run that finished its work before drawing all faults had to wait for them; its repetition need not.
         if drawn.fired.len() >= drawn.run.faults {
             assert_eq!(repeated.took_ms, drawn.took_ms, "seed {seed}");
             whole += 1;

@@ -1,5 +1,6 @@
-//! Topics that are deleted, created again or given partitions while the app runs: the app stops before the damage
-//! goes further, and says which topic it was.
+//! Topics that change while the app runs.
+//!
+//! They are deleted, created again or given partitions. The app stops before further damage, and names the topic.
 
 use eos_core::{App, Error, KeyValueStore, Timestamp, Topic, TopicChange, TopicRole, WorkerError};
 use eos_testkit::client::Written;
@@ -23,7 +24,7 @@ fn totals() -> Topic<String, u64> {
 
 const CHANGELOG: &str = "a-orders-changelog";
 
-/// Orders with their customers.
+/// Joins orders with their customers.
 fn joining() -> App {
     let mut app = App::new("a");
     let table = app.table(&customers(), &KeyValueStore::plain("customers"));
@@ -33,7 +34,7 @@ fn joining() -> App {
     app
 }
 
-/// Orders by key.
+/// Counts orders by key.
 fn counting() -> App {
     let mut app = App::new("a");
     app.source(&orders())
@@ -43,14 +44,14 @@ fn counting() -> App {
     app
 }
 
-/// No state at all.
+/// Keeps no state.
 fn copying() -> App {
     let mut app = App::new("a");
     app.source(&orders()).to(&out());
     app
 }
 
-/// What became of which topic, of an app that stopped for it.
+/// The topic, role and change that an app stopped for.
 #[track_caller]
 fn changed(driver: &TestDriver) -> (String, TopicRole, TopicChange) {
     match driver.error() {
@@ -61,7 +62,7 @@ fn changed(driver: &TestDriver) -> (String, TopicRole, TopicChange) {
     }
 }
 
-/// Writes past the driver, as a producer upstream does.
+/// Writes beside the driver, as an upstream producer does.
 fn write(driver: &TestDriver, topic: &str, partition: i32, key: &str, value: &str) {
     let record = Written {
         key: Some(key.as_bytes()),
@@ -91,7 +92,7 @@ fn a_joined_topic_that_grows_stops_the_app_before_a_join_drops_a_record() {
         let grown = TopicChange::Grown { before, now };
         assert_eq!(changed(&driver), (topic.to_owned(), role, grown));
 
-        // The producer upstream uses both partitions at once: the row of k2 is where no task reads.
+        // The upstream producer uses both partitions at once, so the row of k2 is in a partition that no task reads.
         write(
             &driver,
             "customers",
@@ -110,7 +111,7 @@ fn a_joined_topic_that_grows_stops_the_app_before_a_join_drops_a_record() {
     }
 }
 
-/// The producer upstream may be quicker than the look: what is dropped by then is bounded.
+/// The upstream producer may write before the query. The number of dropped records is bounded.
 #[test]
 fn a_joined_topic_that_grows_is_noticed_however_quick_its_producer_is() {
     let mut driver = TestDriver::new(joining());
@@ -163,7 +164,7 @@ fn an_output_that_grows_stops_an_instance_that_would_go_on_with_the_old_count() 
     let (before, now) = (1, 2);
     let grown = TopicChange::Grown { before, now };
     assert_eq!(changed(&driver), ("out".into(), TopicRole::Output, grown));
-    // A restart is all that it takes.
+    // A restart is enough.
     driver.restart();
     driver.pipe(&orders(), "k1", "o2");
     assert_eq!(values(&mut driver), ["o1", "o2"]);

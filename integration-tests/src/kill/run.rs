@@ -54,7 +54,7 @@ pub fn run(scenario: &Scenario, bootstrap: &str, programs: &Programs) -> Result<
     let members = members
         .iter()
         .map(|(key, value)| (*key, (*value).to_owned()));
-    // A second of outputs is at stake at each kill: the control must show duplicates on a slow machine, too.
+    // Each kill can then repeat a second of outputs, so that the control shows duplicates on a slow machine, too.
     let rare = match scenario.promise {
         Promise::AtLeastOnce => &[
             ("EOS_COMMIT_PACE", "fixed"),

@@ -1,4 +1,4 @@
-//! The log of apps inside this process: on standard error, and kept for tests that read it.
+//! Prints and keeps the log of in-process apps.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Installs the subscriber of this process. Later calls change nothing.
 ///
-/// `RUST_LOG=eos_core=debug` prints more. The kept lines are always those from level info up.
+/// `RUST_LOG=eos_core=debug` prints more. The kept lines of `eos_core` always start at level info.
 pub(crate) fn init() {
     let printed = fmt::layer()
         .with_writer(io::stderr)
@@ -26,7 +26,7 @@ pub(crate) fn init() {
         .try_init();
 }
 
-/// The kept lines of one app, from the `from`-th on.
+/// The kept lines of one app, starting at index `from`.
 pub(crate) fn lines(app: &str, from: usize) -> Vec<String> {
     let mark = format!("app={app} ");
     let lines = LINES.lock().unwrap_or_else(|broken| broken.into_inner());

@@ -2,8 +2,8 @@
 //! each record is processed exactly once.
 //!
 //! `cargo test -p integration-tests --test exclusive brokers:: -- --nocapture` kills the broker of one role. With
-//! `EOS_FULL=1` (`cargo xtask soak brokers`) it strikes each role by SIGKILL and by SIGSTOP, restarts every node, and
-//! takes replicas away, five times.
+//! `EOS_FULL=1` (`cargo xtask soak brokers`) the test kills and freezes the broker of each role, restarts every node
+//! and removes replicas. It does so five times.
 
 use std::fmt;
 use std::path::Path;

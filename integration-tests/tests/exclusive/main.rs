@@ -1,4 +1,6 @@
-//! Tests that measure time, need the whole machine, or use Kafka's usual port: one at a time.
+//! Tests that run alone, one at a time.
+//!
+//! They measure time, need the whole machine, or use Kafka's usual port.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,7 +24,7 @@ mod wire_producer_delivers_once;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Keeps the other tests of this process waiting. (`cargo xtask test` starts one process at a time.)
+/// Makes the other tests of this process wait. (`cargo xtask test` starts a process for each test.)
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,5 +1,6 @@
-//! Every command of the README, run as it stands there, in order; with `EOS_FULL=1` (`cargo xtask soak readme`)
-//! also those that make a crate of one's own.
+//! Runs every command of the README, in order.
+//!
+//! The commands that create a crate run only with `EOS_FULL=1` (`cargo xtask soak readme`).
 //!
 //! (Its Rust code is a documentation test of `eos-core`.)
 
@@ -13,7 +14,7 @@ use kafka_wire::{Client, Isolation};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CITIES: usize = 100_000;
-/// From here on the README makes a crate.
+/// From this command on, the README creates a crate.
 const OWN_CRATE: &str = "cargo new ../pricing";
 
 const PIPELINES: [Pipeline<'static>; 2] = [
@@ -46,12 +47,12 @@ fn every_command_does_what_it_says() -> Result<()> {
         return Ok(());
     }
     let user = User::new(&PIPELINES)?;
-    // A crate of one's own is compiled with other features than everything else, for many minutes.
+    // The created crate compiles with other features than the workspace, which takes many minutes.
     let own_crate = integration_tests::faults::is_full();
     let ours = commands.lines().take_while(|it| *it != OWN_CRATE).count();
     ensure!(
         ours < commands.lines().count(),
-        "{OWN_CRATE} is gone from the README"
+        "the README lacks {OWN_CRATE}"
     );
     for command in commands
         .lines()

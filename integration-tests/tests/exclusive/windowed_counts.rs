@@ -1,12 +1,14 @@
-//! Windows under SIGKILL: `07-page-views` counts each view in its minute or calls it late, once, and
-//! its output, its changelog and its databases agree with one loop over the input.
+//! Windows under SIGKILL.
 //!
-//! A page's views are all in the input partition that has the number of its repartition partition. So each
-//! counting task reads one sequence, whatever is killed when, and stream time, which commits with the counts,
-//! takes the same course: which views are late is known beforehand.
+//! `07-page-views` counts each view exactly once, in its minute or as late. Its output, changelog and databases agree
+//! with one loop over the input.
 //!
-//! `cargo test -p integration-tests --test exclusive windowed_counts::` takes half a minute. The full size (a million
-//! views, 25 kills; one process freezes past every time-out, another one joins and leaves): with `EOS_FULL=1`.
+//! All views of a page are in the input partition with the number of its repartition partition. Each counting task
+//! therefore reads one fixed sequence, regardless of kills. Stream time commits with the counts and advances the same
+//! way in every run, so the test knows in advance which views are late.
+//!
+//! `cargo test -p integration-tests --test exclusive windowed_counts::` takes half a minute. `EOS_FULL=1` runs the full
+//! size: a million views, 25 kills, a process that freezes past every timeout, and one that joins and leaves.
 //! `EOS_SEED=n` repeats a run.
 
 use std::collections::BTreeMap;
@@ -186,7 +188,7 @@ fn judge(
     let expected = Expected::of(size, begins);
     ensure!(
         expected.late.values().sum::<u64>() > size.views / OLD / 2,
-        "few views are late: {:?}",
+        "too few views are late: {:?}",
         expected.late.len()
     );
 
@@ -247,7 +249,7 @@ fn judge(
     Ok(())
 }
 
-/// What one loop over the input makes of it.
+/// The counts of one loop over the input.
 #[derive(Default)]
 struct Expected {
     counted: BTreeMap<Window, u64>,

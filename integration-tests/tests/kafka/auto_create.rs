@@ -1,5 +1,7 @@
-//! A topic that is deleted under a running app stays away, although the brokers create topics by themselves
-//! (`auto.create.topics.enable`, which is Kafka's default): none of the app's clients has them do it. The app stops.
+//! A deleted topic is not created again by a running app.
+//!
+//! The brokers create topics on request (`auto.create.topics.enable`, Kafka's default), but no client of the app
+//! requests it. The app stops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +15,7 @@ use crate::common::{Case, PATIENCE, ended, says};
 use anyhow::{Context, Result, ensure};
 use integration_tests::wait::wait_until;
 
-/// Longer than any of its clients waits before it refreshes what it knows of a topic that is missing.
+/// Longer than the time after which any client refreshes the metadata of a missing topic.
 const AFTERWARDS: Duration = Duration::from_secs(15);
 
 #[test]
@@ -47,7 +49,7 @@ fn a_deleted_output_is_not_created_again_by_the_app() -> Result<()> {
 
     case.client.delete_topic(&case.output)?;
     let end = ended(&mut running);
-    // What its clients asked for last may be under way.
+    // The last requests of the app's clients may be in flight.
     let until = Instant::now() + AFTERWARDS;
     let mut back = false;
     while !back && Instant::now() < until {
@@ -61,8 +63,8 @@ fn a_deleted_output_is_not_created_again_by_the_app() -> Result<()> {
     feeder
         .join()
         .map_err(|_| anyhow::anyhow!("the feeder panicked"))??;
-    let error = end?.err().context("it ended well")?;
-    ensure!(!back, "{} is there again", case.output);
+    let error = end?.err().context("the app ended without an error")?;
+    ensure!(!back, "{} was created again", case.output);
     says(&error, &["A topic was deleted"])?;
     case.nothing_is_open()
 }

@@ -70,7 +70,7 @@ fn judge(bootstrap: &str, input: &str, output: &str, group: &str) -> Result<Outp
     let mut command = Command::new(program);
     command.args(["--json", "--bootstrap", bootstrap, "--group", group]);
     command.args(["--input", input, "--output", output]);
-    // Other tests use the broker at the same time, and some of their transactions are open.
+    // Other tests on the same broker may have open transactions.
     command.args(["--transactional-prefix", group]);
     Ok(command.output()?)
 }

@@ -1,7 +1,7 @@
-//! What the runtime does on a real Kafka, and on the embedded broker where a test says so.
+//! Tests of the runtime on a real Kafka.
 //!
-//! The tests run beside each other: each has its own topics, groups and directories. A test that measures
-//! time, or that needs the whole machine, is in `exclusive`.
+//! Some use the embedded broker instead. The tests run in parallel, each with its own topics, groups and
+//! directories. A test that measures time or needs the whole machine belongs in `exclusive`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,9 +1,11 @@
-//! Every topic of an app is deleted, made anew, grown and given another cleanup policy, while the app runs and while
-//! it is stopped, on brokers that create topics by themselves and on brokers that don't: the app goes on and is
-//! exact, or it ends with the error of the table.
+//! Changes to each topic of an app.
 //!
-//! `cargo test -p integration-tests --test kafka topic_cases:: -- --nocapture`; `EOS_CASE=changelog` does those whose
-//! name holds this.
+//! Each topic is deleted, created again, given partitions and given another cleanup policy, while the app runs and
+//! while it is stopped. The brokers run with and without `auto.create.topics.enable`. The app either continues with
+//! exact results, or ends with the error in the table.
+//!
+//! `cargo test -p integration-tests --test kafka topic_cases:: -- --nocapture` runs them. `EOS_CASE=changelog` runs the
+//! cases whose names contain this.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -22,13 +24,13 @@ use tempfile::TempDir;
 
 use crate::common::{KEEP, PATIENCE, ended, log};
 
-/// Cases at the same time: they mostly wait.
+/// The number of cases that run at a time. Most cases wait.
 const AT_ONCE: usize = 10;
-/// For how long an app must go on after a change: longer than it goes without a look at its topics.
+/// How long an app must continue after a change: longer than its interval between queries of its topics.
 const LOOK: Duration = Duration::from_secs(15);
 const PARTITIONS: i32 = 2;
 const GROWN: i32 = 4;
-/// Records before the change, and again after it.
+/// The number of records before the change, and again after it.
 const RECORDS: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +57,10 @@ enum When {
     Stopped,
 }
 
-/// What comes of a change.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
-    /// Each record is processed once, those before the change and those after it.
+    /// The app processes each record once, before and after the change.
     GoesOn,
     /// The app ends with this error, and its message names the topic.
     Ends(&'static str),
@@ -71,19 +73,19 @@ use Role::{Changelog, DeadLetters, Input, Output, Repartition, Sibling};
 const ROLES: [Role; 6] = [Input, Sibling, Output, Repartition, Changelog, DeadLetters];
 const CHANGES: [Change; 4] = [Deleted, Recreated, Grown, OtherPolicy];
 
-/// The table. (Of a topic that the app writes to, the producer may be the first to notice that it is gone.)
+/// The table. (The producer may be the first to notice that an output is missing.)
 fn expected(role: Role, change: Change, when: When) -> Outcome {
     match (when, change, role) {
         (When::Running, Deleted, _) => Ends("TopicChanged::Deleted"),
         (When::Running, Recreated, _) => Ends("TopicChanged::Recreated"),
         (When::Running, Grown, _) => Ends("TopicChanged::Grown"),
-        // Seen by the next start.
+        // Only the next start notices it.
         (When::Running, OtherPolicy, _) => GoesOn,
         (When::Stopped, Deleted, Input | Sibling | Output | DeadLetters) => Ends("MissingTopics"),
         (When::Stopped, Deleted | Recreated, Changelog) => Ends("ChangelogRecreated"),
         (When::Stopped, Recreated, Input | Sibling) => Ends("Disagree"),
         (When::Stopped, Deleted | Recreated, _) => GoesOn,
-        // Its changelog and repartition topic have fewer partitions then.
+        // Its changelog and repartition topic then have fewer partitions than the input.
         (When::Stopped, Grown, Input) => Ends("Unfit"),
         (When::Stopped, Grown, Sibling) => Ends("UnequalWidths"),
         (When::Stopped, Grown | OtherPolicy, Repartition | Changelog) => Ends("Unfit"),
@@ -198,7 +200,7 @@ impl Scene {
         }
     }
 
-    /// What comes out behind the repartition.
+    /// The output behind the repartition.
     fn copies(&self) -> String {
         format!("{}-copies", self.app)
     }
@@ -245,12 +247,12 @@ impl Scene {
         app.start(&self.bootstrap)
     }
 
-    /// Some records, and one that fails.
+    /// Sends some records, and one that fails.
     fn send(&mut self) -> Result<()> {
         let mut producer = Producer::with_patience(&self.bootstrap, PATIENCE)?;
         let input = self.topic(Input);
         for _ in 0..RECORDS {
-            // Keys of their own: a topic that is compacted loses none of them.
+            // Distinct keys, so that compaction removes no record.
             let (key, value) = (key(self.sent), self.sent.to_string());
             let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
             producer.send(&input, 0, key, value, &[], 1_000)?;
@@ -296,7 +298,7 @@ impl Scene {
         match change {
             Deleted => self.client.delete_topic(&topic),
             Recreated => {
-                // What looks for it meanwhile may bring it back.
+                // A query in the meantime may create it again.
                 self.client.delete_topic(&topic)?;
                 self.create(role)
             }
@@ -311,16 +313,16 @@ impl Scene {
         }
     }
 
-    /// How the app ends, or that it goes on with what comes now.
+    /// Sends more records, and returns how the app ends or that it continues.
     fn outcome(&mut self, running: &mut Running) -> Result<Outcome> {
         let since = Instant::now();
-        // A topic that is gone takes nothing.
+        // A deleted topic accepts no records.
         if !(self.case.role == Input && self.case.change == Deleted) {
             self.send()?;
         }
         while since.elapsed() < PATIENCE {
             if let Some(end) = end_of(running)? {
-                let error = end.err().context("it ended without an error")?;
+                let error = end.err().context("the app ended without an error")?;
                 return self.named(&error);
             }
             if since.elapsed() > LOOK && self.all_there()? {
@@ -329,7 +331,7 @@ impl Scene {
                 return Ok(GoesOn);
             }
         }
-        bail!("it neither ends nor processes all records")
+        bail!("the app neither ends nor processes all records")
     }
 
     fn named(&self, error: &Error) -> Result<Outcome> {
@@ -343,7 +345,7 @@ impl Scene {
         Ok(Ends(variant))
     }
 
-    /// The values of a topic, all partitions; none if it is gone.
+    /// The values in all partitions of a topic; empty if it does not exist.
     fn read(&mut self, topic: &str) -> Result<Vec<String>> {
         let mut values = Vec::new();
         self.client
@@ -370,7 +372,7 @@ impl Scene {
         self.changed && replaced && self.case.role == role
     }
 
-    /// Nothing is lost, nothing counts twice, whatever came of it.
+    /// Checks that no record is lost or counted twice, for any outcome.
     fn judge(&mut self, outcome: &Outcome) -> Result<()> {
         let joined = |n: usize| format!("{n} row");
         let mut topics = vec![self.copies()];
@@ -379,7 +381,7 @@ impl Scene {
         }
         for topic in topics {
             let mut found = self.read(&topic)?;
-            // Of all partitions. (No number has two digits.)
+            // Merge the partitions in order. (No number has two digits.)
             found.sort();
             let wanted: Vec<_> = (0..self.sent).map(joined).collect();
             let whole = *outcome == GoesOn || found.len() < RECORDS;
@@ -398,7 +400,7 @@ fn key(n: usize) -> String {
     format!("k{n}")
 }
 
-/// How an app ended, if it did within a moment.
+/// The result of an app that ends within half a second.
 fn end_of(running: &mut Running) -> Result<Option<Result<(), Error>>> {
     let runtime = tokio::runtime::Runtime::new()?;
     Ok(runtime.block_on(async {

@@ -1,4 +1,6 @@
-//! The simulation with what needs C: state in RocksDB, and defences that are taken away.
+//! The simulation with RocksDB, and with planted bugs.
+//!
+//! These tests need C code.
 
 mod planted_bugs;
 mod simulation_on_rocksdb;

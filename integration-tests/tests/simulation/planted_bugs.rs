@@ -61,23 +61,23 @@ const PLANTED: [(&str, u64, &[&str]); 36] = [
     ("restore_to_end", 3_000, REFUSED),
     ("task_lock", 1_500, &["workers of process"]),
     ("keep_in_doubt", 1_500, STATE),
-    // Of windows.
+    // Windows.
     ("stream_time", 300, LOST),
     ("forget_over", 100, STATE),
     ("trim", 500, STATE),
-    // Of tasks with several inputs.
+    // Tasks with several inputs.
     ("sibling_offsets", 100, REFUSED),
     (
         "merge_by_time",
         400,
         &["VIOLATED merged", "VIOLATED joined"],
     ),
-    // Of records that fail or take long.
+    // Records that fail or take long.
     ("failed_effects", 200, DOUBLED),
     ("held_back", 400, DOUBLED),
 ];
 
-/// A bug that takes more seeds is looked for with `EOS_FULL=1` only (`cargo xtask soak rocksdb`).
+/// The largest bound of a quick run. `EOS_FULL=1` (`cargo xtask soak rocksdb`) runs the bugs with larger bounds, too.
 const QUICK: u64 = 200;
 
 #[test]

@@ -1,20 +1,20 @@
-//! Tests that compile the programs again, with the features that users have: `cargo xtask soak shipped`.
+//! Tests of programs without failpoints: `cargo xtask soak unarmed`.
 //!
-//! `cargo test` leaves this target out (`test = false`): what it compiles, it compiles for minutes.
+//! `cargo test` leaves this target out (`test = false`), because it compiles the programs again for minutes.
 
 use std::fs;
 
 use anyhow::{Result, ensure};
 use integration_tests::process::{Program, build};
 
-/// Faults are compiled in by a feature, and nothing of them is there without it.
+/// A feature compiles faults in. Without it, a program contains none of their names.
 #[test]
 fn a_build_without_the_feature_holds_none_of_their_names() -> Result<()> {
     let plain = build("eos-examples", Program::Bin("02-enrich"), &[])?;
     let armed = Program::Example("two_outputs");
     let armed = build("integration-tests", armed, &["--features", "failpoints"])?;
     let (plain, armed) = (fs::read(plain)?, fs::read(armed)?);
-    // Not all of the points: `in_commit` is a part of librdkafka's own symbols.
+    // Only some of the points, because librdkafka's own symbols contain `in_commit`.
     for name in [
         "EOS_FAILPOINTS",
         "kth_send",
@@ -24,9 +24,9 @@ fn a_build_without_the_feature_holds_none_of_their_names() -> Result<()> {
         let holds = |bytes: &[u8]| bytes.windows(name.len()).any(|at| at == name.as_bytes());
         ensure!(
             holds(&armed),
-            "{name} is in neither build: what is it called now?"
+            "neither build contains {name}: was it renamed?"
         );
-        ensure!(!holds(&plain), "{name} is in a build without failpoints");
+        ensure!(!holds(&plain), "a build without failpoints contains {name}");
     }
     Ok(())
 }

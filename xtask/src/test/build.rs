@@ -1,4 +1,4 @@
-//! One `cargo test --no-run`: the test programs, and where the programs lie that they start.
+//! Builds the test programs and the programs that tests start.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,11 +14,11 @@ pub(crate) struct Target {
     pub(crate) package: String,
     pub(crate) name: String,
     pub(crate) executable: PathBuf,
-    /// Where cargo would run it: the directory of its `Cargo.toml`.
+    /// The working directory under cargo, which is that of its `Cargo.toml`.
     pub(crate) dir: PathBuf,
 }
 
-/// What one build made.
+/// The artifacts of one build.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Built {
     pub(crate) targets: Vec<Target>,
@@ -26,15 +26,15 @@ pub(crate) struct Built {
     pub(crate) programs: Vec<PathBuf>,
 }
 
-/// Compiles the tests of what `selection` names (packages, features), and runs none. None if that fails; cargo has
-/// printed why.
+/// Compiles the tests of `selection` (packages and features) without running them. Returns `None` if the build
+/// fails; cargo has then printed the cause.
 pub(crate) fn build(selection: &str) -> Result<Option<Built>> {
     compiled(&format!("test --no-run {selection}"))
 }
 
-/// As [`build`]; also compiles the programs that tests start.
+/// Compiles the same as [`build`], and also the programs that tests start.
 pub(crate) fn build_with_programs(selection: &str) -> Result<Option<Built>> {
-    // With the examples cargo counts what tests depend on, so that the features are those of the tests.
+    // `--examples` makes cargo include dev-dependencies, so that the features equal those of the tests.
     let programs = compiled(&format!("build --bins --examples {selection}"))?;
     let (Some(programs), Some(tests)) = (programs, build(selection)?) else {
         return Ok(None);
@@ -54,9 +54,10 @@ fn compiled(arguments: &str) -> Result<Option<Built>> {
     let output = output.context("start cargo: is it on the PATH?")?;
     Ok(output.status.success().then(|| read(&output.stdout)))
 }
+
 impl Built {
-    /// Links the programs into a directory of their own, and returns it: a later build of one of them with other
-    /// features puts that in its place.
+    /// Links the programs into a separate directory, and returns it. A later build with other features would
+    /// replace the originals.
     pub(crate) fn keep_programs(&self) -> Result<tempfile::TempDir> {
         let first = self.programs.first().context("cargo built no program")?;
         let beside = first.parent().context("a program has a directory")?;
@@ -96,7 +97,7 @@ fn read(messages: &[u8]) -> Built {
 fn target(message: &Value, executable: PathBuf) -> Option<Target> {
     let dir = Path::new(message["manifest_path"].as_str()?).parent()?;
     Some(Target {
-        // The package is named as its directory is, except for the prefix that two of them have.
+        // The directory's name. Two packages have a prefix that their directories lack.
         package: dir.file_name()?.to_string_lossy().into_owned(),
         name: message["target"]["name"].as_str()?.to_owned(),
         executable,
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_programs_and_others_are_told_apart_in_cargos_messages() {
+    fn test_programs_are_distinguished_from_others_in_cargos_messages() {
         let messages = br#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"a","kind":["lib"]},"profile":{"test":false},"executable":null}
 not json
 {"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"name":"kafka","kind":["test"]},"profile":{"test":true},"executable":"/t/deps/kafka-1"}

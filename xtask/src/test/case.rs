@@ -1,4 +1,4 @@
-//! One test: a process of its own, its time and its end.
+//! Runs one test in a process of its own.
 
 use std::fmt;
 use std::process::Command;
@@ -9,10 +9,10 @@ use kafka_launcher::{os, run};
 
 use super::build::Target;
 
-/// No test takes this long: one that does hangs, and is killed.
+/// The time limit of a test. A longer one hangs, and is killed.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// A test of a target.
+/// One test of a target.
 #[derive(Debug, Clone)]
 pub(crate) struct Case<'a> {
     pub(crate) target: &'a Target,
@@ -29,11 +29,11 @@ impl fmt::Display for Case<'_> {
     }
 }
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Passed,
-    /// It passed without doing what it is for, and printed why.
+    /// It passed without running its checks, and printed the reason.
     Skipped {
         why: String,
     },
@@ -42,7 +42,7 @@ pub(crate) enum End {
     },
 }
 
-/// A test that has ended.
+/// A finished test.
 #[derive(Debug)]
 pub(crate) struct Done<'a> {
     pub(crate) case: Case<'a>,
@@ -50,7 +50,7 @@ pub(crate) struct Done<'a> {
     pub(crate) took: Duration,
 }
 
-/// The tests of a target whose name holds `filter`.
+/// Lists the tests of a target whose name contains `filter`.
 pub(crate) fn list<'a>(target: &'a Target, filter: &str) -> Result<Vec<Case<'a>>> {
     let mut command = command(target);
     let text = run::succeed(
@@ -67,7 +67,7 @@ pub(crate) fn list<'a>(target: &'a Target, filter: &str) -> Result<Vec<Case<'a>>
 }
 
 impl<'a> Case<'a> {
-    /// Runs it with these variables in the environment.
+    /// Runs the test with these environment variables.
     pub(crate) fn run(self, environment: &[(String, String)]) -> Done<'a> {
         let begun = Instant::now();
         let end = self
@@ -92,7 +92,7 @@ impl<'a> Case<'a> {
 }
 
 fn end(name: &str, success: bool, output: String) -> End {
-    // A test that its program does not know is no success.
+    // If the program does not know the test, the test has failed.
     if !success || !output.contains("test result: ok. 1 passed") {
         return End::Failed { output };
     }
@@ -108,7 +108,7 @@ fn end(name: &str, success: bool, output: String) -> End {
 
 fn command(target: &Target) -> Command {
     let mut command = Command::new(&target.executable);
-    // As cargo sets them for a test.
+    // As cargo does for tests.
     command
         .current_dir(&target.dir)
         .env("CARGO_MANIFEST_DIR", &target.dir);

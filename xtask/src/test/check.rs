@@ -1,4 +1,6 @@
-//! `cargo xtask check`: the inner loop. Format, lints, and every test that needs no broker and no C code.
+//! `cargo xtask check`: format, lints and fast tests.
+//!
+//! It runs every test that needs neither a real Kafka nor C code.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,18 +12,18 @@ use super::report::Report;
 use super::run_tests;
 use crate::cargo::{cargo, exit_code};
 
-/// The packages that build where only Rust is installed, in one set of features.
+/// The packages that build with only Rust installed, and their features.
 const SELECTION: &str = "--package eos-protocol --package eos-state --package eos-core --package eos-testkit \
     --package eos-cli --package kafka-launcher --package kafka-wire --package xtask --no-default-features \
     --features eos-core/failpoints,eos-core/prometheus,eos-testkit/failpoints,eos-testkit/store-conformance";
 
-/// Seeds of the simulation, instead of CI's 1,000.
+/// The number of simulation seeds. CI runs 1,000.
 const SEEDS: &str = "200";
 
-/// Runs the tests whose name holds `filter`, after format and lints.
+/// Checks format and lints, then runs the tests whose name contains `filter`.
 ///
 /// # Errors
-/// When cargo cannot be started. What fails is no error but the exit code.
+/// When cargo cannot be started. Failed steps only set the exit code.
 pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     let mut report = Report::default();
     cargo_step(&mut report, "format", "fmt --all --check")?;
@@ -31,7 +33,7 @@ pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     let built = build(SELECTION)?;
     report.step("build", built.is_some(), begun.elapsed());
     if let Some(mut built) = built {
-        // The targets whose tests start real brokers.
+        // The tests of these targets start real brokers.
         built.targets.retain(|it| {
             it.name != "all" || !["eos-cli", "kafka-launcher"].contains(&it.package.as_str())
         });

@@ -1,8 +1,8 @@
-//! `cargo xtask test`, `check` and `soak`: the tests of the workspace, each way in one command.
+//! `cargo xtask test`, `check` and `soak`: the workspace's tests.
 //!
 //! ```text
-//! check   format, lints, tests without broker and without C
-//! test    one build ──► each test in a process of its own, beside others ──► documentation tests
+//! check   format, lints, tests without real Kafka and C code
+//! test    one build ──► each test in its own process, several at a time ──► documentation tests
 //! soak    full sizes, repeats and long sweeps, as a table of commands
 //! ```
 
@@ -31,12 +31,12 @@ use report::Report;
 pub(crate) use check::run as check;
 pub(crate) use soak::{Options as SoakOptions, run as soak};
 
-/// The features with which everything is compiled, once: those of tests and of programs that tests start.
-/// Packages that depend on each other add theirs (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
+/// The features of the one build: those of tests and of the programs that tests start.
+/// Cargo unifies the features of dependent packages (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
 pub(crate) const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
     eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
 
-/// Runs the tests. One word is a filter of their names; anything else goes to `cargo test`.
+/// Runs the tests. A single word filters them by name; other arguments go to `cargo test`.
 ///
 /// # Errors
 /// When what the build needs is missing, or cargo cannot be started. Failed tests are no error
@@ -78,7 +78,7 @@ fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of what was built, one process each.
+/// Runs the built tests, each in its own process.
 fn run_tests(
     name: &str,
     built: &Built,
@@ -144,7 +144,7 @@ impl Kafka {
         }
     }
 
-    /// One broker for all tests that only need *a* broker.
+    /// Starts one broker for all tests that only need *a* broker.
     fn shared_broker(&self) -> Result<Option<kafka_launcher::Cluster>> {
         match self {
             Kafka::Here if kafka_launcher::external().is_none() => {
@@ -166,7 +166,7 @@ impl Kafka {
         vec![(name.to_owned(), value.to_owned())]
     }
 
-    /// Prints what is left out.
+    /// Prints which tests are skipped, and the cause.
     fn explain(&self) {
         match self {
             Kafka::Here => {}
@@ -180,7 +180,7 @@ impl Kafka {
     }
 }
 
-/// Runs `cargo test` with these arguments, lets its output through, and counts.
+/// Runs `cargo test` with these arguments, prints its output, and counts the results.
 fn report_of_cargo(
     name: &str,
     arguments: &[String],

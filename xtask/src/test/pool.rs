@@ -1,21 +1,21 @@
-//! Runs tests beside each other, some in pairs, and those alone that need that.
+//! Runs tests in parallel, in pairs, or alone.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use super::case::{Case, Done};
 
-/// Tests that measure time or need the whole machine: nothing runs beside them. Package, target, and how the
-/// name begins.
+/// Tests that measure time or need the whole machine: no other test runs beside them. Each row has the package, the
+/// target, and a prefix of the test's name.
 const ALONE: [(&str, &str, &str); 3] = [
     ("integration-tests", "exclusive", ""),
     ("conformance", "all", "throughput::"),
-    // A broker that is killed there comes back on its port.
+    // These tests kill a broker and restart it on the same port.
     ("eos-cli", "all", "local::"),
 ];
 
-/// Tests of the targets in [`ALONE`] that kill processes by the clock and judge the outputs: a full machine would
-/// leave them no records between two kills, and one other of them beside does not.
+/// Tests in [`ALONE`] that kill processes at fixed times and judge the outputs. On a busy machine no record would get
+/// through between two kills. Two of these tests at a time leave enough capacity.
 const PAIRED: [(&str, &str, &str); 6] = [
     ("integration-tests", "exclusive", "brokers::"),
     ("integration-tests", "exclusive", "churn::"),
@@ -29,7 +29,7 @@ const PAIRED: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Tests that take long begin first, in this order, so that the end does not wait for one of them.
+/// Long tests, which start first and in this order, so that the run does not end with one of them.
 const LONG: [(&str, &str, &str); 4] = [
     ("integration-tests", "kafka", "permanent_errors::"),
     ("integration-tests", "simulation", ""),
@@ -37,12 +37,12 @@ const LONG: [(&str, &str, &str); 4] = [
     ("integration-tests", "kafka", ""),
 ];
 
-/// Most tests on a broker wait: for a session to end, a group to settle. So there are more than processors.
+/// The number of parallel tests. It exceeds the processors, because most tests wait for a session or a group.
 fn width() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get() * 2)
 }
 
-/// Where in the table the test is; behind the last row if it is not in it.
+/// The index of the test's row in the table, or the table's length if it has none.
 fn row(case: &Case<'_>, table: &[(&str, &str, &str)]) -> usize {
     let found = table.iter().position(|(package, target, prefix)| {
         case.target.package == *package
@@ -52,7 +52,7 @@ fn row(case: &Case<'_>, table: &[(&str, &str, &str)]) -> usize {
     found.unwrap_or(table.len())
 }
 
-/// Runs all of them. `see` is called at each end.
+/// Runs all tests, and calls `see` when one ends.
 pub(crate) fn run<'a>(
     cases: Vec<Case<'a>>,
     environment: &[(String, String)],
@@ -62,7 +62,7 @@ pub(crate) fn run<'a>(
     let (mut shared, exclusive): (Vec<_>, Vec<_>) = cases.into_iter().partition(is_shared);
     let is_paired = |it: &Case<'_>| row(it, &PAIRED) < PAIRED.len();
     let (mut paired, alone): (Vec<_>, Vec<_>) = exclusive.into_iter().partition(is_paired);
-    // Stable: within a row the order stays.
+    // A stable sort keeps the order within a row.
     shared.sort_by_key(|it| row(it, &LONG));
     let mut done = at_once(shared.into(), width(), environment, &see);
     paired.sort_by_key(|it| row(it, &PAIRED));

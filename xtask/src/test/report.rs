@@ -1,16 +1,16 @@
-//! What a whole test run came to.
+//! The report of a test run.
 
 use std::time::Duration;
 
 use super::case::{Done, End};
 use super::count::Count;
 
-/// How many of the slowest tests are printed.
+/// The number of slowest tests to print.
 const SLOWEST: usize = 10;
-/// A test that takes longer gets a line of its own.
+/// Tests that take longer are printed individually.
 const NOTABLE: Duration = Duration::from_secs(2);
 
-/// Steps that have ended, and what the tests of all of them came to.
+/// Finished steps and the results of their tests.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     steps: Vec<(String, Count, Duration)>,
@@ -20,7 +20,7 @@ pub(crate) struct Report {
     failed: Vec<String>,
 }
 
-/// Prints what is worth a line of a test that has ended.
+/// Prints a finished test, unless it passed quickly.
 pub(crate) fn print(done: &Done<'_>) {
     let seconds = done.took.as_secs_f64();
     match &done.end {
@@ -38,7 +38,7 @@ pub(crate) fn print(done: &Done<'_>) {
 }
 
 impl Report {
-    /// Adds a test that was not run, with the command that runs it.
+    /// Adds a test that was left out, with the command that runs it.
     pub(crate) fn left(&mut self, test: String) {
         self.left.push(test);
     }
@@ -61,7 +61,7 @@ impl Report {
         self.steps.push((name.to_owned(), count, took));
     }
 
-    /// Adds a step of tests that were run one by one.
+    /// Adds a step with individual test results.
     pub(crate) fn tests(&mut self, name: &str, done: &[Done<'_>], took: Duration) {
         let mut count = Count::default();
         for one in done {
@@ -81,7 +81,8 @@ impl Report {
         self.steps.push((name.to_owned(), count, took));
     }
 
-    /// Prints all of it, the count alone on the last line, for programs that read it. Whether all passed.
+    /// Prints the report and returns whether everything passed. The last line holds only the counts, for programs
+    /// that parse it.
     pub(crate) fn print(mut self) -> bool {
         self.slowest.sort_by(|a, b| b.cmp(a));
         if !self.slowest.is_empty() {

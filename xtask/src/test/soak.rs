@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: what a change has no time for, as a table of commands.
+//! `cargo xtask soak`: a table of long runs.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -16,14 +16,14 @@ struct Soak {
     name: &'static str,
     what: &'static str,
     environment: &'static [(&'static str, &'static str)],
-    /// Of cargo.
+    /// The arguments of cargo.
     arguments: &'static str,
 }
 
 const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
 
-/// Tests that `cargo xtask test` leaves to a row of the table: package, target, how the name begins, and the row.
-/// Each has a quicker sibling that stays.
+/// Tests that `cargo xtask test` leaves to a row of the table. Each entry has the package, the target, a prefix of
+/// the test's name, and the row. `cargo xtask test` runs a faster sibling of each.
 pub(crate) const LEFT: [(&str, &str, &str, &str); 4] = [
     (
         "integration-tests",
@@ -66,19 +66,19 @@ const TABLE: [Soak; 13] = [
     },
     Soak {
         name: "fuzz",
-        what: "ten minutes of bytes that no client sends, at the embedded broker",
+        what: "ten minutes of malformed requests to the embedded broker",
         environment: &[("EOS_FUZZ_SECONDS", "600")],
         arguments: "test -p eos-testkit --lib fuzz -- --nocapture",
     },
     Soak {
         name: "kill",
-        what: "a million records under more than 25 SIGKILLs, on one node, on three, and embedded",
+        what: "a million records and more than 25 SIGKILLs, on one node, on three, and embedded",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive kill:: -- --nocapture",
     },
     Soak {
         name: "brokers",
-        what: "brokers of each role killed, frozen and restarted, and too few replicas, five times",
+        what: "brokers of each role killed, frozen and restarted, then too few replicas, five times",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive brokers:: -- --nocapture",
     },
@@ -108,31 +108,31 @@ const TABLE: [Soak; 13] = [
     },
     Soak {
         name: "readme",
-        what: "every command of the README, its crate of one's own included",
+        what: "every command of the README, including its crate of your own",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive readme:: -- --nocapture",
     },
     Soak {
         name: "shipped",
-        what: "the tests on a real Kafka with the features that users compile, no failpoints among them",
+        what: "the tests of the libraries with the features that users compile, without failpoints",
         environment: &[],
         arguments: "test -p eos-core -p eos-state -p eos-examples -p conformance",
     },
     Soak {
         name: "unarmed",
-        what: "no failpoint is in a program that was built without them",
+        what: "a program built without failpoints contains none",
         environment: &[],
         arguments: "test -p integration-tests --test soak",
     },
     Soak {
         name: "repeat",
-        what: "the tests on a real Kafka five times over",
+        what: "the tests on a real Kafka, five times each",
         environment: &[("EOS_TIMES", "5")],
         arguments: "xtask test integration-tests",
     },
 ];
 
-/// The row that a test is left to.
+/// The row of the table that runs a test instead of `cargo xtask test`.
 pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
     let left = LEFT.iter().find(|(package, target, begins, _)| {
         case.target.package == *package
@@ -145,18 +145,18 @@ pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only these [default: all of them]
+    /// Only these rows [default: all]
     names: Vec<String>,
-    /// Prints the table of names and commands, and runs nothing
+    /// Prints the names and commands without running them
     #[arg(long)]
     list: bool,
 }
 
-/// Runs the chosen commands one after the other, all of them whatever fails.
+/// Runs the chosen commands one after the other, and continues after a failure.
 ///
 /// # Errors
-/// When a name is not in the table, something is missing that cannot be installed, or cargo cannot be
-/// started. What fails is no error but the exit code.
+/// When a name is not in the table, a tool is missing and cannot be installed, or cargo cannot be started. Failed
+/// commands only set the exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.names)?;
     if options.list {
@@ -203,7 +203,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Soak>> {
     names.iter().map(find).collect()
 }
 
-/// The command as one would type it.
+/// The command as a line for a shell.
 fn line(soak: &Soak) -> String {
     let variables = soak.environment.iter();
     let mut words: Vec<_> = variables
@@ -218,14 +218,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_not_in_the_table_is_refused_with_those_that_are() {
+    fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = chosen(&["kil".to_owned()]).err().unwrap().to_string();
         assert!(error.contains("kil: choose from simulation, "), "{error}");
         assert_eq!(chosen(&[]).unwrap().len(), TABLE.len());
     }
 
     #[test]
-    fn what_is_left_to_a_row_is_run_by_it() {
+    fn each_row_runs_the_tests_that_are_left_to_it() {
         for (package, target, begins, row) in LEFT {
             let row = chosen(&[row.to_owned()]).unwrap()[0];
             let module = begins.split_once("::").unwrap().0;

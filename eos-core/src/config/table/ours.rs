@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Property] = &[
     ours("accept.layout", Clients::Runtime, Kind::Text, "", |s, v| s.accepted_layout = Some(text(v)),
         "Accepts the offsets of an old layout, as an error message names it; for one start."),
     ours("accept.changelog", Clients::Runtime, Kind::Text, "", |s, v| s.accepted_changelogs = text(v).split(',').map(|id| id.trim().to_owned()).collect(),
-        "Ids of changelog topics, separated by commas, that you restored completely after they were deleted, as an error message names them; for one start."),
+        "Ids of deleted changelog topics that you restored completely, separated by commas, as the error message names them; for one start."),
     ours("start.deadline.ms", Clients::Runtime, number(1, DAY_MS), "15000", |s, v| s.start_deadline = time(v),
         "How long to wait for a broker at the start."),
     ours("transaction.timeout.ms", Clients::Producer, number(1000, DAY_MS), "30000", |s, v| s.transaction_timeout = time(v),

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Failure, c_string, codes, copy_text, sys};
 use crate::config::Secrets;
-use crate::failpoints::{self, Defence};
 use crate::kafka::config::Setting;
 use crate::kafka::log::Log;
+use crate::rules;
 
 /// What a client is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -277,7 +277,7 @@ impl Conf {
             // SAFETY: as above.
             unsafe { sys::rd_kafka_conf_set_error_cb(conf, Some(on_error)) };
         }
-        if kind == Kind::Consumer || !failpoints::undefended(Defence::Quarantine) {
+        if kind == Kind::Consumer || rules::quarantines_unanswered_producers() {
             // SAFETY: as above.
             let code = unsafe {
                 codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)

@@ -23,7 +23,7 @@ pub use error::PreflightError;
 pub(crate) struct Partitions {
     /// How many partitions each has.
     pub(crate) inputs: BTreeMap<TopicName, u32>,
-    /// The inputs that are compacted, or may be.
+    /// The inputs with `cleanup.policy=compact`, and those whose policy is unknown.
     pub(crate) compacted: BTreeSet<TopicName>,
     /// By the topology's outputs: how many partitions each has.
     pub(crate) outputs: Vec<u32>,

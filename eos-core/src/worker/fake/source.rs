@@ -323,6 +323,9 @@ impl Source for FakeSource {
     }
 
     fn assigned(&mut self) -> Poll<Result<Option<Vec<TopicPartition>>>> {
+        if self.fake.broker().away {
+            return Poll::Pending;
+        }
         let mut broker = self.fake.broker();
         let group = broker.group.clone();
         if group.is_some() {

@@ -5,8 +5,8 @@ use super::*;
 /// A static member that was started and owns partition 0 of two.
 fn bench(group: Option<&[i32]>) -> Bench {
     let mut bench = Bench::new();
-    bench.worker.spec.static_member = true;
-    bench.worker.spec.input_partitions = BTreeMap::from([("in".into(), 2)]);
+    bench.worker.shared.spec.static_member = true;
+    bench.worker.shared.spec.input_partitions = BTreeMap::from([("in".into(), 2)]);
     let partitions = group.map(|group| group.iter().map(|&p| tp(p)).collect());
     bench.kafka.broker().group = partitions;
     bench.assign(&[0]);
@@ -74,7 +74,7 @@ fn one_that_is_on_its_way_to_somebody_is_left_alone() {
 #[test]
 fn a_dynamic_member_does_not_look() {
     let mut bench = Bench::new();
-    bench.worker.spec.static_member = false;
+    bench.worker.shared.spec.static_member = false;
     bench.kafka.broker().group = Some(vec![]);
     bench.assign(&[0]);
     let calls = pass(&mut bench, 60);

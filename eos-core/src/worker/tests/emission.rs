@@ -380,7 +380,12 @@ fn a_record_that_was_given_back_is_counted_as_skipped_once() {
         bench.assign(&[0]);
         bench.settle();
         assert_eq!(bench.committed(0), Some(4));
-        let totals = bench.worker.meter.read(bench.clock.env().now()).totals;
+        let totals = bench
+            .worker
+            .shared
+            .meter
+            .read(bench.clock.env().now())
+            .totals;
         let counted = (totals.skipped, totals.dead_letters);
         assert_eq!(counted, (1 - letters, letters));
         assert_eq!(totals.records_in, 4);

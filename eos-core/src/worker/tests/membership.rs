@@ -62,7 +62,7 @@ fn succeeded_in_doubt() -> Bench {
         .kafka
         .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
     bench.kafka.answer(CallSite::Init, [Answer::Pending; 5]);
-    while bench.worker.machine.state() != State::InDoubt {
+    while bench.worker.state() != State::InDoubt {
         bench.step();
         bench.clock.pass(Duration::from_millis(50));
     }

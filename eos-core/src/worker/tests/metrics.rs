@@ -14,7 +14,7 @@ fn ms(n: u64) -> Duration {
 
 impl Bench {
     fn metrics(&self) -> WorkerMetrics {
-        self.worker.meter.read(self.clock.env().now())
+        self.worker.shared.meter.read(self.clock.env().now())
     }
 }
 
@@ -194,7 +194,7 @@ fn ages_grow_while_a_closure_hangs() {
             });
             bench.assign(&[0]);
             bench.settle();
-            sender.send(Arc::clone(&bench.worker.meter)).unwrap();
+            sender.send(Arc::clone(&bench.worker.shared.meter)).unwrap();
             bench.feed(0, &["a", "hang"]);
             bench.step();
         }

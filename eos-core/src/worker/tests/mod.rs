@@ -23,13 +23,13 @@ mod transactions;
 mod two_sources;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::{
-    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, MaxIdle, Pace, TransactionalId,
-    WorkerId, code,
+    CallSite, CommitPolicy, Fault, FirstStart, Guarantee, Limits, MaxIdle, Offset, Pace,
+    TopicPartition, TransactionalId, WorkerId, code,
 };
 
 use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
@@ -84,7 +84,7 @@ fn spec(id: u16, guarantee: Guarantee) -> WorkerSpec {
         input_partitions: BTreeMap::from([("in".into(), 2)]),
         compacted: BTreeSet::default(),
         state: StateSpec::default(),
-        done_with: Arc::default(),
+        purge_queue: Arc::default(),
     }
 }
 
@@ -161,7 +161,7 @@ impl Bench {
     fn open(&mut self, values: &[&str]) {
         self.feed(0, values);
         self.step();
-        assert_eq!(self.worker.machine.state(), State::Open);
+        assert_eq!(self.worker.state(), State::Open);
     }
 
     /// Steps until nothing happens any more, passing commit intervals.

@@ -43,8 +43,9 @@ fn skipped_records_are_committed_as_if_they_had_been_processed() {
     assert_eq!(
         bench
             .worker
+            .shared
             .meter
-            .read(bench.worker.env.now())
+            .read(bench.worker.shared.env.now())
             .totals
             .skipped,
         4
@@ -82,8 +83,8 @@ fn a_dead_letter_rides_with_its_offset_and_says_why() {
 #[test]
 fn a_dead_letter_that_does_not_fit_stops_with_the_reason() {
     let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a"]);
-    bench.worker.spec.output_limits = vec![Some(1000), Some(100)];
-    bench.worker.least_limit = 100;
+    bench.worker.shared.spec.output_limits = vec![Some(1000), Some(100)];
+    bench.worker.pipeline = Pipeline::new(&[Some(1000), Some(100)]);
     bench.feed(0, &["bad"]);
     let error = bench.end().unwrap_err().to_string();
     assert!(
@@ -132,8 +133,9 @@ fn a_retry_parks_the_task_and_nobody_else() {
     assert_eq!(
         bench
             .worker
+            .shared
             .meter
-            .read(bench.worker.env.now())
+            .read(bench.worker.shared.env.now())
             .totals
             .aborts,
         0
@@ -147,7 +149,12 @@ fn when_the_last_try_failed_the_next_policy_decides() {
     bench.settle();
     bench.settle();
     assert_eq!(bench.visible(), ["A"]);
-    let counts = bench.worker.meter.read(bench.worker.env.now()).totals;
+    let counts = bench
+        .worker
+        .shared
+        .meter
+        .read(bench.worker.shared.env.now())
+        .totals;
     assert_eq!((counts.retried, counts.skipped), (2, 1));
 }
 
@@ -170,7 +177,12 @@ fn rule_9_a_record_that_keeps_aborting_its_transaction_is_found_by_halving() {
         })
         .collect();
     assert_eq!(bench.visible(), expected, "the dead letter as it was read");
-    let counts = bench.worker.meter.read(bench.worker.env.now()).totals;
+    let counts = bench
+        .worker
+        .shared
+        .meter
+        .read(bench.worker.shared.env.now())
+        .totals;
     assert_eq!(counts.dead_letters, 1);
     assert!((3..20).contains(&counts.aborts), "{counts:?}");
 }
@@ -253,7 +265,12 @@ fn rule_9_an_outage_condemns_nobody() {
         bench.settle();
     }
     assert_eq!(bench.visible(), ["A"]);
-    let totals = bench.worker.meter.read(bench.worker.env.now()).totals;
+    let totals = bench
+        .worker
+        .shared
+        .meter
+        .read(bench.worker.shared.env.now())
+        .totals;
     assert_eq!((totals.skipped, totals.aborts), (0, 10));
 }
 
@@ -327,6 +344,11 @@ fn an_abort_between_two_tries_does_not_count_them_anew() {
         (bench.visible(), bench.committed(0)),
         (vec!["A".into()], Some(2))
     );
-    let totals = bench.worker.meter.read(bench.worker.env.now()).totals;
+    let totals = bench
+        .worker
+        .shared
+        .meter
+        .read(bench.worker.shared.env.now())
+        .totals;
     assert_eq!((totals.aborts, totals.retried, totals.skipped), (1, 2, 1));
 }

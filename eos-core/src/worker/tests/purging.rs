@@ -130,7 +130,7 @@ impl Bench {
         // Told once a second.
         self.clock.pass(Duration::from_secs(2));
         self.step();
-        let due = self.worker.spec.done_with.due().into_iter();
+        let due = self.worker.shared.spec.purge_queue.due().into_iter();
         due.map(|(partition, below)| (partition, below.get()))
             .collect()
     }
@@ -146,7 +146,7 @@ impl Bench {
 fn records_of_a_repartition_topic_are_done_with_once_their_commit_is_known() {
     let mut bench = bench();
     bench.settle();
-    assert_eq!(bench.worker.machine.state(), State::Open);
+    assert_eq!(bench.worker.state(), State::Open);
     assert_eq!(bench.due(), [], "they are processed, and not committed");
     bench.an_hour_passes();
     assert_eq!(bench.due(), [(words(), 3)], "and nothing of anybody else's");
@@ -178,7 +178,7 @@ fn without_that_they_are_done_with_before() {
         .unwrap()
         .push("e".into());
     bench.settle();
-    assert_eq!(bench.worker.machine.state(), State::Open);
+    assert_eq!(bench.worker.state(), State::Open);
     assert_eq!(bench.due(), [(words(), 5)], "one more than is committed");
 }
 
@@ -213,8 +213,8 @@ fn what_was_committed_before_is_done_with_at_once() {
     bench.an_hour_passes();
     let (kafka, clock) = (bench.kafka.clone(), bench.clock.clone());
     let spec = WorkerSpec {
-        done_with: Arc::default(),
-        ..bench.worker.spec.clone()
+        purge_queue: Arc::default(),
+        ..bench.worker.shared.spec.clone()
     };
     bench.worker = new_worker(&kafka, &clock, spec, through_a_repartition);
     let assigned = SourceEvent::Assigned(vec![words()]);
@@ -312,7 +312,7 @@ fn a_committed_offset_that_moved_before_the_bounds_were_known_is_asked_for_again
     bench.worker = new_worker(
         &kafka,
         &clock,
-        bench.worker.spec.clone(),
+        bench.worker.shared.spec.clone(),
         through_a_repartition,
     );
     let before = bench.visible().len();

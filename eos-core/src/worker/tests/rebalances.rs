@@ -146,7 +146,7 @@ fn rule_4_a_rewind_does_not_answer_a_revocation_that_waits() {
     bench.next_flush_aborts();
     let too_early = Answer::Fails(Fault::plain(code::LOCAL_STATE));
     bench.kafka.answer(CallSite::Seek, [too_early; 2]);
-    while bench.worker.rewinds.is_empty() {
+    while bench.worker.group.seeks.are_empty() {
         bench.step();
         bench.clock.pass(Duration::from_millis(50));
     }
@@ -244,7 +244,7 @@ fn rule_8_a_record_that_is_deleted_before_it_comes_again_is_left_out() {
         bench.feed(0, &["a", "b"]);
         bench.kafka.broker().late_seeks = 9;
         if compacted {
-            bench.worker.spec.compacted.insert("in".into());
+            bench.worker.shared.spec.compacted.insert("in".into());
         } else {
             bench.kafka.broker().starts.insert(tp(0), 4);
         }
@@ -275,6 +275,26 @@ fn offsets_are_waited_for_while_no_broker_answers() {
     drop(broker);
     bench.settle();
     bench.assert_exact();
+}
+
+/// The query for topics may fail for good while others are answered: brokers that answer any query are not away.
+#[test]
+fn a_deadline_runs_while_brokers_answer_any_query() {
+    let mut bench = Bench::new();
+    let spec = WorkerSpec {
+        first_start: FirstStart::Latest,
+        ..spec(0, Guarantee::ExactlyOnce)
+    };
+    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, shout);
+    bench.kafka.broker().away = true;
+    bench.kafka.broker().unstable.insert(tp(1));
+    bench.assign(&[1]);
+    // Each response has the offset of partition 0, the eldest, and lacks that of partition 1.
+    let error = bench.end_after(Duration::from_secs(400));
+    assert!(
+        matches!(error, WorkerError::OffsetsUnstable { .. }),
+        "{error}"
+    );
 }
 
 /// A coordinator that resigns reports no offset for a moment (KAFKA-20416).
@@ -372,7 +392,7 @@ fn rewinding() -> Bench {
     bench.settle();
     bench.feed(0, &["a"]);
     bench.next_flush_aborts();
-    while bench.worker.rewinds.is_empty() {
+    while bench.worker.group.seeks.are_empty() {
         bench.step();
         bench.clock.pass(Duration::from_millis(50));
     }
@@ -394,7 +414,7 @@ fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
     let mut bench = rewinding();
     bench.feed(1, &["b"]);
     bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
-    while bench.worker.machine.state() != State::Open {
+    while bench.worker.state() != State::Open {
         bench.step();
         bench.kafka.answer(CallSite::Seek, [too_early()]);
     }

@@ -14,7 +14,7 @@ fn bench(input: &[&str], beside: &[&str]) -> Bench {
         let main = app.source(&Topic::<String, String>::plain("in"));
         side.merge_by_time(main).to(&Topic::plain("out"));
     });
-    bench.worker.spec.input_partitions = BTreeMap::from([("side".into(), 2)]);
+    bench.worker.shared.spec.input_partitions = BTreeMap::from([("side".into(), 2)]);
     let log = |values: &[&str]| values.iter().map(|&v| v.to_owned()).collect();
     bench.kafka.broker().input.insert(tp(0), log(input));
     bench.kafka.broker().input.insert(side(0), log(beside));

@@ -615,7 +615,7 @@ fn a_changelog_that_was_out_of_range_for_a_moment_is_read_on() {
 impl Bench {
     /// Restores of this worker: exact, replayed, rebuilt, first; and the records read for them.
     fn restores(&self) -> ([u64; 4], u64) {
-        let totals = self.worker.meter.read(Now::default()).totals;
+        let totals = self.worker.shared.meter.read(Now::default()).totals;
         let mut kinds = totals.restores.iter().map(|(_, n)| n);
         (
             std::array::from_fn(|_| kinds.next().unwrap()),
@@ -643,7 +643,15 @@ fn restores_are_counted_by_what_they_were_made_from() {
     let (kinds, records) = bench.restores();
     assert_eq!(kinds, [0, 1, 0, 0]);
     assert!(records >= 2, "a and a commit record: {records}");
-    assert!(bench.worker.meter.read(Now::default()).restoring.is_empty());
+    assert!(
+        bench
+            .worker
+            .shared
+            .meter
+            .read(Now::default())
+            .restoring
+            .is_empty()
+    );
 }
 
 #[test]
@@ -657,7 +665,7 @@ fn a_restore_tells_how_much_is_left() {
     bench.kafka.broker().starts.insert(changelog(), 4);
     bench.clock.pass(Duration::from_secs(1));
     bench.step();
-    let metrics = bench.worker.meter.read(Now::default());
+    let metrics = bench.worker.shared.meter.read(Now::default());
     let [one] = metrics.restoring[..] else {
         panic!("{metrics:?}");
     };

@@ -1,6 +1,6 @@
 //! How a worker ends: as asked, or with an error.
 
-use super::super::stopping::JOIN;
+use super::super::group::JOIN;
 use super::*;
 
 #[test]

@@ -124,7 +124,7 @@ fn every_topic_of_the_app_is_watched_in_its_role() {
     for (name, role) in ROLES {
         wanted.add(name.into(), role, seen(OLD, PARTITIONS).unwrap());
     }
-    assert_eq!(bench.worker.topics, wanted);
+    assert_eq!(bench.worker.group.topics(), &wanted);
     let mut names: Vec<_> = ROLES.iter().map(|(name, _)| *name).collect();
     names.sort_unstable();
     let watched = bench.kafka.broker().watched.clone();
@@ -151,7 +151,7 @@ fn a_topic_that_grows_stops_the_worker_unless_each_partition_is_a_task_of_its_ow
         if role == TopicRole::Input {
             bench.settle();
             assert!(bench.committed(0) > committed, "it goes on");
-            let known = bench.worker.spec.input_partitions.get(&topic.into());
+            let known = bench.worker.shared.spec.input_partitions.get(&topic.into());
             assert_eq!(known, Some(&now));
             continue;
         }
@@ -186,10 +186,7 @@ fn a_worker_that_gave_up_restores_nothing_more() {
     let rows = TopicPartition::new("rows", tp(0).partition);
     let assigned = SourceEvent::Assigned(vec![rows]);
     bench.kafka.event("app-i-0-consumer", assigned);
-    let reads = |bench: &Bench| {
-        let mut restoring = bench.worker.restoring.iter();
-        restoring.any(|one| one.assigned().next().is_some())
-    };
+    let reads = |bench: &Bench| bench.worker.restorer.reads();
     let mut steps = 0..400;
     while !reads(&bench) {
         steps.next().unwrap();

@@ -74,19 +74,23 @@ fn whoever_waits_for_markers_never_sleeps_longer_whenever_the_clock_is_looked_at
 /// Else the next commit would seem to come for free, and would come too soon.
 #[test]
 fn what_is_waited_for_markers_is_a_part_of_what_a_commit_costs() {
-    let before = Bench::running().worker.pacer.cost();
+    let before = Bench::running().worker.txn.pace.cost();
     let mut bench = committed_within_2_ms();
     let took = Duration::from_millis(2 + 3 * 2);
     // One commit counts for an eighth.
-    assert_eq!(bench.worker.pacer.cost(), (before * 7 + took) / 8);
+    assert_eq!(bench.worker.txn.pace.cost(), (before * 7 + took) / 8);
 
     // Each look at the clock takes 100 µs from now on.
     bench.clock.tick();
     bench.worker.wait(Duration::ZERO);
-    assert_eq!(bench.worker.idle, Duration::ZERO, "records may be there");
+    assert_eq!(
+        bench.worker.txn.pace.idle(),
+        Duration::ZERO,
+        "records may be there"
+    );
     bench.clock.pass(Duration::from_millis(6));
     bench.worker.wait(Duration::ZERO);
-    assert_eq!(bench.worker.idle, Duration::from_micros(100));
+    assert_eq!(bench.worker.txn.pace.idle(), Duration::from_micros(100));
 }
 
 #[test]
@@ -406,7 +410,7 @@ fn a_commit_is_one_call_with_all_the_time_there_is() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
     bench.settle();
-    let limits = bench.worker.spec.limits;
+    let limits = bench.worker.shared.spec.limits;
     let given = bench.kafka.broker().last_commit_slice;
     assert!(
         given > limits.end_floor() && given <= limits.commit,

@@ -66,8 +66,9 @@ fn the_failed_source_is_tried_again_before_the_other_ones_answer_counts() {
     assert!(matches!(error, WorkerError::Record { .. }), "{error}");
     let retries = bench
         .worker
+        .shared
         .meter
-        .read(bench.worker.env.now())
+        .read(bench.worker.shared.env.now())
         .totals
         .retried;
     assert_eq!(retries, 2);
@@ -81,7 +82,7 @@ fn of_two_dead_letter_topics_the_failed_sources_is_written() {
     );
     bench.settle();
     let letters = |topic: &str| {
-        let topics = bench.worker.topology.output_names();
+        let topics = bench.worker.shared.topology.output_names();
         let output = topics.iter().position(|it| it.as_str() == topic).unwrap();
         let broker = bench.kafka.broker();
         broker.visible.iter().filter(|it| it.0 == output).count()

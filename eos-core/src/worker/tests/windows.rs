@@ -83,7 +83,7 @@ impl Windows {
 
     fn totals(&self) -> crate::metrics::Totals {
         let Bench { clock, worker, .. } = &self.bench;
-        worker.meter.read(clock.env().now()).totals
+        worker.shared.meter.read(clock.env().now()).totals
     }
 
     fn late(&self) -> Vec<String> {
@@ -627,7 +627,7 @@ impl Windows {
     /// Up to where the changelog is of no use any more, as far as that was told.
     fn trimmed(&mut self) -> Option<i64> {
         self.bench.settle();
-        let due = self.bench.worker.spec.done_with.due();
+        let due = self.bench.worker.shared.spec.purge_queue.due();
         let log = due.into_iter().find(|(log, _)| *log == changelog());
         log.map(|(_, below)| below.get())
     }
@@ -635,7 +635,7 @@ impl Windows {
     /// Stream time, and how far a window is ahead of it.
     fn ahead(&self) -> (Option<i64>, Option<Duration>) {
         let Bench { clock, worker, .. } = &self.bench;
-        let metrics = worker.meter.read(clock.env().now());
+        let metrics = worker.shared.meter.read(clock.env().now());
         let [task] = &metrics.tasks[..] else {
             panic!("{metrics:?}");
         };

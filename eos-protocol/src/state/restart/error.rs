@@ -206,12 +206,12 @@ pub enum RestartError {
         /// Where it begins.
         start: Offset,
     },
-    /// A changelog is another topic than the one that the last transaction was written to.
+    /// A changelog was deleted and created again after the last transaction was written to it.
     #[error(
-        "task {task}: {changelog} was deleted and made again since transaction {} was written to it (the topic has \
-         the id {now} now): what it held before is gone from it. Nothing was deleted on this host. Keep the state \
+        "task {task}: {changelog} was deleted and created again after transaction {} was written to it (the topic \
+         now has the id {now}), so its earlier records are lost. Nothing was deleted on this host. Keep the state \
          directories of all hosts: one may hold the last complete copy. If you restored the topic completely, \
-         start once with accept.changelog={now}; if not, start afresh under another app name",
+         start once with accept.changelog={now}. Otherwise start under another app name",
         seq.0
     )]
     ChangelogRecreated {
@@ -219,9 +219,9 @@ pub enum RestartError {
         task: TaskId,
         /// The changelog's partition.
         changelog: TopicPartition,
-        /// The last transaction that was written to the topic before.
+        /// The last transaction that was written to the old topic.
         seq: Seq,
-        /// The id of the topic that has the name now.
+        /// The id of the new topic.
         now: TopicUuid,
     },
     /// The changelog lacks the commit record that the offsets name (c < m).

@@ -16,7 +16,7 @@
 //! | no offsets, or without our name; no state anywhere | [`First`](Restart::First), or [`FirstIfEmpty`](Restart::FirstIfEmpty) once the changelog was read |
 //! | no offsets, but state | stop: [`OffsetGone`](RestartError::OffsetGone) |
 //! | offsets without our name, but state | stop: [`OffsetReset`](RestartError::OffsetReset) |
-//! | a changelog that held a commit record was deleted and made again | stop: [`ChangelogRecreated`](RestartError::ChangelogRecreated), before anything is touched |
+//! | a changelog that held a commit record was deleted and created again | stop: [`ChangelogRecreated`](RestartError::ChangelogRecreated), before anything is touched |
 //! | a rebuild, and the front of the changelog of plain stores is gone | stop: [`ChangelogPurged`](RestartError::ChangelogPurged) |
 //! | log end < position | stop: [`ChangelogShorter`](RestartError::ChangelogShorter) |
 //! | j = k, same attempt, other input offsets | stop: [`OffsetsMoved`](RestartError::OffsetsMoved) |
@@ -311,8 +311,8 @@ impl Situation<'_> {
         }
     }
 
-    /// Whether the changelogs are still the topics that the last transaction left its commit records in. A changelog
-    /// made anew may end with the right commit record and lack everything before it: c = m proves the end only.
+    /// Checks that the changelogs are the topics that hold the last transaction's commit records. A changelog that
+    /// was created again may end with the right commit record, but lack all earlier ones: c = m proves only the end.
     fn check_changelogs(&self, name: &TransactionName) -> Result<(), RestartError> {
         for (family, log) in self.changelogs.iter() {
             let (Some(log), Some(seq)) = (log, *name.commit_records().get(family)) else {
@@ -323,7 +323,7 @@ impl Situation<'_> {
             };
             let found = match (name.topics.get(family), self.local) {
                 (Some(named), _) => Some(*named),
-                // Format 1 names no topics, but this task's own copy of the state does.
+                // Format 1 names no topics, but the local copy of the state does.
                 (None, Local::Position(copy)) => match copy.identity.difference(self.identity) {
                     Some(Difference::Recreated { topic, found, .. }) if topic == log.topic => {
                         found.digest()

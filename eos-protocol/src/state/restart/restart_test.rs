@@ -250,7 +250,7 @@ fn row_other_identity_rebuilds() {
     ));
 }
 
-/// The name of a transaction that was written to the changelog when the topic had this id.
+/// The name of a transaction that wrote to a changelog with this topic id.
 fn name_of(seq: u64, plain: Option<u64>, changelog: u128) -> TransactionName {
     TransactionName {
         topics: PerFamily {
@@ -281,8 +281,8 @@ fn recreated(case: &Case) {
 }
 
 #[test]
-fn row_a_changelog_made_anew_stops_whatever_copy_there_is() {
-    // The topic has id 8 now. Exact, behind, from before format 2, and none.
+fn row_a_recreated_changelog_stops_with_any_local_copy() {
+    // The topic has id 8 now. The copies: exact, behind, none; below, from before format 2.
     for local in [
         Some(at(5, 50, Some(5), 70)),
         Some(at(4, 40, Some(4), 70)),
@@ -299,7 +299,7 @@ fn row_a_changelog_made_anew_stops_whatever_copy_there_is() {
     recreated(&case);
     case.name = name_of(5, Some(5), 9);
     recreated(&case);
-    // An operator who restored it completely says so.
+    // The operator declares that the topic is restored completely.
     case.accepted = vec![TopicUuid(8).to_string()];
     assert!(matches!(
         case.rebuilds(),
@@ -308,8 +308,8 @@ fn row_a_changelog_made_anew_stops_whatever_copy_there_is() {
 }
 
 #[test]
-fn a_copy_from_before_a_changelog_was_replaced_is_made_anew() {
-    // What was committed since is in the topic that there is now.
+fn a_copy_from_before_a_changelog_was_replaced_is_rebuilt() {
+    // The new topic has all commits since then.
     let mut case = Case::with(Some(at(3, 30, Some(3), 70)));
     case.name = name_of(5, Some(5), 8);
     if let Some(local) = &mut case.local {
@@ -322,7 +322,7 @@ fn a_copy_from_before_a_changelog_was_replaced_is_made_anew() {
 }
 
 #[test]
-fn a_changelog_without_a_commit_record_may_be_made_anew() {
+fn a_changelog_without_a_commit_record_may_be_recreated() {
     let mut case = Case::with(None);
     case.name = name_of(5, None, 9);
     assert_eq!(case.rebuilds(), Why::NoState);

@@ -25,8 +25,8 @@ pub struct Situation<'a> {
     pub offsets: Offsets<'a>,
     /// The task's partition of each changelog that the stage has, asked for *after* the offsets.
     pub changelogs: PerFamily<Option<Bounds>>,
-    /// Changelogs that the operator declares to be complete although they are other topics than the offsets name,
-    /// by id (`accept.changelog`).
+    /// Ids of changelogs that the operator declares complete (`accept.changelog`), although the offset metadata
+    /// names other topics.
     pub accepted: &'a [String],
     /// This host's clock.
     pub now: Timestamp,

@@ -49,7 +49,7 @@ struct Track {
     arrived: bool,
     records: u64,
     bytes: u64,
-    /// By the brokers' time.
+    /// When the position last advanced, in broker time.
     moved: Now,
 }
 
@@ -156,8 +156,8 @@ impl Restore {
             // What lies beyond the end was not taken, so the position must not pass it.
             let lso = lso.min(track.part.bounds.end);
             track.reach(lso, brokers);
-            // Where nothing is named, nothing shows that the reader saw all: a follower that lags
-            // (`client.rack`) has its own, earlier LSO.
+            // Without a named commit record nothing shows that the reader has seen all records. A lagging
+            // follower (`client.rack`) has an earlier LSO of its own.
             track.arrived |= track.position == lso && named.is_some() && track.seen >= named;
         }
     }

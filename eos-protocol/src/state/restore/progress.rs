@@ -88,8 +88,8 @@ impl Restore {
         progress
     }
 
-    /// Whether a changelog stands still for too long, and why. Time without any broker does not count:
-    /// `brokers` is the [`BrokerTime`](crate::BrokerTime).
+    /// The changelog that has not advanced for too long, if any, and the cause. Time without brokers does not
+    /// count: `brokers` is the [`BrokerTime`](crate::BrokerTime).
     #[must_use]
     pub fn stalled(&self, brokers: Now) -> Option<Stalled> {
         self.tracks.iter().find_map(|(family, track)| {

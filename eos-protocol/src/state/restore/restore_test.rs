@@ -241,7 +241,7 @@ fn a_first_start_stops_at_the_first_committed_record() {
     };
     let mut empty = Restore::new(reading.clone(), PATIENCE, secs(0), secs(0));
     let mut full = Restore::new(reading, PATIENCE, secs(0), secs(0));
-    // A follower that lags has an earlier LSO of its own: nothing shows that this was all.
+    // A lagging follower has an earlier LSO of its own: nothing shows that the reader has seen all records.
     empty.ended(Family::Plain, offset(0), secs(1));
     assert_eq!(done(&empty), None, "more may be to come");
     empty.ended(Family::Plain, offset(80), secs(1));

@@ -33,7 +33,7 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         )
         .property("allow.everyone.if.no.acl.found", "true")
-        // Kafka's default, and a trap: a client that queries a deleted topic may bring it back.
+        // Kafka's default, and a trap: a client that queries a deleted topic may create it again.
         .property("auto.create.topics.enable", "true")
         // What stands between an app and its brokers may hang up on who is silent.
         .property("connections.max.idle.ms", "5000");

@@ -10,7 +10,7 @@ use kafka_wire::Isolation;
 use super::{Feeder, copy};
 use crate::common::{Case, KEEP, PATIENCE, ended, says};
 
-/// A record that the old topic did not have.
+/// The value of the records in the new topic only.
 const NEW: &str = "-1";
 
 pub(crate) fn all(bootstrap: &str) -> Result<()> {
@@ -28,16 +28,18 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
     let old = feeder.stop()?;
     case.client.delete_topic(&case.input)?;
     case.client.create_topic(&case.input, 2, 1, &KEEP)?;
-    // The new log is longer than the app has come in the old one: no offset is out of range.
+    // The new log reaches beyond the app's offsets in the old one, so no offset is out of range.
     let new = vec![NEW; usize::try_from(old)? + 100];
     case.send(&new)?;
     let since = Instant::now();
-    let error = ended(&mut running)?.err().context("it ended well")?;
+    let error = ended(&mut running)?
+        .err()
+        .context("the app ended without an error")?;
     eprintln!(
         "input created again: after {:.1?}: {error}",
         since.elapsed()
     );
-    // While the topic is gone, the client may be the first to notice, and says so.
+    // While the topic is missing, the client may report it first.
     match &error {
         Error::Worker(WorkerError::TopicChanged(changed)) => {
             ensure!(changed.topic.as_str() == case.input, "{error}");
@@ -48,7 +50,7 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
             ensure!(found, "{error}");
         }
         Error::Worker(WorkerError::Client(_)) => says(&error, &["A topic was deleted"])?,
-        _ => anyhow::bail!("not for its topic: {error:?}"),
+        _ => anyhow::bail!("the app stopped for another cause: {error:?}"),
     }
     let mut of_the_new = 0;
     case.client

@@ -164,7 +164,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     eprintln!("{name}: after {took:.1?}: {error}");
     let expected = match &error {
         Error::Worker(WorkerError::Client(_)) => true,
-        // What is deleted is noticed by the look at the topics, too.
+        // The periodic query of the topics notices a deletion, too.
         Error::Worker(WorkerError::TopicChanged(_)) => !fault.judged,
         _ => false,
     };

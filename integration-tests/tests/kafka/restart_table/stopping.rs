@@ -48,7 +48,7 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let changelog = scene.changelog()?;
     scene.case.client.delete_topic(&changelog)?;
-    // The start makes it again, empty, and touches nothing else.
+    // The start creates it again, empty, and changes nothing else.
     let (error, began) = scene.refused()?;
     stopped!(
         error,
@@ -56,11 +56,11 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
         &changelog,
         "accept.changelog="
     );
-    ensure!(began.rows.is_empty(), "the copy was judged: {began:?}");
+    ensure!(began.rows.is_empty(), "the local copy was used: {began:?}");
     let RestartError::ChangelogRecreated { now, .. } = error else {
         bail!("{error}");
     };
-    // An operator who declares it complete is held to that.
+    // If the operator declares the empty topic complete, the next check stops the app.
     let app = scene
         .counting("counts")
         .set("accept.changelog", now.to_string());

@@ -83,7 +83,7 @@ pub(crate) fn cluster(options: ClusterOptions) -> Option<Cluster> {
     Some(Cluster::start(&options).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
-/// Whether tests on a real Kafka are left out.
+/// Whether tests on a real Kafka are skipped.
 pub(crate) fn skip() -> bool {
     skipped().unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -304,7 +304,7 @@ fn course(shape: &dyn Shape, seed: u64) -> Result<(), String> {
     let panic = |panic: Box<dyn std::any::Any + Send>| {
         Err(format!(
             "panic: {}",
-            super::super::record::panic_text(&*panic)
+            super::super::pipeline::panic_text(&*panic)
         ))
     };
     ended.unwrap_or_else(panic).map_err(|why| {

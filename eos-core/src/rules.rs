@@ -1,0 +1,116 @@
+//! The rules that make every effect happen exactly once, by name.
+//!
+//! Each function returns `true`. With the feature `failpoints` a test can break a rule, to see that the simulation
+//! finds what goes wrong without it: see [`failpoints`](crate::failpoints).
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $rule:ident = $defence:ident,)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $rule() -> bool {
+            #[cfg(feature = "failpoints")]
+            return !crate::failpoints::undefended(crate::failpoints::Defence::$defence);
+            #[cfg(not(feature = "failpoints"))]
+            true
+        }
+    )*};
+}
+
+rules! {
+    /// Rule 7: a producer with an unanswered request sends nothing more.
+    quarantines_unanswered_producers = Quarantine,
+    /// Rule 2: a transaction carries the offsets of every task that it touched.
+    commits_every_touched_task = EveryTouchedTask,
+    /// Rule 8: after an abort, tasks go back to the last commit.
+    rewinds_after_abort = Rewind,
+    /// Rule 6: the committed offsets decide a commit in doubt.
+    reads_outcome_in_doubt = InDoubt,
+    /// A worker works on what its present member id was assigned.
+    owns_as_one_member = Membership,
+    /// The committed offsets decide what local state is worth.
+    judges_local_state = RestartTable,
+    /// A database takes a transaction after it is known to be committed.
+    applies_after_commit = ApplyAfterCommit,
+    /// A batch of a restore marks the database as not whole.
+    marks_partial_restores = Restoring,
+    /// A database stores changelog ends that were read before the seal.
+    stores_known_ends_only = LsoAfterApply,
+    /// Records of repartition topics are purged once they are committed as read.
+    purges_committed_records_only = PurgeAfterCommit,
+    /// Everything that was sent is acknowledged before the commit.
+    drains_before_commit = Drain,
+    /// A transaction carries offsets.
+    sends_offsets = Offsets,
+    /// Rule 11: offsets are committed by the transaction alone.
+    sends_offsets_in_transaction = OffsetsInside,
+    /// The committed offset is the next one to read.
+    commits_next_offsets = NextOffset,
+    /// Rule 5: nothing aborts a commit that has no response.
+    never_aborts_in_doubt = AbortInDoubt,
+    /// Rule 6: changes are kept while their commit is in doubt.
+    keeps_changes_in_doubt = KeepInDoubt,
+    /// Rule 6: tasks that another worker went on with start again from the group's offsets.
+    evicts_after_foreign_commit = Dirty,
+    /// Rule 3: the group's metadata is read for each commit.
+    reads_member_for_each_commit = Generation,
+    /// Rule 3: the group's metadata names a member of a known generation.
+    checks_member = CheckedMember,
+    /// Rule 4: the open transaction ends before its partitions are given back.
+    settles_before_revocation = Settle,
+    /// Tasks close when their partitions are revoked.
+    closes_revoked_tasks = Close,
+    /// A task whose partition was revoked does not start.
+    forgets_revoked_starts = RevokedStart,
+    /// Rule 4: a loss aborts the open transaction.
+    aborts_on_loss = Loss,
+    /// Rule 4: after an abort in a rebalance, the partitions that stay are rewound.
+    rewinds_retained_tasks = RewindRetained,
+    /// Rule 8: records that were fetched before a rewind are dropped.
+    drops_stale_records = StaleRecords,
+    /// An abort drops its changes of state.
+    drops_aborted_changes = Overlay,
+    /// Each attempt at a sequence number has its own name.
+    names_each_attempt = Nonce,
+    /// A new producer has the transactional id of the one before it.
+    keeps_transactional_id = OwnId,
+    /// Rule 10: the first offset of a task is committed before its first record.
+    commits_first_start = FirstStart,
+    /// A static member checks that each partition has an owner.
+    checks_coverage = Coverage,
+    /// An offset that the log lacks is read once more.
+    rereads_gone_offsets = Gone,
+    /// A missing offset is read several times.
+    rereads_missing_offsets = Missing,
+    /// Records of a repartition topic count only if the group wrote them.
+    proves_repartitions = Foreign,
+    /// Offsets behind the state are read several times.
+    rereads_offsets_behind = AskAgain,
+    /// State that is ahead of its offsets does not count.
+    refuses_state_ahead = CountAhead,
+    /// A copy that is behind replays the changelog.
+    replays_old_copies = Replay,
+    /// A copy whose restore was interrupted is not whole.
+    repeats_interrupted_restores = Interrupted,
+    /// A restore reads to the end of the log, not to the last stable offset.
+    restores_to_the_end = RestoreToEnd,
+    /// Each task of a worker is restored to its own end.
+    restores_each_task = RestorePerTask,
+    /// The position takes a changelog end that was read before the seal.
+    stores_sealed_ends_only = HeardAfterSeal,
+    /// An abort takes stream time back.
+    rewinds_stream_time = StreamTime,
+    /// A database forgets windows that are closed.
+    forgets_closed_windows_only = ForgetOver,
+    /// A changelog of windows is trimmed behind their retention.
+    trims_behind_retention = Trim,
+    /// Rule 2: a transaction carries the offsets of all inputs of a task.
+    commits_sibling_offsets = SiblingOffsets,
+    /// A task with several inputs waits for each of them.
+    waits_for_all_inputs = MergeByTime,
+    /// A failed record leaves no effects.
+    drops_failed_effects = FailedEffects,
+    /// Results that are emitted once per commit take no effects of a waiting record along.
+    gives_held_records_back = HeldBack,
+    /// A deletion from a store is a deletion from its changelog.
+    writes_tombstones = Tombstones,
+}

@@ -1,0 +1,78 @@
+//! Reads how far the changelogs reach.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use super::Chores;
+use crate::client::{Client, Source};
+use crate::worker::shared::Shared;
+use crate::worker::tasks::Tasks;
+use crate::worker::{RecordsOf, SLICE};
+
+/// How often the brokers are queried.
+const EVERY: Duration = Duration::from_secs(2);
+
+impl Chores {
+    /// Reads once in a while how far the changelogs reach. A later restore begins there, instead of where the
+    /// database was last opened. (An offset counts from the next commit on, which proves that no other worker
+    /// wrote between: [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets).)
+    pub(in crate::worker) fn read_changelog_ends<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+        tasks: &mut Tasks<RecordsOf<C>>,
+    ) {
+        let now = shared.env.about_now();
+        if now < self.next_changelog_ends {
+            return;
+        }
+        let logs = tasks.changelogs(&shared.topology);
+        if logs.is_empty() {
+            return;
+        }
+        let Poll::Ready(ends) = source.ends(&logs, Duration::ZERO) else {
+            return;
+        };
+        self.next_changelog_ends = now.after(EVERY);
+        match ends {
+            Ok(ends) => {
+                shared.broker_answered();
+                tasks.changelogs_end(&shared.topology, &ends);
+            }
+            // The next response serves as well.
+            Err(error) => {
+                tracing::debug!(worker = %shared.spec.id, %error, "reading the ends of changelogs failed");
+                return;
+            }
+        }
+        // Caches of idle tasks do not shrink by themselves when other tasks come.
+        tasks.keep_to_cache_limit();
+    }
+}
+
+/// Without [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets): the batch that is about to be written
+/// stores the LSO of this moment, although another worker may have written to the changelog by now.
+pub(in crate::worker) fn take_any_end<C: Client>(
+    shared: &Shared<C>,
+    source: &mut C::Source,
+    tasks: &mut Tasks<RecordsOf<C>>,
+) {
+    let logs = tasks.changelogs(&shared.topology);
+    // The first response may be to an earlier query.
+    for _ in 0..2 {
+        let tries = std::iter::repeat_with(|| source.ends(&logs, SLICE));
+        let ends = tries.take(500).find_map(|ends| match ends {
+            Poll::Ready(Ok(ends)) => Some(ends),
+            Poll::Ready(Err(_)) => {
+                std::thread::sleep(SLICE);
+                None
+            }
+            Poll::Pending => None,
+        });
+        tasks.changelogs_end(&shared.topology, &ends.unwrap_or_default());
+    }
+    let touched = tasks.values_mut().filter(|t| t.progress.touched());
+    for state in touched.filter_map(|task| task.state.as_mut()) {
+        state.offsets.sealed();
+    }
+}

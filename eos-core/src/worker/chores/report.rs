@@ -1,0 +1,64 @@
+//! Reports the tasks to the metrics.
+
+use std::time::Duration;
+
+use eos_protocol::{Generation, Now};
+
+use super::Chores;
+use crate::client::{Client, Source};
+use crate::metrics::{Ends, InputMetrics, RestoringMetrics, TaskMetrics};
+use crate::worker::RecordsOf;
+use crate::worker::shared::Shared;
+use crate::worker::tasks::Tasks;
+
+/// How often at most: each report queries the client for every input.
+const EVERY: Duration = Duration::from_millis(500);
+
+impl Chores {
+    /// Whether a report is due.
+    pub(in crate::worker) fn reports(&mut self, now: Now) -> bool {
+        let due = self.reported.is_none_or(|last| now.since(last) >= EVERY);
+        if due {
+            self.reported = Some(now);
+        }
+        due
+    }
+}
+
+/// Reports where the tasks are.
+pub(in crate::worker) fn report<C: Client>(
+    shared: &Shared<C>,
+    source: &mut C::Source,
+    tasks: &mut Tasks<RecordsOf<C>>,
+    restoring: Vec<RestoringMetrics>,
+    generation: i32,
+) {
+    let clock = shared.env.wall_clock();
+    let mut reports = Vec::with_capacity(tasks.len());
+    for (id, task) in tasks.iter_mut() {
+        let inputs = task.progress.inputs().iter().map(|input| {
+            let partition = &input.partition;
+            let ends = Ends {
+                readable: source.end(partition),
+                high: source.high_watermark(partition),
+                held_back: source.held_back(partition),
+            };
+            InputMetrics::new(partition.clone(), input.next, ends)
+        });
+        let mut report = TaskMetrics::new(id, inputs.collect());
+        report.stream_time = task.progress.stream_time();
+        if let Some(state) = &mut task.state
+            && let Some(trimming) = &state.trimming
+        {
+            report.windows_ahead = trimming.ahead_of(report.stream_time);
+            let times = (report.stream_time, clock);
+            let retention = trimming.retention();
+            for far in state.ahead.look(times, report.windows_ahead, retention) {
+                far.warn(shared.spec.app.as_str(), id);
+            }
+        }
+        reports.push(report);
+    }
+    let generation = Generation::new(generation).ok();
+    shared.meter.tasks(generation, reports, restoring);
+}

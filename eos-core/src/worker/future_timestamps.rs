@@ -1,0 +1,102 @@
+//! Warns once about timestamps far in the future.
+
+use std::time::Duration;
+
+use eos_protocol::{TaskId, Timestamp};
+
+/// Kafka's default of `message.timestamp.after.max.ms`: no clock is further ahead than this.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(3600);
+
+/// Warnings about a task that has stores of windows. Timestamps that are far ahead cost much, and may come from a wrong
+/// clock.
+#[derive(Debug, Default)]
+pub(super) struct FutureTimestamps {
+    warned_of_stream_time: bool,
+    warned_of_windows: bool,
+}
+
+/// A time that is far ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Far {
+    /// Stream time, of this host's clock by so much: records that come now are late.
+    StreamTime(Duration),
+    /// A window, of stream time by so much: as long the changelog is not trimmed.
+    Window(Duration),
+}
+
+impl FutureTimestamps {
+    /// The warnings that are due: for times that are far ahead and were not before.
+    pub(super) fn look(
+        &mut self,
+        (stream_time, clock): (Option<Timestamp>, Timestamp),
+        window: Option<Duration>,
+        retention: Duration,
+    ) -> impl Iterator<Item = Far> + use<> {
+        let of_clock = stream_time.map_or(Duration::ZERO, |time| between(clock, time));
+        let of_clock = (of_clock > CLOCKS_DIFFER).then_some(Far::StreamTime(of_clock));
+        let window = window.filter(|ahead| *ahead > retention).map(Far::Window);
+        let new = |warned: &mut bool, found: Option<Far>| {
+            let before = std::mem::replace(warned, found.is_some());
+            found.filter(|_| !before)
+        };
+        let due = [
+            new(&mut self.warned_of_stream_time, of_clock),
+            new(&mut self.warned_of_windows, window),
+        ];
+        due.into_iter().flatten()
+    }
+}
+
+impl Far {
+    pub(super) fn warn(self, app: &str, task: TaskId) {
+        match self {
+            Self::StreamTime(ahead) => tracing::warn!(
+                app, %task, ahead_s = ahead.as_secs(),
+                "stream time is far ahead of this host's clock: a record had such a time, all windows before \
+                 it are closed, and what comes now is late until its time is reached. Brokers refuse such \
+                 records by message.timestamp.after.max.ms of the topic (guide: Windows)"
+            ),
+            Self::Window(ahead) => tracing::warn!(
+                app, %task, ahead_s = ahead.as_secs(),
+                "a closure keeps a window that starts further ahead of stream time than a retention: the \
+                 changelog is not trimmed behind it until stream time is there (guide: Windows)"
+            ),
+        }
+    }
+}
+
+/// Nothing, if it is the other way round.
+pub(super) fn between(from: Timestamp, to: Timestamp) -> Duration {
+    let ms = to.0.saturating_sub(from.0);
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+
+    #[test]
+    fn what_is_far_ahead_is_told_once_and_again_when_it_comes_back() {
+        let mut ahead = FutureTimestamps::default();
+        let mut look = |time: Option<i64>, window: Option<u64>| -> Vec<Far> {
+            let times = (time.map(Timestamp), Timestamp(10 * HOUR));
+            let window = window.map(Duration::from_secs);
+            ahead.look(times, window, Duration::from_secs(60)).collect()
+        };
+        assert_eq!(look(None, None), []);
+        assert_eq!(look(Some(0), Some(60)), []);
+        assert_eq!(look(Some(11 * HOUR), None), [], "clocks differ");
+        let (clock, window) = (
+            Far::StreamTime(Duration::from_millis(3_600_001)),
+            Far::Window(Duration::from_secs(61)),
+        );
+        assert_eq!(look(Some(11 * HOUR + 1), None), [clock]);
+        assert_eq!(look(Some(12 * HOUR), Some(61)), [window]);
+        assert_eq!(look(Some(12 * HOUR), Some(61)), []);
+        assert_eq!(look(Some(11 * HOUR), Some(60)), []);
+        assert_eq!(look(Some(11 * HOUR + 1), Some(61)), [clock, window]);
+        assert_eq!(look(Some(i64::MAX), Some(u64::MAX / 1000)), []);
+    }
+}

@@ -1,0 +1,128 @@
+//! Checks whether the group's members have all partitions between them.
+//!
+//! A cooperative rebalance that moves a partition has two rounds: its owner gives it up in the first and joins again
+//! for the second, in which another member gets it (KIP-429). An owner that is killed in between and comes back as
+//! the same static member is given what the first round left it, without a rebalance (KIP-345). There is no second
+//! round, and the partition has no owner for as long as no other member comes or goes. So a static member checks
+//! once after its start, and again a little later, for a round may just be under way. If the same partition has no
+//! owner both times, it leaves and rejoins.
+//!
+//! If its LeaveGroup is lost, the group takes the new consumer for the old member and returns the old assignment. The
+//! member therefore checks again, up to [`REJOINS`] times.
+
+use std::collections::BTreeSet;
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{Now, TopicPartition};
+
+use super::Group;
+use crate::client::{Client, Source};
+use crate::rules;
+use crate::worker::shared::Shared;
+
+/// From the first assignment to the first check, and between two checks.
+const PAUSE: Duration = Duration::from_secs(4);
+/// The maximum number of checks without a usable response.
+const LOOKS: u32 = 10;
+/// The maximum number of rejoins for unowned partitions.
+const REJOINS: u32 = 3;
+
+/// Progress of the check.
+#[derive(Debug)]
+pub(super) enum Coverage {
+    /// The worker has not joined the group yet.
+    NotJoined {
+        /// The number of rejoins so far.
+        rejoins: u32,
+    },
+    Looking {
+        next: Now,
+        looks: u32,
+        rejoins: u32,
+        /// Partitions unowned at the last check.
+        unowned: BTreeSet<TopicPartition>,
+    },
+    Done,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self::NotJoined { rejoins: 0 }
+    }
+}
+
+impl Group {
+    /// Goes on with the check, if it is due.
+    pub(in crate::worker) fn check_coverage<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+    ) {
+        let now = shared.env.about_now();
+        match &mut self.coverage {
+            Coverage::Done => {}
+            _ if !rules::checks_coverage() => {}
+            Coverage::NotJoined { .. } if !shared.spec.static_member => {
+                self.coverage = Coverage::Done
+            }
+            Coverage::NotJoined { rejoins } if self.joined => {
+                self.coverage = Coverage::Looking {
+                    next: now.after(PAUSE),
+                    looks: 0,
+                    rejoins: *rejoins,
+                    unowned: BTreeSet::new(),
+                };
+            }
+            Coverage::NotJoined { .. } => {}
+            Coverage::Looking { next, .. } if now < *next => {}
+            Coverage::Looking {
+                next,
+                looks,
+                rejoins,
+                unowned,
+            } => {
+                let found = match source.assigned() {
+                    Poll::Pending => return,
+                    Poll::Ready(Ok(found)) => {
+                        shared.broker_answered();
+                        found
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!(worker = %shared.spec.id, %error, "reading the group's assignment failed");
+                        None
+                    }
+                };
+                (*next, *looks) = (now.after(PAUSE), *looks + 1);
+                let Some(assigned) = found else {
+                    if *looks >= LOOKS {
+                        self.coverage = Coverage::Done;
+                    }
+                    return;
+                };
+                let topics = shared.topology.driving_topics();
+                let all = topics.iter().flat_map(|topic| shared.partitions(topic));
+                let missing: BTreeSet<_> = all.filter(|p| !assigned.contains(p)).collect();
+                let still: Vec<_> = missing.intersection(unowned).cloned().collect();
+                if missing.is_empty() {
+                    self.coverage = Coverage::Done;
+                } else if still.is_empty() {
+                    *unowned = missing;
+                } else {
+                    tracing::warn!(
+                        app = %shared.spec.app, worker = %shared.spec.id, partitions = ?still,
+                        "partitions have no owner; rejoining to force a reassignment"
+                    );
+                    let rejoins = *rejoins + 1;
+                    self.coverage = match rejoins < REJOINS {
+                        true => Coverage::NotJoined { rejoins },
+                        false => Coverage::Done,
+                    };
+                    // Only the assignment of the next consumer counts.
+                    self.joined = false;
+                    self.membership.evict(shared);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Committed offsets that are not in the log any more.
+
+use super::resolving::{Found, QUERY_PAUSE, Resolving};
+use crate::client::OffsetBounds;
+use crate::rules;
+use crate::worker::WorkerError;
+use crate::worker::shared::Shared;
+
+/// The client reports an offset that is gone only when it fetches it, and a rebalance can swallow that report
+/// (`rd_kafka_assignment_pause` purges the queue that holds it).
+///
+/// The bounds are younger than the offsets, so the offset of such a task is read once more. It is an error if the
+/// group still has that very offset.
+pub(super) fn recheck<C>(
+    shared: &Shared<C>,
+    resolving: &mut Resolving,
+    bounds: &[OffsetBounds],
+) -> Result<(), WorkerError> {
+    let mut known = Vec::with_capacity(resolving.starts.len());
+    for found in std::mem::take(&mut resolving.starts) {
+        let Some((partition, wanted, log)) = gone(&found, bounds) else {
+            known.push(found);
+            continue;
+        };
+        let before = resolving.gone.insert(partition.clone(), wanted);
+        if before == Some(wanted) || !rules::rereads_gone_offsets() {
+            return Err(WorkerError::OffsetOutOfRange {
+                partition: partition.clone(),
+                group: shared.spec.app.as_str().to_owned(),
+                wanted,
+                first: log.first,
+                end: log.end,
+            });
+        }
+        resolving.not_before = Some(shared.now().after(QUERY_PAUSE));
+        resolving.partitions.push(found.driving);
+    }
+    resolving.starts = known;
+    Ok(())
+}
+
+/// The first committed offset of a task that its log lacks.
+fn gone<'a>(
+    found: &'a Found,
+    bounds: &'a [OffsetBounds],
+) -> Option<(
+    &'a eos_protocol::TopicPartition,
+    eos_protocol::Offset,
+    &'a OffsetBounds,
+)> {
+    found.start.committed().find_map(|(partition, wanted)| {
+        let log = bounds.iter().find(|b| b.partition == *partition)?;
+        (wanted < log.first).then_some((partition, wanted, log))
+    })
+}

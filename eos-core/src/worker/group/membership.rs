@@ -1,0 +1,193 @@
+//! What a worker owns, it owns as one member of its group.
+//!
+//! When the group takes a member for dead, librdkafka reports the loss of all its partitions; but
+//! not while a rebalance waits for its answer (2.12.1, `rd_kafka_cgrp_revoke_all_rejoin_maybe`: "already
+//! in progress, skipping"). It joins again under a new member id then, and claims what it believes to
+//! own, without the generation that it owned it in. The group gives it back, and no event says that
+//! somebody else had it meanwhile: the task would go on at a position that is long committed, and
+//! the group's fence lets it, for the member is valid. So a change of the member id means that
+//! everything is lost: the worker aborts, leaves, and joins without a claim.
+//!
+//! It rejoins with a new consumer. A consumer that unsubscribes during a rebalance may never subscribe again:
+//! librdkafka leaves `rkcg_rebalance_rejoin` set (2.12.1, `rd_kafka_cgrp_assignment_done`, the branch of
+//! `rd_kafka_trigger_waiting_subscribe_maybe`), takes the rebalance for unfinished, and postpones each later
+//! subscription for ever. The worker cannot avoid that moment: the rebalance begins on the client's own thread.
+//!
+//! Under `group.protocol=consumer` the member id stays the same for good and says nothing; there the
+//! brokers decide who owns what, and no claim counts (design note 0017).
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{Deadline, TopicName};
+
+use super::{Group, Standing};
+use crate::client::{Client, GroupMetadata, Source, SourceSpec};
+use crate::metrics::Count;
+use crate::rules;
+use crate::topology::Topology;
+use crate::worker::shared::Shared;
+use crate::worker::{SLICE, WorkerError, WorkerSpec};
+
+/// How long a leaving worker waits to join, and then to leave.
+pub(in crate::worker) const JOIN: Duration = Duration::from_secs(6);
+
+/// The member as which a worker owns its partitions.
+#[derive(Debug, Default)]
+pub(in crate::worker) struct Membership {
+    /// The member id under which the first of them was assigned.
+    id: String,
+    course: Course,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    #[default]
+    Member,
+    /// What it owned is lost, whatever the client reports: the open transaction has to end first.
+    Evicted,
+    /// Until the deadline, the LeaveGroup is waited for.
+    Leaving(Deadline),
+    /// Until the deadline, the consumer's close is waited for.
+    Closing(Deadline),
+}
+
+impl Membership {
+    /// Whether the worker may process what it owns.
+    pub(in crate::worker) fn holds(&self) -> bool {
+        self.course == Course::Member
+    }
+
+    /// Whether the consumer has begun to leave the group.
+    pub(in crate::worker) fn leaves(&self) -> bool {
+        matches!(self.course, Course::Leaving(_) | Course::Closing(_))
+    }
+
+    /// The first partitions are about to be assigned to this member.
+    pub(super) fn begin(&mut self, id: String) {
+        self.id = id;
+    }
+
+    /// Whether this is the member that everything was assigned to. If not, everything is given up.
+    pub(in crate::worker) fn is_member<C>(&mut self, shared: &Shared<C>, id: &str) -> bool {
+        let same = self.id == id || !rules::owns_as_one_member();
+        if !same && self.holds() {
+            tracing::warn!(
+                app = %shared.spec.app, worker = %shared.spec.id, before = self.id, now = id,
+                "the group took this worker for dead during a rebalance, and has it as a new member; \
+                 giving everything up and rejoining"
+            );
+            self.evict(shared);
+        }
+        same
+    }
+
+    /// Gives up everything and rejoins.
+    pub(in crate::worker) fn evict<C>(&mut self, shared: &Shared<C>) {
+        shared.meter.count(Count::Rebalances, 1);
+        self.course = Course::Evicted;
+    }
+}
+
+/// A consumer that joins the app's group.
+pub(in crate::worker) fn subscribed<C: Client>(
+    client: &C,
+    spec: &WorkerSpec,
+    topology: &Topology,
+    watched: Vec<TopicName>,
+) -> Result<C::Source, WorkerError> {
+    let mut source = client
+        .source(&SourceSpec {
+            group: spec.app.as_str().to_owned(),
+            client_id: format!("{}-consumer", spec.identity),
+            protocol: spec.protocol.clone(),
+            prefetch: spec.prefetch,
+            restores: !topology.stores().is_empty(),
+            watched,
+        })
+        .map_err(WorkerError::Client)?;
+    let topics = topology.driving_topics();
+    source.subscribe(&topics).map_err(WorkerError::Client)?;
+    Ok(source)
+}
+
+impl Group {
+    /// Leaves, and joins again with a new consumer, once nothing is open any more.
+    pub(in crate::worker) fn rejoin<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        txn: Standing,
+        source: &mut C::Source,
+        owns_nothing: bool,
+    ) -> Result<(), WorkerError> {
+        if !self.is_quiet() {
+            return Ok(());
+        }
+        let deadline = || Deadline::after(shared.now(), JOIN);
+        match self.membership.course {
+            // In doubt: a successor waits for stable offsets, this worker need not.
+            Course::Evicted if txn.settled || txn.in_doubt => {
+                source.unsubscribe().map_err(WorkerError::Client)?;
+                self.membership.course = Course::Leaving(deadline());
+            }
+            // The revocation that `unsubscribe` causes has to be answered first.
+            Course::Leaving(by) if owns_nothing && has_left(shared, source, by) => {
+                self.membership.course = Course::Closing(deadline());
+            }
+            Course::Closing(by) => match source.close(SLICE) {
+                Poll::Pending if !by.passed(shared.now()) => {}
+                closed => {
+                    match closed {
+                        Poll::Pending => tracing::warn!(
+                            app = %shared.spec.app, worker = %shared.spec.id,
+                            "the old consumer did not close in time; abandoning it"
+                        ),
+                        Poll::Ready(Err(error)) => tracing::warn!(
+                            worker = %shared.spec.id, %error, "closing the old consumer failed"
+                        ),
+                        Poll::Ready(Ok(())) => {}
+                    }
+                    *source = self.subscribe_again(shared)?;
+                }
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn subscribe_again<C: Client>(&mut self, shared: &Shared<C>) -> Result<C::Source, WorkerError> {
+        let watched = self.topics.names();
+        let source = subscribed(&*shared.client, &shared.spec, &shared.topology, watched)?;
+        self.joined = false;
+        self.membership.course = Course::Member;
+        tracing::info!(
+            app = %shared.spec.app, worker = %shared.spec.id, "rejoining with a new consumer"
+        );
+        Ok(source)
+    }
+}
+
+/// librdkafka leaves once the unassign is done, and a static member not at all if its close has begun by then. It
+/// forgets its member id when it sends the LeaveGroup.
+pub(in crate::worker) fn has_left<C: Client>(
+    shared: &Shared<C>,
+    source: &mut C::Source,
+    by: Deadline,
+) -> bool {
+    let forgotten = |source: &mut C::Source| {
+        let member = source.member();
+        member.is_ok_and(|member| member.member_id().is_empty())
+    };
+    if !shared.spec.static_member || forgotten(source) {
+        return true;
+    }
+    let late = by.passed(shared.now());
+    if late {
+        tracing::warn!(
+            app = %shared.spec.app, worker = %shared.spec.id,
+            "the group did not hear in time that this worker leaves: its partitions move after \
+             the session time-out"
+        );
+    }
+    late
+}

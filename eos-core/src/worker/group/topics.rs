@@ -1,0 +1,66 @@
+//! Compares the app's topics with those that it started with.
+//!
+//! The source reports what the brokers list; [`TopicWatch`] decides what it means.
+
+use eos_protocol::{Now, SeenTopic, TopicGrown, TopicName, TopicRole, TopicWatch};
+
+use super::Group;
+use crate::topology::{Purpose, Topology};
+use crate::worker::{WorkerError, WorkerSpec};
+
+/// The topics of an app, as its start found them.
+pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicWatch {
+    let mut watch = TopicWatch::new(spec.app.clone());
+    let mut add = |topic: &TopicName, role, partitions| {
+        let id = spec.state.topic_ids.get(topic).copied();
+        watch.add(topic.clone(), role, SeenTopic { id, partitions });
+    };
+    let internal = |output: usize| {
+        let mut internals = topology.internals().iter();
+        let found = internals.find(|internal| internal.output == output)?;
+        Some(match found.purpose {
+            Purpose::Repartition => TopicRole::Repartition,
+            Purpose::Changelog(..) => TopicRole::Changelog,
+        })
+    };
+    let outputs = topology.outputs().iter().zip(&spec.output_partitions);
+    for (at, (output, &partitions)) in outputs.enumerate() {
+        let role = internal(at).unwrap_or(match topology.is_dead_letter(at) {
+            true => TopicRole::DeadLetter,
+            false => TopicRole::Output,
+        });
+        add(&output.name, role, partitions);
+    }
+    for stage in topology.stages() {
+        let writes_to = |at: usize| topology.writers(at).any(|writer| writer.id == stage.id);
+        let repartitions = topology
+            .internals()
+            .iter()
+            .any(|internal| internal.purpose == Purpose::Repartition && writes_to(internal.output));
+        let keyed =
+            stage.topics.len() > 1 || repartitions || topology.stores_of(stage).next().is_some();
+        for topic in &stage.topics {
+            let role = match topic == stage.driving_topic() {
+                true if keyed => TopicRole::KeyedInput,
+                true => TopicRole::Input,
+                false => TopicRole::Sibling,
+            };
+            if let Some(&partitions) = spec.input_partitions.get(topic) {
+                add(topic, role, partitions);
+            }
+        }
+    }
+    watch
+}
+
+impl Group {
+    /// Compares a report with the topics of the app's start. Returns those that may go on growing.
+    pub(in crate::worker) fn compare_topics(
+        &mut self,
+        now: Now,
+        report: &[(TopicName, Option<SeenTopic>)],
+    ) -> Result<Vec<TopicGrown>, WorkerError> {
+        let compared = self.topics.compare(now, report);
+        compared.map_err(|changed| WorkerError::TopicChanged(Box::new(changed)))
+    }
+}

@@ -1,0 +1,160 @@
+//! The inputs of a task: which one gives the next record, and which record that is.
+
+use std::time::Duration;
+
+use eos_protocol::{Lag, MaxIdle, Now, Offset, Pick, Supply};
+
+use super::{Done, MissingRecord};
+use crate::client::{Client, ClientError, Message, Records, Source};
+use crate::worker::RecordsOf;
+use crate::worker::shared::Shared;
+use crate::worker::task::{Readiness, Task};
+
+/// How many records are fetched from one partition at a time.
+const BATCH: usize = 512;
+
+/// The input that gives the next record. One input costs nothing; several are merged by timestamp (KIP-695).
+pub(super) fn choose<C: Client>(
+    shared: &Shared<C>,
+    task: &mut Task<RecordsOf<C>>,
+    source: &mut C::Source,
+) -> Result<Pick, ClientError> {
+    if task.fetched.len() == 1 {
+        fetch::<C>(task, 0, source)?;
+        let here = task.fetched.first().and_then(Records::first).is_some();
+        return Ok(if here { Pick::Take(0) } else { Pick::Nothing });
+    }
+    let now = shared.env.about_now();
+    for input in 0..task.fetched.len() {
+        let supply = supply::<C>(task, input, now, source)?;
+        if let Some(slot) = task.supplies.get_mut(input) {
+            *slot = (now, supply);
+        }
+    }
+    let supplies = task.supplies.iter().map(|(_, supply)| *supply);
+    Ok(task.merge.pick(now, supplies))
+}
+
+/// What an input has. One that was dry at this tick of the clock is not looked at again: a look for each record of
+/// the others would cost more than the records.
+fn supply<C: Client>(
+    task: &mut Task<RecordsOf<C>>,
+    input: usize,
+    now: Now,
+    source: &mut C::Source,
+) -> Result<Supply, ClientError> {
+    const DRY: Supply = Supply::Empty { lag: Lag::Zero };
+    if task.supplies.get(input) == Some(&(now, DRY)) {
+        return Ok(DRY);
+    }
+    fetch::<C>(task, input, source)?;
+    let head = task.fetched.get(input).and_then(Records::first);
+    if let Some(record) = head {
+        let timestamp = record.timestamp();
+        return Ok(Supply::Head { timestamp });
+    }
+    let inputs = task.progress.inputs();
+    let lag = inputs.get(input).map_or(Lag::Unknown, |input| {
+        Lag::of(input.next, source.end(&input.partition))
+    });
+    Ok(Supply::Empty { lag })
+}
+
+/// Fetches records of an input if there are none at hand.
+fn fetch<C: Client>(
+    task: &mut Task<RecordsOf<C>>,
+    input: usize,
+    source: &mut C::Source,
+) -> Result<(), ClientError> {
+    let fetched = task.fetched.get_mut(input);
+    match (fetched, task.progress.inputs().get(input)) {
+        (Some(fetched), Some(input)) if fetched.first().is_none() => {
+            source.take(&input.partition, BATCH, fetched)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Warns about a task that waits for one of its inputs for longer than configured: a broker that does not respond
+/// looks like an app that does nothing.
+pub(super) fn warn_if_long<C: Client>(shared: &Shared<C>, task: &mut Task<RecordsOf<C>>) {
+    const LONG: Duration = Duration::from_secs(30);
+    let configured = match shared.spec.max_idle {
+        MaxIdle::Never => Duration::ZERO,
+        MaxIdle::For(idle) => idle,
+    };
+    let now = shared.env.about_now();
+    let since = *task.waits_since.get_or_insert(now);
+    if now.since(since) < configured + LONG {
+        return;
+    }
+    task.waits_since = Some(now);
+    for (input, (_, supply)) in task.progress.inputs().iter().zip(&task.supplies) {
+        let lag = match supply {
+            Supply::Empty { lag } if *lag != Lag::Zero => lag,
+            _ => continue,
+        };
+        tracing::warn!(
+            app = %shared.spec.app, worker = %shared.spec.id, task = %task.progress.task,
+            partition = %input.partition, next = %input.next, ?lag,
+            "records of a sibling topic wait for this partition: no broker says that it has \
+             none, and none came for {} s", LONG.as_secs()
+        );
+    }
+}
+
+/// Drops a record that was processed before.
+pub(super) fn drop_repeated<C: Client>(
+    shared: &Shared<C>,
+    task: &mut Task<RecordsOf<C>>,
+    input: usize,
+    offset: Offset,
+) -> Done {
+    if let Some(input) = task.progress.inputs().get(input) {
+        tracing::warn!(
+            app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
+            %offset, "delivered once more, dropped"
+        );
+    }
+    if let Some(fetched) = task.fetched.get_mut(input) {
+        fetched.drop_first();
+    }
+    Done::Next
+}
+
+/// The first record after a rewind is another one than before it: rewinds once more.
+pub(super) fn go_back<C: Client>(
+    shared: &Shared<C>,
+    task: &mut Task<RecordsOf<C>>,
+    input: usize,
+    to: Offset,
+) -> Done {
+    // Of this input only: the others are not sought, so their fetched records do not come again.
+    task.drop_fetched_of(input);
+    task.readiness = Readiness::Rewinding;
+    let Some(input) = task.progress.inputs().get(input) else {
+        return Done::Dry;
+    };
+    tracing::warn!(
+        app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
+        offset = %to, "unexpected record after a rewind; seeking again"
+    );
+    Done::GoBack((input.partition.clone(), to))
+}
+
+/// The first record after a rewind is a later one than before it, each time.
+pub(super) fn missing<R: Records>(
+    task: &Task<R>,
+    input: usize,
+    expected: Offset,
+    got: Offset,
+) -> Done {
+    let input = task.progress.inputs().get(input);
+    input.map_or(Done::Dry, |input| {
+        Done::Missing(MissingRecord {
+            partition: input.partition.clone(),
+            expected,
+            got,
+        })
+    })
+}

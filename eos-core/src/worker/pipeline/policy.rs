@@ -1,0 +1,272 @@
+//! Error policies: the fate of a record that fails.
+
+use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
+
+use super::log_limiter::Fate;
+use super::{Done, Failed, Pipeline, Processed};
+use crate::client::{Client, Headers, Message, Records};
+use crate::error_policy::ErrorPolicy;
+use crate::rules;
+use crate::topology::Fault;
+use crate::worker::shared::Shared;
+use crate::worker::task::Task;
+use crate::worker::transaction::TransactionDriver;
+use crate::worker::{RecordsOf, WorkerError};
+
+/// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
+/// as large as its topic allows should still fit into a topic that allows the same.
+const TEXT: usize = 4 << 10;
+
+impl Pipeline {
+    /// The record at the head of this input failed behind this source. Nothing of it counts.
+    pub(super) fn refused<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        source: usize,
+        fault: Fault,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        if rules::drops_failed_effects() {
+            self.clear();
+            task.forget();
+        }
+        let (last, letters) = last_resort_of_all(task, record.input, Some(source));
+        let sources = task.chains.inputs.get(record.input);
+        let failed = sources.and_then(|all| all.get(source));
+        let policy = match failed.map(|failed| &*failed.policy) {
+            Some(ErrorPolicy::Retry { backoff, max, .. }) => ErrorPolicy::Retry {
+                backoff: *backoff,
+                max: *max,
+                then: Box::new(last),
+            },
+            _ => last,
+        };
+        self.decide(shared, task, record, (&policy, letters), fault, txn)
+    }
+
+    /// The record aborts every transaction that it is part of, whichever of its sources does it: the
+    /// strictest policy counts. It was tried often enough.
+    pub(super) fn condemn<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        fault: Fault,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        let input = task.progress.inputs().get(record.input);
+        if input.is_some_and(|i| txn.blame.is_hopeless(&i.partition, record.offset)) {
+            // Its dead letter aborts them, too.
+            return Done::failed(error(task, record, fault, false));
+        }
+        let (policy, letters) = last_resort_of_all(task, record.input, None);
+        self.decide(shared, task, record, (&policy, letters), fault, txn)
+    }
+
+    fn decide<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        (policy, letters): (&ErrorPolicy, Option<usize>),
+        fault: Fault,
+        txn: &mut TransactionDriver<C>,
+    ) -> Done {
+        match (policy, letters) {
+            (ErrorPolicy::Retry { backoff, max, then }, _) => {
+                let plan = RetryPlan {
+                    backoff: Backoff {
+                        first: *backoff,
+                        most: *backoff,
+                    },
+                    max: *max,
+                };
+                if self.park(shared, task, record, &plan, &fault) {
+                    Done::Commit(CommitCause::RecordFailed)
+                } else {
+                    self.decide(shared, task, record, (then, letters), fault, txn)
+                }
+            }
+            (ErrorPolicy::Skip, _) => {
+                self.tell(shared, task, record, None, &fault);
+                self.finished(shared, task, record.failed(Failed::Skipped), txn)
+            }
+            (ErrorPolicy::DeadLetter(topic), Some(output)) => {
+                self.tell(shared, task, record, Some(topic), &fault);
+                self.write_dead_letter(task, record, output, &fault);
+                match self.oversize(shared, 0) {
+                    Some(too_large) => {
+                        self.clear();
+                        Done::failed(error(task, record, too_large, false))
+                    }
+                    None => self.finished(shared, task, record.failed(Failed::DeadLetter), txn),
+                }
+            }
+            _ => Done::failed(error(task, record, fault, true)),
+        }
+    }
+
+    /// Tries the record again later. What came before it is committed meanwhile, and the worker's
+    /// other tasks go on. False if it was tried often enough.
+    fn park<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &mut Task<RecordsOf<C>>,
+        record: Processed,
+        plan: &RetryPlan,
+        fault: &Fault,
+    ) -> bool {
+        let Some(input) = task.progress.inputs().get(record.input) else {
+            return false;
+        };
+        let (now, before) = (shared.now(), task.attempt.as_ref());
+        task.attempt = plan.failed(now, &input.partition, record.offset, before);
+        let Some(attempt) = &task.attempt else {
+            return false;
+        };
+        tracing::debug!(
+            app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
+            offset = %record.offset, tries = attempt.tries, error = %fault, "record is tried again"
+        );
+        self.counters.retries += 1;
+        true
+    }
+
+    /// The record as it was read, with the reason beside it (KIP-1034).
+    fn write_dead_letter<R: Records>(
+        &mut self,
+        task: &Task<R>,
+        record: Processed,
+        output: usize,
+        fault: &Fault,
+    ) {
+        let message = task.fetched.get(record.input).and_then(Records::first);
+        let input = task.progress.inputs().get(record.input);
+        let (Some(message), Some(input)) = (message, input) else {
+            return;
+        };
+        let text = fault.to_string();
+        let letter = DeadLetter {
+            partition: &input.partition,
+            offset: record.offset,
+            exception: fault.kind(),
+            message: &text,
+            stacktrace: &fault.causes(),
+        };
+        let mut headers: Headers = message.headers();
+        for (name, value) in letter.headers(TEXT) {
+            headers.push(name, Some(&value));
+        }
+        let (key, value) = (message.key(), message.value());
+        self.scratch
+            .get_mut()
+            .write_raw(output, key, value, message.timestamp(), headers);
+    }
+
+    /// A window that the record belongs to was closed: told once in a while.
+    pub(super) fn warn_late<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &Task<RecordsOf<C>>,
+        record: Processed,
+    ) {
+        let Some(input) = task.progress.inputs().get(record.input) else {
+            return;
+        };
+        let Some(withheld) = self.log.admit(&Fate::Late, shared.now()) else {
+            return;
+        };
+        let behind = task.progress.stream_time().zip(record.timestamp);
+        let behind_ms = behind.map(|(stream, time)| stream.0.saturating_sub(time.0));
+        tracing::warn!(
+            app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
+            offset = %record.offset, behind_ms, withheld,
+            "a record came after its window was closed, and goes to the topic of late records or is left out \
+             (told once in 10 s; withheld: how many were not told since the last time). Its time is \
+             `behind_ms` before the highest one of its partition: give the windows more grace if that is \
+             no mistake (guide: Windows)"
+        );
+    }
+
+    /// Says what became of a record: loudly once in a while, so that a topic full of them does not
+    /// fill the log.
+    fn tell<C: Client>(
+        &mut self,
+        shared: &Shared<C>,
+        task: &Task<RecordsOf<C>>,
+        record: Processed,
+        dead_letters: Option<&TopicName>,
+        fault: &Fault,
+    ) {
+        let Some(input) = task.progress.inputs().get(record.input) else {
+            return;
+        };
+        let what = match dead_letters {
+            Some(_) => "a record failed and goes to the dead letter topic",
+            None => "a record failed and is skipped",
+        };
+        let fate = dead_letters.map_or(Fate::Skipped, |to| Fate::DeadLetter(to.clone()));
+        let loud = self.log.admit(&fate, shared.now());
+        let dead_letters = dead_letters.map(tracing::field::display);
+        if let Some(withheld) = loud {
+            tracing::warn!(
+                app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
+                offset = %record.offset, dead_letters, withheld, error = %fault,
+                "{what} (told once in 10 s, each one at level debug; withheld: how many were not told \
+                 since the last time)"
+            );
+        } else {
+            tracing::debug!(
+                app = %shared.spec.app, worker = %shared.spec.id, partition = %input.partition,
+                offset = %record.offset, dead_letters, error = %fault, "{what}"
+            );
+        }
+    }
+}
+
+/// What becomes of a record that has no more tries: the strictest answer of all sources that read it. A record
+/// counts for all of them or for none, so a source that may skip it must not drop the effects of one that may
+/// not. Of two equal answers, that of the source where it failed.
+fn last_resort_of_all<R: Records>(
+    task: &Task<R>,
+    input: usize,
+    failed: Option<usize>,
+) -> (ErrorPolicy, Option<usize>) {
+    let sources = task.chains.inputs.get(input).into_iter().flatten();
+    let strictest = sources.enumerate().max_by_key(|(n, source)| {
+        let strictness = match last_resort(&source.policy) {
+            ErrorPolicy::Skip => 0,
+            ErrorPolicy::DeadLetter(_) => 1,
+            _ => 2,
+        };
+        (strictness, Some(*n) == failed)
+    });
+    strictest.map_or_else(Default::default, |(_, source)| {
+        (last_resort(&source.policy).clone(), source.dead_letter)
+    })
+}
+
+/// What is done when there are no more tries.
+fn last_resort(policy: &ErrorPolicy) -> &ErrorPolicy {
+    match policy {
+        ErrorPolicy::Retry { then, .. } => last_resort(then),
+        other => other,
+    }
+}
+
+fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {
+    let partition = task.progress.inputs().get(record.input).map_or_else(
+        || eos_protocol::TopicPartition::new("?", task.progress.task.partition),
+        |input| input.partition.clone(),
+    );
+    WorkerError::Record {
+        task: task.progress.task,
+        partition,
+        offset: record.offset,
+        reason: fault.into(),
+        prefix_committed: true,
+        policy,
+    }
+}

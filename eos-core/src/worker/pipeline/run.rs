@@ -1,0 +1,134 @@
+//! Closures and processors, on one record or one result.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use eos_protocol::TaskId;
+use eos_state::Write;
+
+use super::Pipeline;
+use crate::client::{Client, Message};
+use crate::ctx::{Ctx, Origin};
+use crate::store::StateAccess;
+use crate::topology::{Chains, Fault, Next, Raw};
+use crate::worker::WorkerError;
+use crate::worker::shared::Shared;
+use crate::worker::task_state::TaskState;
+
+impl Pipeline {
+    /// Runs the record through every chain that reads this input. Effects stay in the scratch. A fault comes with
+    /// the source that it happened behind, by its place in the input's list.
+    pub(super) fn run<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        chains: &mut Chains,
+        state: Option<&TaskState>,
+        input: usize,
+        origin: Origin<'_>,
+        message: &impl Message,
+    ) -> Result<(), (usize, Fault)> {
+        let raw = Raw {
+            key: message.key(),
+            value: message.value(),
+            timestamp: origin.timestamp,
+            headers: origin.headers,
+        };
+        let ctx = self.ctx(shared, state, origin);
+        let Some(sources) = chains.inputs.get_mut(input) else {
+            return Ok(());
+        };
+        let places = &mut chains.places[..];
+        // A panic in a closure is an error of the record: processors that it could have left half
+        // done are discarded, and the scratch is cleared.
+        let mut at = 0;
+        catch(|| {
+            for (n, source) in sources.iter_mut().enumerate() {
+                at = n;
+                let mut next = Next::all(places, source.first);
+                let before = self.scratch.borrow().len();
+                source.entry.enter(&ctx, &raw, &mut next)?;
+                if let Some(too_large) = self.oversize(shared, before) {
+                    return Err(too_large);
+                }
+            }
+            Ok(())
+        })
+        .map_err(|fault| (at, fault))
+    }
+
+    /// Takes one result through the nodes behind its own. Effects stay in the scratch.
+    pub(super) fn run_result<C: Client>(
+        &self,
+        shared: &Shared<C>,
+        chains: &mut Chains,
+        node: usize,
+        state: &TaskState,
+        result: Write<'_>,
+        origin: Origin<'_>,
+    ) -> Result<(), Fault> {
+        let ctx = self.ctx(shared, Some(state), origin);
+        let places = &mut chains.places[..];
+        catch(|| {
+            let Some((node, mut next)) = Next::behind(places, node) else {
+                return Ok(());
+            };
+            node.emit(&ctx, result.key, result.value, &mut next)?;
+            self.oversize(shared, 0).map_or(Ok(()), Err)
+        })
+    }
+
+    fn ctx<'a, C: Client>(
+        &'a self,
+        shared: &'a Shared<C>,
+        state: Option<&'a TaskState>,
+        origin: Origin<'a>,
+    ) -> Ctx<'a> {
+        let topology = &*shared.topology;
+        Ctx::new(
+            topology.token(),
+            topology.outputs(),
+            &self.scratch,
+            StateAccess {
+                specs: topology.stores(),
+                task: state.map(|state| &state.store),
+                windows: state.map_or(&[], |state| state.windows.stores()),
+                buffers: &self.buffers,
+            },
+            origin,
+        )
+    }
+
+    /// The first output from number `from` on that its topic does not take.
+    #[inline]
+    pub(super) fn oversize<C: Client>(&self, shared: &Shared<C>, from: usize) -> Option<Fault> {
+        let scratch = self.scratch.borrow();
+        if scratch.is_surely_below(self.least_limit) {
+            return None;
+        }
+        let (output, bytes, limit) = scratch.oversize(from, &shared.spec.output_limits)?;
+        let topic = shared.topology.outputs().get(output)?.name.clone();
+        Some(Fault::Oversize {
+            topic,
+            bytes,
+            limit,
+        })
+    }
+}
+
+/// A database fails whatever the record does: no policy may go on without it.
+pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
+    let source = Box::new(state?.store.poison()?.clone());
+    Some(WorkerError::Store { task, source })
+}
+
+fn catch(run: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+    catch_unwind(AssertUnwindSafe(run))
+        .unwrap_or_else(|panic| Err(Fault::Panic(panic_text(&*panic))))
+}
+
+pub(in crate::worker) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+        .to_owned()
+}

@@ -1,0 +1,87 @@
+//! State of stores that the program does not have: renamed, removed, or of another format.
+
+use eos_protocol::TaskId;
+use eos_protocol::state::{Family, Local, StoreId};
+use eos_state::StoreBackend;
+use eos_state::changelog::BadRecord;
+
+use super::Restoring;
+use crate::client::Client;
+use crate::store::StoreSpec;
+use crate::worker::WorkerError;
+
+/// The names of a task's stores, with the changelog that each belongs to.
+#[derive(Debug)]
+pub(super) struct Names(Vec<(Family, Box<str>)>);
+
+impl Names {
+    pub(super) fn of(stores: &[&StoreSpec]) -> Self {
+        let named = stores.iter().map(|s| (s.id.family(), Box::from(&*s.name)));
+        Self(named.collect())
+    }
+
+    /// The one that would have this id in the other format.
+    fn of_other_format(&self, store: StoreId) -> Option<String> {
+        let has = |(family, name): &&(Family, Box<str>)| {
+            let raw = match family {
+                Family::Plain => StoreId::plain(name),
+                Family::Windowed => StoreId::windowed(name),
+            };
+            [raw, StoreId::stamped(*family, name)].contains(&store)
+        };
+        let found = self.0.iter().find(has);
+        found.map(|(_, name)| name.clone().into_string())
+    }
+}
+
+impl<C: Client> Restoring<C> {
+    /// Refuses a database that holds more than this program knows of. Before anything is thrown away for
+    /// another reason: the changelog would be refused for the same one, and whoever puts the store back
+    /// finds the database as it was.
+    ///
+    /// What is from somewhere else altogether is not looked at: it goes.
+    pub(super) fn check_stores(
+        &self,
+        local: Local<'_>,
+        backend: &dyn StoreBackend,
+    ) -> Result<(), WorkerError> {
+        let Local::Position(position) = local else {
+            return Ok(());
+        };
+        let difference = position.identity.difference(&self.identity);
+        if difference.is_some_and(|difference| difference.is_foreign()) {
+            return Ok(());
+        }
+        // What can't be read is thrown away, or found where it is needed.
+        let held = backend.stores().unwrap_or_default();
+        let known = |store: &StoreId| self.stores.iter().any(|(id, _)| id == store);
+        match held.into_iter().find(|store| !known(store)) {
+            Some(store) => Err(WorkerError::OtherStore {
+                task: self.task,
+                place: "the local database".to_owned(),
+                name: self.names.of_other_format(store),
+                store,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a changelog was refused for, in other words if it is a store of this program in the other format.
+pub(super) fn told_apart(task: TaskId, names: &Names, error: WorkerError) -> WorkerError {
+    if let WorkerError::Changelog(found) = &error
+        && let BadRecord::UnknownStore { store, .. } = found.reason
+        && let Some(name) = names.of_other_format(store)
+    {
+        return WorkerError::OtherStore {
+            task,
+            place: format!(
+                "offset {} of the changelog {}",
+                found.offset, found.partition
+            ),
+            store,
+            name: Some(name),
+        };
+    }
+    error
+}

@@ -1,0 +1,295 @@
+//! Reads changelogs into databases.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::state::{
+    ChangelogOffsets, Family, Position, RestartError, Restore, RestoreKind, Restored, StoreId,
+};
+use eos_protocol::{Now, TaskId, TopicPartition};
+use eos_state::changelog::{Changelog, Entry};
+use eos_state::{Batch, StoreError, TaskStore};
+
+use super::other_store::told_apart;
+use super::{Phase, Restoring, STRETCH, store_failed};
+use crate::client::{Client, Message, Records, Source};
+use crate::failpoints::{self, Point};
+use crate::rules;
+use crate::worker::shared::Shared;
+use crate::worker::task_state::TaskState;
+use crate::worker::tasks::Tasks;
+use crate::worker::windows::{Refused, Windows};
+use crate::worker::{RecordsOf, WorkerError};
+
+/// How many records of a changelog are taken at a time.
+const BATCH: usize = 4096;
+/// How often a long restore says how far it is.
+const TELL: Duration = Duration::from_secs(10);
+
+/// Reads changelogs into a database.
+pub(super) struct Reader<C: Client> {
+    pub(super) store: TaskStore,
+    pub(super) restore: Restore,
+    pub(super) pending: Pending,
+    pub(super) records: RecordsOf<C>,
+    pub(super) began: Now,
+}
+
+/// Records that are read and not written yet.
+#[derive(Default)]
+pub(super) struct Pending {
+    bytes: Vec<u8>,
+    /// Store, end of the key in the bytes, and end of the value if there is one.
+    writes: Vec<(StoreId, usize, Option<usize>)>,
+}
+
+impl Pending {
+    fn push(&mut self, store: StoreId, key: &[u8], value: Option<&[u8]>) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        let value_end = value.map(|value| {
+            self.bytes.extend_from_slice(value);
+            self.bytes.len()
+        });
+        self.writes.push((store, key_end, value_end));
+    }
+
+    fn write(&mut self, store: &mut TaskStore, position: &Position) -> Result<(), StoreError> {
+        let mut batch = Batch::with_capacity(self.writes.len());
+        let mut from = 0;
+        for &(id, key_end, value_end) in &self.writes {
+            let key = self.bytes.get(from..key_end).unwrap_or_default();
+            let value = value_end.and_then(|end| self.bytes.get(key_end..end));
+            batch.write(id, key, value);
+            from = value_end.unwrap_or(key_end);
+        }
+        batch.sort();
+        let loaded = store.load(&batch, position);
+        self.bytes.clear();
+        self.writes.clear();
+        loaded
+    }
+}
+
+impl<C: Client> Restoring<C> {
+    /// Reads for a while.
+    pub(super) fn read_changelogs(
+        &mut self,
+        shared: &Shared<C>,
+        source: &mut C::Source,
+        begun: Now,
+    ) -> Result<(), WorkerError> {
+        let task = self.task;
+        let Phase::Reading(reader) = &mut self.phase else {
+            return Ok(());
+        };
+        for family in Family::ALL {
+            if let Some((_, partition)) = self.logs.get(family) {
+                let ids = self.stores.iter().map(|(id, _)| *id);
+                let ids = ids.filter(|id| id.family() == family).collect();
+                let log = Changelog::new(partition.clone(), family, ids);
+                let counts = &mut self.counts;
+                reader
+                    .read(
+                        shared,
+                        task,
+                        source,
+                        (family, partition, &log),
+                        begun,
+                        counts,
+                    )
+                    .map_err(|error| told_apart(task, &self.names, error))?;
+            }
+        }
+        let now = shared.now();
+        let whole = match reader.restore.finish(now) {
+            Poll::Pending => None,
+            Poll::Ready(Err(RestartError::OffsetsBehind { .. }))
+                if !rules::refuses_state_ahead() =>
+            {
+                reader.restore.whole().map(Box::new).map(Restored::At)
+            }
+            Poll::Ready(Err(error)) => return Err(WorkerError::Restart(Box::new(error))),
+            Poll::Ready(Ok(restored)) => Some(restored),
+        };
+        match whole {
+            Some(Restored::At(position)) => {
+                failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
+                let written = reader.pending.write(&mut reader.store, &position);
+                written.map_err(|source| store_failed(task, source))?;
+            }
+            Some(Restored::First) => {}
+            None => {
+                if let Some(stalled) = reader.restore.stalled(shared.broker_time()) {
+                    return Err(WorkerError::Stalled(Box::new(stalled)));
+                }
+                if now.since(self.logged) >= TELL {
+                    self.logged = now;
+                    let progress = reader.restore.progress(now);
+                    tracing::info!(
+                        app = %shared.spec.app, worker = %shared.spec.id, %task,
+                        records = progress.records, bytes = progress.bytes,
+                        remaining = progress.remaining,
+                        eta_s = progress.eta.map(|eta| eta.as_secs()), "restoring state"
+                    );
+                }
+                return Ok(());
+            }
+        }
+        let records = reader.restore.progress(now).records;
+        tracing::info!(
+            app = %shared.spec.app, worker = %shared.spec.id, %task, records,
+            took_ms = now.since(reader.began).as_millis(), "state is read"
+        );
+        self.end_reading();
+        Ok(())
+    }
+
+    fn end_reading(&mut self) {
+        let read: Vec<_> = self.partitions().collect();
+        if let Phase::Reading(reader) = std::mem::replace(&mut self.phase, Phase::Opening) {
+            self.phase = Phase::Whole(Box::new(reader.store));
+            self.read = read;
+        }
+    }
+
+    /// The state is whole: the task may take records.
+    ///
+    /// Windows that are over are in it if they are in the changelog. That they are over may hold for this program only,
+    /// and only once a commit has stored the terms: the first one forgets them.
+    pub(super) fn finish(
+        self,
+        shared: &Shared<C>,
+        tasks: &mut Tasks<RecordsOf<C>>,
+        store: TaskStore,
+    ) -> Result<(), WorkerError> {
+        let windows = Windows::of(&store, self.windows, self.stream_time);
+        let windows =
+            windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
+        tracing::info!(
+            app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
+            exact = self.kind == RestoreKind::Exact, kind = self.kind.name(), "state is whole"
+        );
+        shared.meter.restored(self.kind);
+        let stored = store.position().map(|position| position.changelogs);
+        let Some(task) = tasks.get_mut(self.task) else {
+            return Ok(());
+        };
+        let outputs = self.logs.map(|log| log.map(|(output, _)| output));
+        let offsets = ChangelogOffsets::opened(stored.unwrap_or_default());
+        task.restored(TaskState::new(
+            store,
+            self.identity,
+            outputs,
+            offsets,
+            windows,
+        ));
+        Ok(())
+    }
+
+    /// Without a mark for each task: what is read is taken for all that there is to read.
+    pub(super) fn cut_short(&mut self) -> Result<(), WorkerError> {
+        let Phase::Reading(reader) = &mut self.phase else {
+            return Ok(());
+        };
+        let Some(position) = reader.restore.whole() else {
+            return Ok(());
+        };
+        let written = reader.pending.write(&mut reader.store, &position);
+        written.map_err(|source| store_failed(self.task, source))?;
+        self.end_reading();
+        Ok(())
+    }
+}
+
+impl<C: Client> Reader<C> {
+    /// Reads one changelog for a while. Counts records and bytes.
+    fn read(
+        &mut self,
+        shared: &Shared<C>,
+        task: TaskId,
+        source: &mut C::Source,
+        (family, partition, log): (Family, &TopicPartition, &Changelog),
+        begun: Now,
+        counts: &mut (u64, u64),
+    ) -> Result<(), WorkerError> {
+        let restart = |e| WorkerError::Restart(Box::new(e));
+        while self.restore.wanted().any(|(wanted, _)| wanted == family) {
+            let taken = source.take(partition, BATCH, &mut self.records);
+            taken.map_err(WorkerError::Client)?;
+            let (now, brokers) = (shared.now(), shared.broker_time());
+            if self.records.first().is_none() {
+                if let Some(stable) = source.drained(partition) {
+                    self.restore.ended(family, stable, brokers);
+                }
+                return Ok(());
+            }
+            while let Some(record) = self.records.first() {
+                let (key, value) = (record.key(), record.value());
+                let entry = log.read(record.offset(), key, value);
+                let entry = entry.map_err(|e| WorkerError::Changelog(Box::new(e)))?;
+                let commit = match entry {
+                    Entry::Commit(commit) => Some(commit),
+                    _ => None,
+                };
+                let bytes = key.map_or(0, <[u8]>::len) + value.map_or(0, <[u8]>::len);
+                let wanted = self
+                    .restore
+                    .took(family, record.offset(), bytes, commit, brokers)
+                    .map_err(restart)?;
+                match entry {
+                    Entry::Put { store, key, value } if wanted => {
+                        self.pending.push(store, key, Some(value));
+                    }
+                    Entry::Delete { store, key } if wanted => self.pending.push(store, key, None),
+                    _ => {}
+                }
+                self.records.drop_first();
+                if wanted {
+                    counts.0 += 1;
+                    counts.1 += u64::try_from(bytes).unwrap_or(u64::MAX);
+                }
+            }
+            if self.pending.bytes.len() >= shared.spec.state.restore_batch {
+                failpoints::hit(Point::RestoreK).map_err(WorkerError::Client)?;
+                let position = on_the_way(&self.restore);
+                let written = self.pending.write(&mut self.store, &position);
+                written.map_err(|source| store_failed(task, source))?;
+            }
+            if now.since(begun) >= STRETCH {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused) -> WorkerError {
+    let mut stores = shared.topology.stores().iter();
+    let named = stores.find(|store| store.id == id);
+    let store = named.map_or_else(|| id.to_string(), |store| store.name.to_string());
+    let error = match refused {
+        Refused::Other(source) => RestartError::OtherWindows {
+            task,
+            store,
+            source,
+        },
+        Refused::Unreadable(source) => RestartError::Terms {
+            task,
+            store,
+            source,
+        },
+        Refused::Failed(source) => return store_failed(task, source),
+    };
+    WorkerError::Restart(Box::new(error))
+}
+
+/// What a batch says that is not the last one.
+fn on_the_way(restore: &Restore) -> Position {
+    if !rules::marks_partial_restores()
+        && let Some(whole) = restore.whole()
+    {
+        return whole;
+    }
+    restore.checkpoint()
+}

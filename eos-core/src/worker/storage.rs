@@ -1,0 +1,68 @@
+//! Storage of the tasks' databases.
+
+use std::fmt;
+
+use eos_protocol::TaskId;
+use eos_state::directory::DirectoryError;
+use eos_state::{MemoryBackend, StoreBackend, StoreError};
+
+/// The key of a task's database.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskHome {
+    /// The task.
+    pub task: TaskId,
+    /// Whether it has windowed stores.
+    pub windowed: bool,
+}
+
+/// Why a database can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// Another worker of this process does not close it.
+    #[error(
+        "its database is still open in another worker of this process after {waited_s} s: one that \
+         hangs, see the log. End the process and start it again"
+    )]
+    InUse {
+        /// How long the worker waited, in seconds.
+        waited_s: u64,
+    },
+    /// The database itself.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+}
+
+/// Opens databases.
+pub trait Home: Send + Sync + fmt::Debug {
+    /// Opens a task's database; a new one if there is none. `None` as long as another worker of this
+    /// process has it open.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    fn open(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError>;
+
+    /// Deletes a database. Returns false if it still exists, because it is open elsewhere for a moment.
+    ///
+    /// # Errors
+    /// If it can't be deleted.
+    #[must_use = "a database that still exists was not deleted"]
+    fn discard(&self, task: &TaskHome) -> Result<bool, HomeError>;
+}
+
+/// State in memory only: rebuilt from the changelog whenever a task starts.
+#[derive(Debug, Default)]
+pub struct InMemory;
+
+impl Home for InMemory {
+    fn open(&self, _: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+        Ok(Some(Box::new(MemoryBackend::new())))
+    }
+
+    fn discard(&self, _: &TaskHome) -> Result<bool, HomeError> {
+        Ok(true)
+    }
+}

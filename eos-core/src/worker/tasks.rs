@@ -1,0 +1,332 @@
+//! The tasks of a worker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use eos_protocol::state::Family;
+use eos_protocol::{Nonce, Now, Offset, Taken, TaskId, Timestamp, TopicPartition};
+
+use super::WorkerError;
+use super::task::{Readiness, Task};
+use crate::client::{LogEnds, OffsetToCommit, Records};
+use crate::rules;
+use crate::topology::Topology;
+
+/// A partition and the offset that its reader goes back to.
+pub(super) type Seek = (TopicPartition, Offset);
+
+/// Tasks by their ids, and by the partitions that drive them.
+pub(super) struct Tasks<R> {
+    by_id: BTreeMap<TaskId, Task<R>>,
+    /// The partitions that the group assigned, and their tasks.
+    owned: BTreeMap<TopicPartition, TaskId>,
+    /// The position of the task that is served first.
+    turn: usize,
+}
+
+impl<R> Default for Tasks<R> {
+    fn default() -> Self {
+        Self {
+            by_id: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            turn: 0,
+        }
+    }
+}
+
+impl<R> Tasks<R> {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.by_id.keys().copied()
+    }
+
+    pub(super) fn contains(&self, id: TaskId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    pub(super) fn get(&self, id: TaskId) -> Option<&Task<R>> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: TaskId) -> Option<&mut Task<R>> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Task<R>> {
+        self.by_id.values()
+    }
+
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Task<R>> {
+        self.by_id.values_mut()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (TaskId, &mut Task<R>)> {
+        self.by_id.iter_mut().map(|(id, task)| (*id, task))
+    }
+
+    /// The first task after this one that fulfils a condition.
+    pub(super) fn next_after(
+        &self,
+        id: Option<TaskId>,
+        wanted: impl Fn(&Task<R>) -> bool,
+    ) -> Option<TaskId> {
+        let from = id.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut tasks = self.by_id.range((from, Bound::Unbounded));
+        tasks.find(|(_, task)| wanted(task)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn owned(&self) -> &BTreeMap<TopicPartition, TaskId> {
+        &self.owned
+    }
+
+    /// Whether the group has assigned no partition whose task still runs.
+    pub(super) fn owns_nothing(&self) -> bool {
+        self.owned.is_empty()
+    }
+}
+
+impl<R: Records> Tasks<R> {
+    /// Adds the task of an assigned partition.
+    pub(super) fn insert(&mut self, driving: TopicPartition, task: Task<R>) {
+        let id = task.progress.task;
+        self.owned.insert(driving, id);
+        self.by_id.insert(id, task);
+    }
+
+    /// Removes a task whose partition stays assigned, and returns that partition.
+    pub(super) fn release(&mut self, id: TaskId) -> Option<TopicPartition> {
+        self.by_id.remove(&id);
+        let mut owned = self.owned.iter();
+        let driving = owned.find(|(_, task)| **task == id)?.0.clone();
+        self.owned.remove(&driving);
+        Some(driving)
+    }
+
+    /// Closes tasks, and their databases with them.
+    pub(super) fn close(&mut self, ids: &[TaskId]) {
+        for id in ids {
+            self.by_id.remove(id);
+        }
+    }
+
+    /// These partitions belong to other members from now on.
+    pub(super) fn disown(&mut self, partitions: &[TopicPartition]) {
+        let gone: BTreeSet<&TopicPartition> = partitions.iter().collect();
+        self.owned.retain(|partition, _| !gone.contains(partition));
+    }
+
+    /// The ids in the order of their turns.
+    pub(super) fn turns(&self) -> impl Iterator<Item = TaskId> + use<R> {
+        let ids: Vec<TaskId> = self.ids().collect();
+        let first = self.turn % ids.len().max(1);
+        let (last, first) = ids.split_at(first);
+        let turns: Vec<TaskId> = first.iter().chain(last).copied().collect();
+        turns.into_iter()
+    }
+
+    /// Serves the task after this one first in the next step.
+    pub(super) fn end_turn(&mut self, id: TaskId) {
+        let next = self.by_id.keys().position(|one| *one > id);
+        self.turn = next.unwrap_or_default();
+    }
+
+    /// Serves this task first in the next step.
+    pub(super) fn begin_turn(&mut self, id: TaskId) {
+        let position = self.by_id.keys().position(|one| *one == id);
+        self.turn = position.unwrap_or_default();
+    }
+
+    /// Whether a task reads this partition.
+    pub(super) fn read(&self, partition: &TopicPartition) -> bool {
+        self.values().any(|task| task.reads(partition))
+    }
+
+    /// The next offset of a partition, if a task reads it.
+    pub(super) fn next_offset(&self, partition: &TopicPartition) -> Option<Offset> {
+        let mut inputs = self.values().flat_map(|task| task.progress.inputs());
+        let input = inputs.find(|input| input.partition == *partition)?;
+        Some(input.next)
+    }
+
+    /// Drops what was fetched of a partition that is about to be sought.
+    pub(super) fn rewind(&mut self, partition: &TopicPartition) {
+        for task in self.by_id.values_mut() {
+            let mut inputs = task.progress.inputs().iter();
+            let Some(input) = inputs.position(|input| input.partition == *partition) else {
+                continue;
+            };
+            task.drop_fetched_of(input);
+            if matches!(task.readiness, Readiness::Ready | Readiness::Unclaimed) {
+                task.readiness = Readiness::Rewinding;
+            }
+        }
+    }
+
+    /// All seeks are done.
+    pub(super) fn rewound(&mut self) {
+        let rewinding = |task: &&mut Task<R>| task.readiness == Readiness::Rewinding;
+        self.values_mut().filter(rewinding).for_each(Task::rewound);
+    }
+
+    /// Whether a task waits for the commit of its start.
+    pub(super) fn has_unclaimed(&self) -> bool {
+        self.values()
+            .any(|task| task.readiness == Readiness::Unclaimed)
+    }
+
+    /// Adds the starts that are not committed yet to the open transaction.
+    pub(super) fn claim(&mut self) {
+        let unclaimed = |task: &&mut Task<R>| task.readiness == Readiness::Unclaimed;
+        for task in self.values_mut().filter(unclaimed) {
+            task.progress.touch();
+        }
+    }
+
+    /// Whether the offsets of an idle task expire soon.
+    pub(super) fn has_overdue(&self, now: Now) -> bool {
+        self.values().any(|task| task.is_overdue(now))
+    }
+
+    /// Adds the offsets of idle tasks to the open transaction.
+    pub(super) fn recommit(&mut self, now: Now) {
+        for task in self.values_mut().filter(|task| task.is_overdue(now)) {
+            task.recommits = !task.progress.recommit().is_empty();
+            if !task.recommits {
+                task.progress.touch();
+            }
+        }
+    }
+
+    /// The records that the open transaction has taken.
+    pub(super) fn taken(&self) -> impl Iterator<Item = Taken> + '_ {
+        self.values().flat_map(|task| task.progress.taken())
+    }
+
+    /// The input partitions of all tasks that the transaction touched.
+    pub(super) fn touched_partitions(&self) -> Vec<TopicPartition> {
+        let touched = self.values().filter(|task| task.progress.touched());
+        let inputs = touched.flat_map(|task| task.progress.inputs());
+        inputs.map(|input| input.partition.clone()).collect()
+    }
+
+    /// Rule 2: the offsets of all inputs of every touched task, under one name each.
+    pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<OffsetToCommit> {
+        let sealed = self.values_mut().flat_map(|task| {
+            let mut offsets = if task.progress.touched() || !task.recommits {
+                task.seal(nonce)
+            } else {
+                task.progress.recommit()
+            };
+            if !rules::commits_sibling_offsets() {
+                offsets.truncate(1);
+            }
+            offsets
+        });
+        sealed.map(to_commit).collect()
+    }
+
+    /// Without rule 2: the offsets of any one task that is owned, rather of one that is not touched. They
+    /// fence the transaction, but not by its records.
+    pub(super) fn offsets_of_any(&self) -> Option<Vec<OffsetToCommit>> {
+        let mut idle = self.values().map(|task| task.progress.recommit());
+        let any = idle.find(|offsets| !offsets.is_empty())?;
+        Some(any.into_iter().map(to_commit).collect())
+    }
+
+    /// Whether the transaction touched a task with stores.
+    pub(super) fn changed_state(&self) -> bool {
+        self.values()
+            .any(|task| task.progress.touched() && task.state.is_some())
+    }
+
+    /// Writes the changes of a committed transaction to the databases of all touched tasks.
+    pub(super) fn apply(&mut self, now: Timestamp) -> Result<(), WorkerError> {
+        let mut applied = Ok(());
+        for task in self.values_mut().filter(|t| t.progress.touched()) {
+            let Some(state) = &mut task.state else {
+                continue;
+            };
+            if let Err(source) = state.apply(&task.progress, now) {
+                let (task, source) = (task.progress.task, Box::new(source));
+                applied = applied.and(Err(WorkerError::Store { task, source }));
+            }
+        }
+        applied
+    }
+
+    /// The transaction is committed. `held` has processed a record that is not part of it.
+    pub(super) fn committed(&mut self, now: Now, held: Option<TaskId>) {
+        for (id, task) in self.iter_mut() {
+            task.committed(now, held == Some(id));
+        }
+    }
+
+    /// The transaction is gone. Returns where its tasks go back to.
+    pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<Seek> {
+        let mut back = Vec::new();
+        for task in self.values_mut() {
+            back.extend(task.discard(in_rebalance));
+        }
+        back
+    }
+
+    /// Without rule 6: what changed is dropped with the producer whose commit is in doubt.
+    pub(super) fn drop_changes(&mut self) {
+        let states = self.values_mut().filter_map(|task| task.state.as_mut());
+        states.for_each(|state| state.store.discard());
+    }
+
+    /// The changelogs of all tasks.
+    pub(super) fn changelogs(&self, topology: &Topology) -> Vec<TopicPartition> {
+        let tasks = self.values();
+        let states =
+            tasks.filter_map(|task| Some((task.progress.task.partition, task.state.as_ref()?)));
+        let logs = states.flat_map(|(partition, state)| {
+            let topics = state.topics(topology);
+            topics.map(move |(_, topic)| TopicPartition::new(topic.clone(), partition))
+        });
+        logs.collect()
+    }
+
+    /// The brokers reported where changelogs end.
+    pub(super) fn changelogs_end(&mut self, topology: &Topology, ends: &[LogEnds]) {
+        for task in self.values_mut() {
+            let partition = task.progress.task.partition;
+            let Some(state) = &mut task.state else {
+                continue;
+            };
+            let found = state.topics(topology).filter_map(|(family, topic)| {
+                let is_its = |log: &&LogEnds| {
+                    log.partition.topic == *topic && log.partition.partition == partition
+                };
+                Some((family, ends.iter().find(is_its)?.stable))
+            });
+            for (family, stable) in found.collect::<Vec<_>>() {
+                state.offsets.heard(family, stable);
+                if let (Family::Windowed, Some(trimming)) = (family, &mut state.trimming) {
+                    trimming.heard(stable, task.progress.stream_time());
+                }
+            }
+        }
+    }
+
+    pub(super) fn keep_to_cache_limit(&mut self) {
+        let states = self.values_mut().filter_map(|task| task.state.as_mut());
+        states.for_each(|state| state.store.keep_to_cache_limit());
+    }
+}
+
+fn to_commit((partition, offset, metadata): (TopicPartition, Offset, String)) -> OffsetToCommit {
+    OffsetToCommit {
+        partition,
+        offset,
+        metadata,
+    }
+}

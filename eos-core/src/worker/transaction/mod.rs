@@ -1,0 +1,466 @@
+//! The open transaction: the machine that decides, its producer, and the calls under way.
+//!
+//! [`Worker::advance`](super::Worker) is the only caller of the machine. What an event means for the tasks (seal,
+//! apply, discard) is done there; here is what it means for the producer.
+
+mod blame;
+mod calls;
+mod in_doubt;
+mod offsets;
+mod pace;
+
+use std::task::Poll;
+use std::time::Duration;
+
+use eos_protocol::{
+    Action, Actions, Backoff, CallSite, CommitCause, Deadline, ErrorClass, Event, Guarantee, Nonce,
+    Now, State, StopReason, Transaction, TransactionalId, blames_a_record,
+};
+
+use super::shared::Shared;
+use super::wake::Wake;
+use super::{SLICE, WorkerError, error};
+use crate::client::{Client, ClientError, OffsetToCommit, Producer, ProducerSpec, Source};
+use crate::failpoints::{self, Point};
+use crate::metrics::{Count, in_ms};
+use crate::rules;
+
+pub(super) use calls::Call;
+pub(super) use in_doubt::{as_committed, read_outcome};
+
+use blame::Blame;
+use calls::Calls;
+use pace::Pace;
+
+/// How long to wait before a failed call is repeated.
+const PAUSE: Duration = Duration::from_millis(10);
+
+type MemberOf<C> = <<C as Client>::Source as Source>::Member;
+
+/// One transaction after the other, and the producer for them.
+pub(super) struct TransactionDriver<C: Client> {
+    machine: Transaction,
+    producer: Option<C::Producer>,
+    calls: Calls,
+    pub(super) pace: Pace,
+    pub(super) blame: Blame,
+    pub(super) wake: Wake,
+    last_error: Option<ClientError>,
+    /// The group's generation at the last `send_offsets`.
+    generation: i32,
+    /// Without rule 3: the member that sends all offsets.
+    first_member: Option<MemberOf<C>>,
+}
+
+impl<C: Client> TransactionDriver<C> {
+    pub(super) fn new(shared: &Shared<C>, source: &mut C::Source) -> Self {
+        let spec = &shared.spec;
+        let first_member = match rules::checks_member() {
+            true => None,
+            false => source.member().ok(),
+        };
+        Self {
+            machine: Transaction::new(spec.guarantee, spec.limits.clone()),
+            producer: None,
+            calls: Calls::default(),
+            pace: Pace::new(spec.policy),
+            blame: Blame::default(),
+            wake: Wake::default(),
+            last_error: None,
+            generation: -1,
+            first_member,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.machine.state()
+    }
+
+    /// Whether no transaction is open or under way.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(
+            self.state(),
+            State::Cold | State::Initializing | State::Idle | State::Fenced | State::Failed
+        )
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.state() == State::InDoubt
+    }
+
+    /// Whether a transaction is open and takes records.
+    pub(super) fn is_open(&self) -> bool {
+        self.state() == State::Open
+    }
+
+    pub(super) fn takes_records(&self) -> bool {
+        self.machine.takes_records() && !self.pace.awaits_markers()
+    }
+
+    /// Whether the machine has stopped.
+    pub(super) fn has_failed(&self) -> bool {
+        self.calls.over && self.state() == State::Failed
+    }
+
+    pub(super) fn generation(&self) -> i32 {
+        self.generation
+    }
+
+    pub(super) fn last_error(&self) -> Option<&ClientError> {
+        self.last_error.as_ref()
+    }
+
+    pub(super) fn producer(&mut self) -> Option<&mut C::Producer> {
+        self.producer.as_mut()
+    }
+
+    /// Closes the producer.
+    pub(super) fn close(&mut self) {
+        self.producer = None;
+    }
+
+    /// Feeds the machine. The actions are to be performed in order.
+    pub(super) fn step(&mut self, shared: &Shared<C>, event: Event) -> Actions {
+        let at = shared.moment();
+        self.pace.heard(event, at.now);
+        self.machine.step(at, event)
+    }
+
+    /// Reports the state after an event.
+    pub(super) fn report(&self, shared: &Shared<C>, event: Event, before: State, at: Now) {
+        let after = self.state();
+        if before != after {
+            shared.meter.moved(after, at);
+            tracing::trace!(worker = %shared.spec.id, ?event, ?before, ?after, "transaction");
+        }
+    }
+
+    /// Performs an action that concerns the producer alone.
+    pub(super) fn perform(
+        &mut self,
+        shared: &Shared<C>,
+        action: Action,
+    ) -> Result<(), ClientError> {
+        match action {
+            // Without rule 5: the producer that is in doubt stays, and aborts.
+            Action::Build { .. }
+                if self.is_in_doubt()
+                    && self.calls.is_under_way(Call::Abort)
+                    && !rules::never_aborts_in_doubt() => {}
+            Action::Build { after } => {
+                let wait = Backoff::jitter(after, shared.env.entropy());
+                self.calls.build_at = Some(shared.now().after(wait));
+            }
+            Action::Drop => self.drop_producer(shared),
+            Action::Init => self.calls.begin(Call::Init),
+            Action::Begin => return self.begin(),
+            Action::Seal => self.begin_sealing(shared),
+            Action::SendOffsets => self.calls.begin(Call::SendOffsets),
+            Action::Flush => self.calls.begin(Call::Flush),
+            Action::Commit => {
+                failpoints::hit(Point::PreCommit)?;
+                self.calls.begin(Call::Commit);
+            }
+            Action::CommitThroughConsumer => self.calls.begin(Call::CommitThroughConsumer),
+            Action::Abort => {
+                failpoints::hit(Point::PreAbort)?;
+                self.abort();
+            }
+            Action::ReadOutcome => self.calls.read_outcome = true,
+            // The tasks': see `Worker::perform`.
+            Action::Apply | Action::Discard | Action::Stop(_) => {}
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self) {
+        self.calls = Calls::default();
+        self.calls.begin(Call::Abort);
+    }
+
+    fn begin(&mut self) -> Result<(), ClientError> {
+        failpoints::hit(Point::Begin)?;
+        match &mut self.producer {
+            Some(producer) => producer.begin(),
+            None => Err(ClientError::new(CallSite::Begin, 0, "there is no producer")),
+        }
+    }
+
+    fn begin_sealing(&mut self, shared: &Shared<C>) {
+        let age = self.pace.seal(shared.now());
+        // A closure that takes longer than `transaction.timeout.ms` costs the records before it their transaction;
+        // alone it costs nothing. (Measured here: the time after this belongs to the brokers.)
+        let is_late = age.is_some_and(|age| age >= shared.spec.transaction_timeout);
+        self.blame.add(is_late);
+        self.calls.seal = true;
+    }
+
+    fn drop_producer(&mut self, shared: &Shared<C>) {
+        if self.is_in_doubt() && !rules::never_aborts_in_doubt() {
+            return self.abort();
+        }
+        let unanswered = self.is_unanswered();
+        if self.producer.take().is_some() && !self.calls.over {
+            shared.meter.count(Count::Rebuilds, 1);
+            shared.meter.count(Count::Quarantines, unanswered.into());
+            tracing::info!(
+                app = %shared.spec.app, worker = %shared.spec.id, id = %shared.spec.identity,
+                state = ?self.state(), unanswered,
+                last_error = self.last_error.as_ref().map(tracing::field::display),
+                "replacing the producer"
+            );
+        }
+        self.calls.clear();
+    }
+
+    /// The machine has stopped. Returns the error with which the worker ends.
+    pub(super) fn stop(&mut self, shared: &Shared<C>, reason: StopReason) -> WorkerError {
+        self.calls.over = true;
+        error::from_reason(
+            shared.spec.identity.as_str(),
+            reason,
+            self.last_error.take(),
+        )
+    }
+
+    /// An action failed at once. Returns the event for it: nothing follows a failed begin, and nothing is behind a
+    /// commit or an abort at which a failpoint fires.
+    pub(super) fn action_failed(&mut self, error: ClientError) -> Event {
+        let (call, class) = (error.call, error.class());
+        self.last_error = Some(error);
+        Event::Failed(call, class)
+    }
+
+    /// A call failed. Returns the event for it.
+    pub(super) fn failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
+        let (call, class) = (error.call, error.class());
+        self.blame.add(blames_a_record(error.fault.code));
+        if class == ErrorClass::Retriable {
+            self.calls.pause_until = Some(shared.now().after(PAUSE));
+        } else {
+            tracing::warn!(
+                app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
+                ?class, %error, "a call of the transaction failed"
+            );
+        }
+        // A later failure, of an abort for one, is not what an operator has to fix.
+        let known = self.last_error.as_ref().map(ClientError::class);
+        if known != Some(ErrorClass::Fatal) || class == ErrorClass::Fatal {
+            self.last_error = Some(error);
+        }
+        Event::Failed(call, class)
+    }
+
+    /// An output was refused. Its record counts as taken, so whatever the class of the error, the transaction must
+    /// not be committed. Returns the event for it.
+    pub(super) fn send_failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
+        let (call, class) = match (error.call, error.class()) {
+            (call, ErrorClass::Retriable) => (call, ErrorClass::Abortable),
+            other => other,
+        };
+        self.blame.add(blames_a_record(error.fault.code));
+        tracing::warn!(
+            app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
+            ?class, %error, "an output was refused"
+        );
+        self.last_error = Some(error);
+        Event::Failed(call, class)
+    }
+
+    /// A transaction was begun. Returns whether it is open.
+    pub(super) fn begun(&mut self, shared: &Shared<C>) -> bool {
+        let open = self.is_open();
+        if open {
+            self.pace.opened(shared.env.about_now());
+        }
+        open
+    }
+
+    /// Why the open transaction is to be committed now, if it is.
+    pub(super) fn commit_due(&self, shared: &Shared<C>, now: Now) -> Option<CommitCause> {
+        let most_kept = shared.spec.state.uncommitted_bytes;
+        self.pace.due(now, self.blame.most_records(), most_kept)
+    }
+
+    /// Lets the worker wait for the markers of the last transaction.
+    pub(super) fn look_at_markers(&mut self, shared: &Shared<C>) {
+        let idle = self.state() == State::Idle;
+        if let Some(wait) = self.pace.look_at_markers(shared.now(), idle) {
+            self.wake.after(wait);
+        }
+    }
+
+    /// The transaction is committed and applied.
+    pub(super) fn committed(&mut self, shared: &Shared<C>) {
+        let (spec, now) = (&shared.spec, shared.now());
+        let partitions = self.calls.offsets.len();
+        let phases = self.pace.committed(now, spec.guarantee, partitions);
+        shared.meter.committed(self.pace.cause(), &phases);
+        tracing::debug!(
+            app = %spec.app, worker = %spec.id, transaction = self.machine.number(),
+            generation = self.generation, cause = self.pace.cause().name(),
+            seal_ms = in_ms(phases.seal), send_offsets_ms = in_ms(phases.send_offsets),
+            drain_ms = in_ms(phases.drain), commit_ms = in_ms(phases.commit),
+            apply_ms = in_ms(phases.apply), whole_ms = in_ms(phases.whole), "committed"
+        );
+    }
+
+    /// The transaction is gone.
+    pub(super) fn discarded(&self, shared: &Shared<C>) {
+        shared.meter.count(Count::Aborts, 1);
+        tracing::info!(
+            app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
+            "transaction dropped, going back to the last commit"
+        );
+    }
+
+    /// When the next producer is built, if one is.
+    pub(super) fn builds_at(&self) -> Option<Now> {
+        self.calls.build_at
+    }
+
+    /// Builds the next producer, if it is time to. Returns the event of it.
+    pub(super) fn build_if_due(&mut self, shared: &Shared<C>) -> Option<Event> {
+        let at = self.calls.build_at?;
+        if shared.now() < at {
+            return None;
+        }
+        self.calls.build_at = None;
+        let spec = &shared.spec;
+        let transactional = spec.guarantee == Guarantee::ExactlyOnce;
+        let built = shared.client.producer(&ProducerSpec {
+            client_id: format!("{}-producer", spec.identity),
+            transactional_id: transactional.then(|| transactional_id(shared)),
+            transaction_timeout: spec.transaction_timeout,
+            request_timeout: spec.limits.commit / 2,
+            topics: shared.topology.output_names(),
+            batch_limits: spec.output_limits.clone(),
+        });
+        Some(match built {
+            Ok(producer) => {
+                self.producer = Some(producer);
+                Event::Built
+            }
+            Err(error) => self.failed(shared, error),
+        })
+    }
+
+    /// Whether calls are under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.calls.is_busy()
+    }
+
+    /// Whether a failed call is not to be repeated yet.
+    pub(super) fn pauses(&mut self, shared: &Shared<C>) -> bool {
+        let Some(until) = self.calls.pause_until else {
+            return false;
+        };
+        let left = until.since(shared.now());
+        if left.is_zero() {
+            self.calls.pause_until = None;
+            return false;
+        }
+        self.wake.after(left);
+        true
+    }
+
+    pub(super) fn is_sealing(&self) -> bool {
+        self.calls.seal
+    }
+
+    pub(super) fn reads_outcome(&self) -> bool {
+        self.calls.read_outcome
+    }
+
+    pub(super) fn outcome_read(&mut self) {
+        self.calls.read_outcome = false;
+    }
+
+    pub(super) fn is_under_way(&self, call: Call) -> bool {
+        self.calls.is_under_way(call)
+    }
+
+    /// A call is done.
+    pub(super) fn done(&mut self, call: Call) {
+        self.calls.end(call);
+    }
+
+    /// The offsets of the sealed transaction.
+    pub(super) fn offsets(&self) -> &[OffsetToCommit] {
+        &self.calls.offsets
+    }
+
+    /// The name of the attempt that is being sealed.
+    pub(super) fn nonce(&mut self, shared: &Shared<C>) -> Nonce {
+        // No two attempts have the same one.
+        let fresh = || match rules::names_each_attempt() {
+            true => Nonce(shared.env.entropy()),
+            false => Nonce(0),
+        };
+        *self.calls.nonce.get_or_insert_with(fresh)
+    }
+
+    /// Goes on with a call of the producer.
+    pub(super) fn call(&mut self, shared: &Shared<C>, call: Call) -> Poll<Result<(), ClientError>> {
+        let (slice, left) = (self.slice(shared), self.time_left(shared));
+        let Some(producer) = &mut self.producer else {
+            return Poll::Pending;
+        };
+        match call {
+            Call::Init => producer.init(slice),
+            Call::Flush if !rules::drains_before_commit() => Poll::Ready(Ok(())),
+            Call::Flush => producer.flush(slice),
+            // All the time that there is, in one call: the client may take the rest of an interrupted one for the
+            // outcome of another (docs/design/0018). A revocation has more.
+            Call::Commit => commit_for(producer, left),
+            Call::Abort => producer.abort(slice),
+            Call::SendOffsets | Call::CommitThroughConsumer => Poll::Pending,
+        }
+    }
+
+    fn remaining(&self, shared: &Shared<C>) -> Option<(Deadline, Now)> {
+        let now = self.machine.clock(shared.moment());
+        Some((self.machine.deadline()?, now))
+    }
+
+    /// Until the deadline of the transaction.
+    fn time_left(&self, shared: &Shared<C>) -> Duration {
+        let left = self.remaining(shared);
+        left.map_or(SLICE, |(deadline, now)| deadline.remaining(now).max(SLICE))
+    }
+
+    /// How long a call may block: not past the deadline of the transaction.
+    fn slice(&self, shared: &Shared<C>) -> Duration {
+        let left = self.remaining(shared);
+        left.map_or(SLICE, |(deadline, now)| deadline.slice(now, SLICE))
+    }
+
+    /// Rule 7: a request that was never answered may hit the next transaction.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.producer.as_ref().is_some_and(Producer::unanswered)
+            && rules::quarantines_unanswered_producers()
+    }
+}
+
+fn commit_for<P: Producer>(producer: &mut P, slice: Duration) -> Poll<Result<(), ClientError>> {
+    let slice = if failpoints::is_due(Point::InCommit) {
+        // Time for EndTxn to leave, and hardly any for its response.
+        Duration::from_millis(1)
+    } else {
+        slice
+    };
+    let done = producer.commit(slice);
+    failpoints::hit(Point::InCommit)?;
+    if matches!(done, Poll::Ready(Ok(()))) {
+        failpoints::hit(Point::PostCommit)?;
+    }
+    done
+}
+
+fn transactional_id<C: Client>(shared: &Shared<C>) -> TransactionalId {
+    let identity = &shared.spec.identity;
+    if !rules::keeps_transactional_id() {
+        return TransactionalId::new(format!("{identity}-{:x}", shared.env.entropy()));
+    }
+    identity.clone()
+}

@@ -1,0 +1,196 @@
+//! When the open transaction is committed, and when the next one begins.
+
+use std::time::Duration;
+
+use eos_protocol::{
+    CommitCause, CommitCost, CommitPacer, CommitPolicy, Guarantee, Load, Now, may_join,
+    until_markers_are_written,
+};
+
+use crate::metrics::{Phases, Stopwatch};
+use crate::worker::spec::WorkerSpec;
+
+/// Measures the open transaction and the cost of commits.
+#[derive(Debug)]
+pub(in crate::worker) struct Pace {
+    /// The open transaction.
+    load: Option<Load>,
+    /// How many bytes its changes of state take.
+    kept: usize,
+    /// Why it is committed.
+    cause: CommitCause,
+    pacer: CommitPacer,
+    /// Times the commit under way.
+    stopwatch: Stopwatch,
+    /// When the markers of the last committed transaction should be written: none begins before.
+    begins_at: Now,
+    /// Whether the worker waits for these markers in this step.
+    awaits_markers: bool,
+    /// How long the worker was idle since the last commit.
+    idle: Duration,
+}
+
+impl Pace {
+    pub(super) fn new(policy: CommitPolicy) -> Self {
+        Self {
+            load: None,
+            kept: 0,
+            cause: CommitCause::Interval,
+            pacer: CommitPacer::new(policy),
+            stopwatch: Stopwatch::default(),
+            begins_at: Now::default(),
+            awaits_markers: false,
+            idle: Duration::ZERO,
+        }
+    }
+
+    /// Whether a record that is finished by `now` may join the open transaction. A slow record must not cause
+    /// the abort of the records before it.
+    pub(in crate::worker) fn admits(&self, now: Now, spec: &WorkerSpec) -> bool {
+        let (timeout, commit) = (spec.transaction_timeout, spec.limits.commit);
+        let load = self.load.as_ref();
+        load.is_none_or(|load| may_join(now, load, timeout, commit))
+    }
+
+    /// A transaction is open.
+    pub(super) fn opened(&mut self, now: Now) {
+        self.load.get_or_insert(Load {
+            since: now,
+            records: 0,
+            bytes: 0,
+        });
+    }
+
+    /// A record joined it, with so many bytes of changes.
+    pub(in crate::worker) fn took(&mut self, kept: usize) {
+        self.kept += kept;
+        if let Some(load) = &mut self.load {
+            load.records += 1;
+        }
+    }
+
+    /// A result joined it, with so many bytes of changes.
+    pub(in crate::worker) fn keeps(&mut self, kept: usize) {
+        self.kept += kept;
+    }
+
+    /// So many bytes of outputs joined it.
+    pub(in crate::worker) fn sent(&mut self, bytes: usize) {
+        if let Some(load) = &mut self.load {
+            load.bytes += bytes as u64;
+        }
+    }
+
+    /// Whether it has no outputs yet.
+    pub(in crate::worker) fn is_empty(&self) -> bool {
+        self.load.as_ref().is_none_or(|load| load.bytes == 0)
+    }
+
+    /// Why the open transaction is to be committed now, if it is. `most_records`: while a record is searched
+    /// that aborts its transactions.
+    pub(super) fn due(
+        &self,
+        now: Now,
+        most_records: Option<u64>,
+        most_kept: usize,
+    ) -> Option<CommitCause> {
+        let load = self.load.as_ref()?;
+        if most_records.is_some_and(|most| load.records >= most) {
+            return Some(CommitCause::Records);
+        }
+        if self.kept >= most_kept {
+            return Some(CommitCause::Bytes);
+        }
+        self.pacer.policy().due(now, load)
+    }
+
+    /// How long until the commit of the open transaction is due.
+    pub(in crate::worker) fn wait(&self, now: Now) -> Option<Duration> {
+        let load = self.load.as_ref()?;
+        Some(self.pacer.policy().wait(now, load))
+    }
+
+    pub(in crate::worker) fn commits_for(&mut self, cause: CommitCause) {
+        self.cause = cause;
+    }
+
+    pub(in crate::worker) fn cause(&self) -> CommitCause {
+        self.cause
+    }
+
+    /// Checks whether a transaction that begins now would meet the markers of the last one, and returns the wait
+    /// for them. The clock is read once a step: between two readings the wait could end, and the worker would sleep
+    /// with no reason to wake up.
+    pub(super) fn look_at_markers(&mut self, now: Now, idle: bool) -> Option<Duration> {
+        let wait = match idle {
+            true => self.begins_at.since(now),
+            false => Duration::ZERO,
+        };
+        self.awaits_markers = !wait.is_zero();
+        self.awaits_markers.then_some(wait)
+    }
+
+    pub(super) fn awaits_markers(&self) -> bool {
+        self.awaits_markers
+    }
+
+    /// The worker waited from then on. Records may be there while it waits for markers: that is no idle time.
+    pub(in crate::worker) fn waited(&mut self, from: Now, now: Now) {
+        self.idle += now.since(from.max(self.begins_at));
+    }
+
+    /// The commit begins. Returns how old the transaction is.
+    pub(super) fn seal(&mut self, now: Now) -> Option<Duration> {
+        self.stopwatch = Stopwatch::start(now);
+        self.load.as_ref().map(|load| now.since(load.since))
+    }
+
+    pub(super) fn heard(&mut self, event: eos_protocol::Event, now: Now) {
+        self.stopwatch.heard(event, now);
+    }
+
+    /// The transaction is known to be committed.
+    pub(in crate::worker) fn known(&mut self, now: Now) {
+        self.stopwatch.known(now);
+    }
+
+    /// The commit is done. Returns how long its phases took.
+    pub(super) fn committed(
+        &mut self,
+        now: Now,
+        guarantee: Guarantee,
+        partitions: usize,
+    ) -> Phases {
+        self.load = None;
+        self.kept = 0;
+        let phases = self.stopwatch.stop(now);
+        if guarantee == Guarantee::ExactlyOnce {
+            let known = Now(now.0.saturating_sub(phases.apply));
+            self.begins_at = known.after(until_markers_are_written(phases.commit));
+        }
+        self.pacer.committed(CommitCost {
+            took: phases.whole + self.begins_at.since(now),
+            idle: std::mem::take(&mut self.idle),
+            partitions: u32::try_from(partitions).unwrap_or(u32::MAX),
+        });
+        phases
+    }
+
+    /// The transaction is gone. Returns how many records it had.
+    pub(in crate::worker) fn discarded(&mut self) -> u64 {
+        self.kept = 0;
+        self.load.take().map_or(0, |load| load.records)
+    }
+
+    /// How long the worker was idle since the last commit.
+    #[cfg(test)]
+    pub(in crate::worker) fn idle(&self) -> Duration {
+        self.idle
+    }
+
+    /// What a commit costs, as far as it is known.
+    #[cfg(test)]
+    pub(in crate::worker) fn cost(&self) -> Duration {
+        self.pacer.cost()
+    }
+}
