@@ -47,7 +47,7 @@ pub struct Member {
 }
 
 impl World {
-    /// Somebody who is not a member yet.
+    /// A client that is not a member yet.
     ///
     /// # Errors
     /// When there is no connection.

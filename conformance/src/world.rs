@@ -59,7 +59,7 @@ impl World {
             wrong: Vec::new(),
             seen: 0,
         };
-        // Kafka makes its coordinators' topics when somebody looks for one.
+        // Kafka creates its coordinators' topics at the first request for one.
         for kind in [0, 1] {
             let request = FindCoordinatorRequest::default()
                 .with_key(text(name))
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// A name that nobody has.
+    /// A name that is not taken.
     pub fn fresh(&mut self, what: &str) -> String {
         self.made += 1;
         format!("{}-{what}{}", self.name, self.made)

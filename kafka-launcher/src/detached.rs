@@ -1,4 +1,4 @@
-//! A cluster that nobody owns: left running by one process, found and stopped by another.
+//! A cluster without an owner: left running by one process, found and stopped by another.
 
 use std::time::Instant;
 

@@ -47,7 +47,7 @@ impl Installation {
         let mut command = Command::new(&self.java.program);
         // Not as an argument: 45 paths would bury whatever a process listing has to say.
         command.args(flags).env("CLASSPATH", self.class_path()?);
-        // Somebody's agent or heap setting for another program must not reach the brokers.
+        // The user's agent or heap setting for another program must not reach the brokers.
         command
             .env_remove("JAVA_TOOL_OPTIONS")
             .env_remove("_JAVA_OPTIONS");

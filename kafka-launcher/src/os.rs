@@ -28,7 +28,7 @@ pub enum Signal {
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// When there is no such process, or it belongs to somebody else.
+/// When there is no such process, or it belongs to another user.
 pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     let number = match signal {
         Signal::Kill => libc::SIGKILL,

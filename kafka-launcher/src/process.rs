@@ -68,7 +68,7 @@ impl ProcessId {
 fn started(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let ticks = start_ticks(&stat)?;
-    // Ticks count from the boot: a reboot starts them anew.
+    // Ticks count from the boot: a reboot resets them.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     Some(format!("{}/{ticks}", boot.trim()))
 }

@@ -22,7 +22,7 @@ pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
         ("default.replication.factor", replicas),
         ("min.insync.replicas", in_sync),
         ("auto.create.topics.enable", "false"),
-        // Groups: members may be lively, and nobody waits for stragglers.
+        // Groups: members join and leave often, and no rebalance waits for late ones.
         ("group.initial.rebalance.delay.ms", "0"),
         ("group.min.session.timeout.ms", "1000"),
         ("group.consumer.session.timeout.ms", "6000"),

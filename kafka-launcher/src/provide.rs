@@ -28,7 +28,7 @@ pub const SKIP_VAR: &str = "EOS_SKIP_KAFKA";
 /// A cluster that can be used.
 #[derive(Debug)]
 pub enum Provided {
-    /// Somebody else's, named by `KAFKA_BOOTSTRAP_SERVERS`.
+    /// The user's, named by `KAFKA_BOOTSTRAP_SERVERS`.
     External {
         /// Its addresses.
         bootstrap: String,

@@ -25,7 +25,7 @@ pub struct Answer {
 /// When it can't be started, or does not end in time.
 pub fn answer(command: &mut Command, limit: Duration) -> Result<Answer> {
     let name = command.get_program().to_owned();
-    // A file, not a pipe: nobody has to read while the program runs.
+    // A file, not a pipe: a full pipe would block the program.
     let mut said = tempfile::tempfile().context("create a temporary file")?;
     let (out, err) = (said.try_clone()?, said.try_clone()?);
     let mut child = command

@@ -1,7 +1,7 @@
 //! Directories of clusters that are thrown away, also those whose owner was killed.
 //!
 //! An owner holds a lock on a file beside its directory. Locks end with their process, however it
-//! ends; so whoever starts a cluster next can tell leftovers from directories in use.
+//! ends; so the next start of a cluster can tell leftovers from directories in use.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -39,7 +39,7 @@ fn serve(requests: &Receiver<Request>, tied: bool) {
         if tied {
             os::die_with_spawning_thread(&mut command);
         }
-        // Nobody waits for the answer only if the owner is going away, and then so is the process.
+        // The receiver is gone only if the owner is going away, and then the process ends, too.
         let _ = reply.send(command.spawn());
     }
 }

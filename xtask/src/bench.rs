@@ -13,7 +13,7 @@ use crate::setup::{self, Need};
 /// When something is missing that cannot be installed, or cargo cannot be run.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
-    // Kafka Streams needs Java and Maven too, whoever's broker it is.
+    // Kafka Streams needs Java and Maven, also on the user's own broker.
     setup::ensure(Need::KAFKA)?;
     if kafka_launcher::external().is_some() {
         eprintln!(

@@ -32,14 +32,14 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// Starts one and waits until it answers. What `started` does with it happens before the wait, so that
-    /// somebody else can end it if this program is interrupted.
+    /// another command can end it if this program is interrupted.
     pub(crate) fn start(
         port: Option<u16>,
         dir: &Path,
         started: impl FnOnce(&Embedded) -> Result<()>,
     ) -> Result<Embedded> {
         let port = match port {
-            // Somebody else's Kafka would answer in its place.
+            // Another Kafka would answer in its place.
             Some(port) if !ports::is_free(port) => {
                 bail!("port {port} is taken: choose another with --port, or leave --port out")
             }
@@ -67,7 +67,7 @@ impl Embedded {
         };
         let outcome = started(&embedded).and_then(|()| embedded.await_ready(&mut child, &log));
         if let Err(error) = outcome {
-            // Nobody would know of it.
+            // No state file names it.
             let _ended_already = child.kill();
             let _collected = child.wait();
             return Err(error.context(format!("the embedded broker's log is {}", log.display())));

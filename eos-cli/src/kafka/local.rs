@@ -195,7 +195,7 @@ fn again(state: State, place: &Place) -> Result<State> {
     }
 }
 
-/// Old topics and offsets would be a riddle to whoever expects an empty Kafka.
+/// Old topics and offsets would confuse a user who expects an empty Kafka.
 fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
     let topics = Client::connect(bootstrap, PATIENCE)?.metadata(None)?.topics;
     let names = topics.into_keys().filter(|name| !name.starts_with("__"));

@@ -17,7 +17,7 @@ pub(crate) struct Batch {
     batch: batch::Batch,
     /// From when on compaction may drop tombstones: so long after the first one that met them here.
     ///
-    /// Kafka keeps it in the base timestamp and writes all others anew; no client looks at it there.
+    /// Kafka keeps it in the base timestamp and re-encodes all others; no client reads it there.
     pub(crate) delete_horizon: Option<i64>,
 }
 

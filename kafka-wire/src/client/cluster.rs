@@ -130,7 +130,7 @@ fn partitions(topic: &MetadataResponseTopic) -> Vec<Partition> {
     partitions
 }
 
-/// Kafka writes "nobody" as -1.
+/// Kafka writes "no broker" as -1.
 fn known(id: i32) -> Option<i32> {
     (id >= 0).then_some(id)
 }

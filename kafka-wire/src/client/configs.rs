@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// As [`Client::configure_topic`].
     pub fn configure_brokers(&mut self, key: &str, value: &str) -> Result<()> {
-        // Nobody's name is everybody's.
+        // The empty name stands for all brokers.
         let what = format!("set {key}={value} of all brokers");
         self.configure(&what, (BROKER, ""), key, value)
     }

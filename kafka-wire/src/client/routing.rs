@@ -101,7 +101,7 @@ impl Client {
     /// The broker that a request to this node goes to now: who leads, or who coordinates.
     ///
     /// # Errors
-    /// When nobody does, and nobody begins to in time; and for [`Node::Any`], which is no broker.
+    /// When no broker does in time; and for [`Node::Any`], which is no broker.
     pub fn broker_of(&mut self, node: Node<'_>) -> Result<i32> {
         self.routes.forget();
         self.retry("find a broker", |client, deadline| {

@@ -1,7 +1,7 @@
 //! Who wrote which part of a log, and how the transaction ended there: told by the markers alone.
 //!
 //! A leader's list of aborted transactions ([`Aborted`](crate::batch::Aborted)) is an index that it keeps beside the
-//! log. Whoever wants to check what readers are shown must not rest on it.
+//! log. A check of what readers see must not rest on it.
 
 use std::collections::HashMap;
 

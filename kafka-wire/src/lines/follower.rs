@@ -27,7 +27,7 @@ impl Follower {
     /// Begins at the beginning of each topic.
     ///
     /// # Errors
-    /// When nobody answers at that address, or there is no such topic.
+    /// When no broker answers at that address, or there is no such topic.
     pub fn new(bootstrap: &str, topics: &[&str]) -> Result<Follower> {
         let mut client = Client::connect(bootstrap, PATIENCE)?;
         let topics = topics.iter().map(|name| {

@@ -42,7 +42,7 @@ pub struct TransactionalProducer {
 }
 
 impl TransactionalProducer {
-    /// Takes over a transactional id: fences whoever had it and aborts what they left open.
+    /// Takes over a transactional id: fences the producer that had it and aborts its open transaction.
     ///
     /// # Errors
     /// When the coordinator does not answer in time, or refuses the timeout.
@@ -83,7 +83,7 @@ impl TransactionalProducer {
     }
 
     /// As [`TransactionalProducer::send`], without telling the coordinator that the partition takes
-    /// part: what a request does that arrives after its transaction. Nobody will end what begins so.
+    /// part: as a request that arrives after its transaction. No coordinator ends a transaction that begins so.
     ///
     /// # Errors
     /// As [`TransactionalProducer::send`]; brokers that verify transactions refuse it.
