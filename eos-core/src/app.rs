@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+#[cfg(feature = "kafka")]
+use eos_kafka::{KafkaClient, KafkaConfig};
 use eos_protocol::windows::check_retention;
 use eos_protocol::{FirstStart, Guarantee};
 use eos_state::StoreKind;
@@ -14,10 +16,15 @@ use crate::client::Client;
 use crate::codec::OrderedKey;
 use crate::config::Settings;
 #[cfg(feature = "kafka")]
+use crate::config::{Properties, secrets_among};
+use crate::output::Output;
+#[cfg(all(feature = "kafka", feature = "failpoints"))]
+use crate::rules;
+#[cfg(feature = "kafka")]
 use crate::runtime::Signals;
 use crate::runtime::Stepped;
 use crate::store::{ByWindow, InOrder, KeyValueStore, OrderedStore, Store, WindowStore};
-use crate::stream::{Output, Stream};
+use crate::stream::Stream;
 use crate::topic::Topic;
 use crate::topology::{Description, Graph, Topology, TopologyError};
 
@@ -309,9 +316,8 @@ impl App {
     )]
     pub(crate) fn check(&self) -> Result<Arc<Topology>, TopologyError> {
         // The graph is taken: an app runs once.
-        std::mem::replace(&mut *self.lock(), Graph::new(""))
-            .build()
-            .map(Arc::new)
+        let graph = std::mem::replace(&mut *self.lock(), Graph::new(""));
+        Topology::of(graph).map(Arc::new)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Graph> {
@@ -349,11 +355,7 @@ impl App {
         settings.set_default_brokers(bootstrap_servers);
         let settings = settings.resolve(std::env::vars_os())?;
         let bootstrap = settings.bootstrap.clone().unwrap_or_default();
-        let client = crate::kafka::KafkaClient::new(crate::kafka::KafkaConfig {
-            bootstrap: bootstrap.clone(),
-            properties: settings.properties.clone(),
-            // A tenth of a second of work at full speed; six partitions hold 96 MB at most.
-        });
+        let client = KafkaClient::new(kafka_config(&bootstrap, &settings.properties));
         crate::runtime::start(settings, topology, client, &bootstrap)
     }
 
@@ -390,6 +392,29 @@ impl App {
         }
         running.ended().await
     }
+}
+
+/// The user's properties, as librdkafka's client takes them.
+#[cfg(feature = "kafka")]
+fn kafka_config(bootstrap: &str, properties: &Properties) -> KafkaConfig {
+    let all = [
+        &properties.common,
+        &properties.consumer,
+        &properties.producer,
+    ];
+    let all = all.into_iter().flatten();
+    let all = all.map(|(key, value)| (key.as_str(), value.as_str()));
+    let mut config = KafkaConfig::default();
+    config.bootstrap = bootstrap.to_owned();
+    config.common.clone_from(&properties.common);
+    config.consumer.clone_from(&properties.consumer);
+    config.producer.clone_from(&properties.producer);
+    config.secrets = secrets_among(all.chain([("bootstrap.servers", bootstrap)]));
+    #[cfg(feature = "failpoints")]
+    {
+        config.without_quarantine = !rules::quarantines_unanswered_producers();
+    }
+    config
 }
 
 impl fmt::Debug for App {

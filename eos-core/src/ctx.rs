@@ -9,9 +9,9 @@ use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
 use crate::client::Headers;
 use crate::codec::OrderedKey;
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::record::Record;
 use crate::store::{ByWindow, InOrder, OrderedView, StateAccess, Store, StoreView, WindowView};
-use crate::stream::Output;
 use crate::topic::Topic;
 use crate::topology::{EncodeError, OutputSpec, Scratch};
 

@@ -5,11 +5,47 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::error_policy::ErrorPolicy;
-use crate::keys::Partitioned;
+use crate::keys::{Partitioned, Together};
 use crate::store::{KeyValueStore, Stamped};
 use crate::stream::Stream;
 use crate::topic::Topic;
 use crate::topology::{Aggregate, AggregateOrDelete, Kind, Node, PerCommit};
+
+impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// The records by their keys, to be counted, reduced or aggregated.
+    ///
+    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
+    /// [`repartition`](Self::repartition) first.
+    pub fn group_by_key(self) -> Grouped<K, V>
+    where
+        P: Together,
+    {
+        Grouped::new(self.partitioned())
+    }
+
+    /// The records by a new key, made of the value: [`key_by`](Self::key_by), then
+    /// [`repartition`](Self::repartition) through a topic of the app's own, then
+    /// [`group_by_key`](Self::group_by_key).
+    ///
+    /// `topic` gives the new key's codecs and a name: the topic is called `<app>-<name>-repartition`.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("a");
+    /// let orders = Topic::<String, String>::plain("orders");
+    /// app.source(&orders)
+    ///     .group_by(|product| product.clone(), &Topic::plain("orders-by-product"))
+    ///     .count(&KeyValueStore::<String, u64>::plain("ordered"))
+    ///     .to(&Topic::plain("most-ordered"));
+    /// ```
+    pub fn group_by<L: 'static>(
+        self,
+        f: impl Fn(&V) -> L + Send + Sync + 'static,
+        topic: &Topic<L, V>,
+    ) -> Grouped<L, V> {
+        self.key_by(f).repartition(topic).group_by_key()
+    }
+}
 
 /// The records of a stream by their keys. Made by [`Stream::group_by_key`].
 #[must_use = "groups do nothing until they are counted, reduced or aggregated"]

@@ -43,13 +43,20 @@
 //! - [`metrics`]: what an app has done and how it stands
 //!
 //! # Features
-//! `kafka` (default) is the adapter on librdkafka; without it closures can be tested where there is
+//! `kafka` (default) is the client on librdkafka, from the crate `eos-kafka`; without it closures can be tested where there is
 //! no C compiler. `rocksdb` (default) keeps state on disk; without it state lives in memory, and is read
 //! anew from its changelog at each start. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
 //! Kerberos. `prometheus` serves the metrics. `failpoints` is for tests of eos itself: it compiles
 //! faults into the runtime.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "kafka"),
+    allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "`App::run`, the guide and what they name exist with the feature only"
+    )
+)]
 
-pub mod client;
 pub mod codec;
 
 mod app;
@@ -67,11 +74,10 @@ pub mod failpoints;
 mod failpoints;
 mod failure;
 mod grouped;
-#[cfg(feature = "kafka")]
-mod kafka;
 mod keys;
 pub mod metrics;
 mod nearest;
+mod output;
 mod processor;
 mod record;
 // Without the adapter there is no client to run on; tests of closures don't need one.
@@ -95,12 +101,14 @@ mod topic;
 )]
 mod topology;
 mod windowed;
+mod windowed_key;
 pub mod worker;
 
 pub use app::App;
-pub use client::{Header, Headers};
 pub use config::{Origin, SettingsError};
 pub use ctx::Ctx;
+pub use eos_client as client;
+pub use eos_client::{Header, Headers};
 pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{
@@ -113,6 +121,7 @@ pub use failure::{Done, Failure};
 pub use grouped::{Grouped, Table};
 pub use keys::{Partitioned, Scattered, Together};
 pub use metrics::Metrics;
+pub use output::Output;
 pub use processor::{OnDiscard, Processor};
 pub use record::Record;
 pub use runtime::{
@@ -122,10 +131,11 @@ pub use store::{
     ByKey, ByWindow, Entries, InOrder, KeyValueStore, OrderedStore, OrderedView, Store, StoreView,
     WindowStore, WindowView,
 };
-pub use stream::{Output, Stream};
+pub use stream::Stream;
 pub use topic::Topic;
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
-pub use windowed::{Windowed, WindowedCodec, WindowedGroup, WindowedTable};
+pub use windowed::{WindowedGroup, WindowedTable};
+pub use windowed_key::{Windowed, WindowedCodec};
 pub use worker::{StopMode, WorkerError};
 
 /// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.

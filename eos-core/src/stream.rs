@@ -9,7 +9,6 @@ use eos_state::StoreKind;
 use crate::ctx::Ctx;
 use crate::error_policy::ErrorPolicy;
 use crate::failure::{Done, Failure};
-use crate::grouped::Grouped;
 use crate::keys::{Partitioned, Scattered, Together};
 use crate::processor::Processor;
 use crate::record::Record;
@@ -19,28 +18,6 @@ use crate::topology::{
     Branch, Closure, Exit, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
     TopologyError, Write,
 };
-
-/// A typed handle on an output topic, for [`Ctx::emit`]. Made by
-/// [`App::output`](crate::App::output), checked when the app is built.
-pub struct Output<K, V> {
-    pub(crate) app: u64,
-    pub(crate) index: usize,
-    pub(crate) types: PhantomData<fn(K, V)>,
-}
-
-impl<K, V> Clone for Output<K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Output<K, V> {}
-
-impl<K, V> fmt::Debug for Output<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Output").field(&self.index).finish()
-    }
-}
 
 /// Records on their way through an app.
 ///
@@ -138,43 +115,17 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
-    /// The records by their keys, to be counted, reduced or aggregated.
-    ///
-    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
-    /// [`repartition`](Self::repartition) first.
-    pub fn group_by_key(self) -> Grouped<K, V>
+    /// The records, which the type shows to be in one partition per key.
+    pub(crate) fn partitioned(self) -> Stream<K, V>
     where
         P: Together,
     {
-        Grouped::new(Stream {
+        Stream {
             graph: self.graph,
             parents: self.parents,
             sources: self.sources,
             types: PhantomData,
-        })
-    }
-
-    /// The records by a new key, made of the value: [`key_by`](Self::key_by), then
-    /// [`repartition`](Self::repartition) through a topic of the app's own, then
-    /// [`group_by_key`](Self::group_by_key).
-    ///
-    /// `topic` gives the new key's codecs and a name: the topic is called `<app>-<name>-repartition`.
-    ///
-    /// ```
-    /// # use eos_core::{App, KeyValueStore, Topic};
-    /// # let mut app = App::new("a");
-    /// let orders = Topic::<String, String>::plain("orders");
-    /// app.source(&orders)
-    ///     .group_by(|product| product.clone(), &Topic::plain("orders-by-product"))
-    ///     .count(&KeyValueStore::<String, u64>::plain("ordered"))
-    ///     .to(&Topic::plain("most-ordered"));
-    /// ```
-    pub fn group_by<L: 'static>(
-        self,
-        f: impl Fn(&V) -> L + Send + Sync + 'static,
-        topic: &Topic<L, V>,
-    ) -> Grouped<L, V> {
-        self.key_by(f).repartition(topic).group_by_key()
+        }
     }
 
     /// Sends the records through a topic of the app's own, so that all records of a key come

@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod given;
 mod properties;
+mod resolve;
 mod secret;
 mod settings;
 pub(crate) mod table;
@@ -24,6 +25,6 @@ pub(crate) mod table;
 pub use error::SettingsError;
 pub use given::Origin;
 #[cfg(feature = "kafka")]
-pub(crate) use {secret::Secrets, settings::Properties};
+pub(crate) use {secret::secrets_among, settings::Properties};
 
 pub(crate) use settings::{Protocol, Settings};

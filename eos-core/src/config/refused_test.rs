@@ -1,6 +1,8 @@
 //! What a start refuses, and what it says.
 
-use super::settings_test::{error, resolved};
+use eos_protocol::LayoutHash;
+
+use super::resolve_test::{error, resolved};
 use super::*;
 
 #[test]

@@ -32,7 +32,5 @@ pub use stepped::{Process, Stepped};
 
 #[cfg(feature = "rocksdb")]
 pub use on_disk::on_disk;
-#[cfg(all(test, feature = "kafka"))]
-pub(crate) use preflight::preflight;
 pub(crate) use run::start;
 pub(crate) use signals::Signals;

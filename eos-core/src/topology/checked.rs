@@ -8,9 +8,11 @@ use eos_protocol::state::PerFamily;
 use eos_protocol::{Stage, StageId, TopicName};
 
 use super::chains::{Chains, Source};
-use super::graph::{Graph, OutputSpec};
+use super::error::TopologyError;
+use super::graph::Graph;
 use super::internal::{Internal, Purpose};
 use super::node::Place;
+use super::output_spec::OutputSpec;
 use crate::store::StoreSpec;
 
 /// A checked graph.
@@ -20,6 +22,12 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
+    /// Checks a graph and cuts it into stages.
+    pub(crate) fn of(mut graph: Graph) -> Result<Self, TopologyError> {
+        let stages = graph.finish()?;
+        Ok(Self { stages, graph })
+    }
+
     pub(crate) fn token(&self) -> u64 {
         self.graph.token()
     }

@@ -1,8 +1,6 @@
 //! The graph of an app, as it is declared.
 
-use std::any::Any;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,12 +8,12 @@ use eos_protocol::state::Family;
 use eos_protocol::{Stage, StageId, TopicName, stages};
 use eos_state::StoreKind;
 
-use super::checked::Topology;
 use super::error::{TopologyError, check_name, check_store_name};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
 use super::node::{Entry, Node};
 use super::nodes::{Decode, Write};
+use super::output_spec::OutputSpec;
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};
 use crate::topic::Topic;
@@ -51,20 +49,6 @@ pub(super) struct NodeSpec {
     pub(super) child: Option<usize>,
     pub(super) rest: Option<usize>,
     pub(super) number: usize,
-}
-
-/// A topic that is written to, with its types erased.
-pub(crate) struct OutputSpec {
-    pub(crate) name: TopicName,
-    pub(crate) topic: Box<dyn Any + Send + Sync>,
-    /// If `Ctx::emit` writes to it: how many sources, nodes and such outputs were declared before.
-    pub(super) number: Option<usize>,
-}
-
-impl fmt::Debug for OutputSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.name, f)
-    }
 }
 
 /// The graph as it was declared. Children have higher indices than their parents: a stream is used
@@ -371,17 +355,14 @@ impl Graph {
         }
     }
 
-    /// Checks the graph and cuts it into stages.
-    pub(crate) fn build(mut self) -> Result<Topology, TopologyError> {
+    /// Checks the graph, adds its internal topics, and cuts it into stages.
+    pub(super) fn finish(&mut self) -> Result<Vec<Stage>, TopologyError> {
         self.check()?;
         let stages = self.stages();
         self.add_changelogs(&stages);
         self.check_internals()?;
         self.add_dead_letters();
-        Ok(Topology {
-            stages,
-            graph: self,
-        })
+        Ok(stages)
     }
 
     /// Each stage with stores has a changelog for each family of them. It is named after the stage's

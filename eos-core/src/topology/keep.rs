@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
-use super::node::{Fault, Next, Node};
+use super::fault::Fault;
+use super::node::{Next, Node};
 use super::nodes::take;
 use crate::ctx::Ctx;
 use crate::record::Record;

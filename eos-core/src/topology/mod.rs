@@ -8,6 +8,7 @@ mod describe;
 #[cfg(test)]
 mod describe_test;
 mod error;
+mod fault;
 #[cfg(test)]
 mod golden_tables_test;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod keep;
 mod kind;
 mod node;
 mod nodes;
+mod output_spec;
 mod per_commit;
 mod process;
 #[cfg(test)]
@@ -39,14 +41,16 @@ pub(crate) use checked::Topology;
 pub(crate) use deleting::AggregateOrDelete;
 pub use describe::Description;
 pub use error::TopologyError;
-pub(crate) use graph::{Exit, Graph, OutputSpec};
+pub(crate) use fault::{EncodeError, Fault};
+pub(crate) use graph::{Exit, Graph};
 pub use guarantees::{Guarantees, Mermaid};
 pub(crate) use internal::Purpose;
 pub(crate) use join::Join;
 pub(crate) use keep::Keep;
 pub(crate) use kind::Kind;
-pub(crate) use node::{EncodeError, Fault, Next, Node, Raw};
+pub(crate) use node::{Next, Node, Raw};
 pub(crate) use nodes::{Branch, FlatMap, KeyBy, Map, Peek, Tee, Write};
+pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
 pub(crate) use process::{Closure, Process};
 pub(crate) use scratch::Scratch;

@@ -2,13 +2,11 @@
 
 use std::any::Any;
 
-use eos_protocol::{Timestamp, TopicName};
+use eos_protocol::Timestamp;
 
+use super::fault::Fault;
 use crate::client::Headers;
-use crate::codec::CodecError;
 use crate::ctx::Ctx;
-use crate::failure::Failure;
-use crate::store::StateError;
 
 /// A record as it was fetched.
 #[derive(Debug)]
@@ -17,87 +15,6 @@ pub(crate) struct Raw<'a> {
     pub(crate) value: Option<&'a [u8]>,
     pub(crate) timestamp: Option<Timestamp>,
     pub(crate) headers: &'a Headers,
-}
-
-/// Why a record did not get through.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    #[error("the key can't be decoded: {0}")]
-    Key(CodecError),
-    #[error("the value can't be decoded: {0}")]
-    Value(CodecError),
-    #[error("{0}")]
-    User(Failure),
-    #[error("{0}")]
-    Encode(EncodeError),
-    #[error("{0}")]
-    State(StateError),
-    #[error(
-        "the output for topic {topic} has {bytes} bytes, but its max.message.bytes is {limit}: make \
-         it smaller, or raise the limit (kafka-configs.sh --alter --topic {topic} --add-config \
-         max.message.bytes=..)"
-    )]
-    Oversize {
-        topic: TopicName,
-        /// Key, value, headers and what Kafka adds to them.
-        bytes: usize,
-        limit: usize,
-    },
-    #[error(
-        "the record has no time ({}), so it is in no window: have its producer set one, or the topic's \
-         brokers (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime). To go on \
-         without such records, choose another error policy for the source, with `.on_error(..)`",
-        .0.map_or("none".to_owned(), |time| format!("{} ms", time.0))
-    )]
-    NoTime(Option<Timestamp>),
-    #[error("the closure panicked: {0}")]
-    Panic(String),
-    #[error(
-        "every transaction that it is part of is aborted{}",
-        .0.as_ref().map_or(String::new(), |last| format!(" (last: {last})"))
-    )]
-    Aborts(Option<String>),
-}
-
-impl Fault {
-    /// What kind of fault it is, for a dead letter's header.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Key(_) => "KeyDecodeError",
-            Self::Value(_) => "ValueDecodeError",
-            Self::User(_) => "Failure",
-            Self::Encode(_) => "EncodeError",
-            Self::State(_) => "StateError",
-            Self::Oversize { .. } => "OversizeOutput",
-            Self::NoTime(_) => "NoTimestamp",
-            Self::Panic(_) => "Panic",
-            Self::Aborts(_) => "RepeatedAborts",
-        }
-    }
-
-    /// What caused it, a line each.
-    pub(crate) fn causes(&self) -> String {
-        match self {
-            Self::User(failure) => failure.causes(),
-            _ => String::new(),
-        }
-    }
-
-    /// What user code answered. An output that `Ctx::emit` could not encode is one all the same.
-    pub(crate) fn user(failure: Failure) -> Self {
-        match failure.into_inner().downcast::<EncodeError>() {
-            Ok(error) => Self::Encode(*error),
-            Err(other) => Self::User(other.into()),
-        }
-    }
-}
-
-/// An output has no bytes.
-#[derive(Debug, thiserror::Error)]
-#[error("the output for topic {topic} can't be encoded: {source}")]
-pub(crate) struct EncodeError {
-    pub(crate) topic: TopicName,
-    pub(crate) source: CodecError,
 }
 
 /// The first node of a chain: makes a typed record from bytes.

@@ -4,7 +4,8 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::node::{Entry, Fault, Next, Node, Raw};
+use super::fault::Fault;
+use super::node::{Entry, Next, Node, Raw};
 use crate::ctx::Ctx;
 use crate::failure::Failure;
 use crate::record::Record;

@@ -4,7 +4,8 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::node::{Fault, Next, Node};
+use super::fault::Fault;
+use super::node::{Next, Node};
 use super::nodes::take;
 use crate::client::Headers;
 use crate::ctx::Ctx;

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::node::{Fault, Next, Node};
+use super::fault::Fault;
+use super::node::{Next, Node};
 use super::nodes::take;
 use crate::ctx::Ctx;
 use crate::failure::Failure;

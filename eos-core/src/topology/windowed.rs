@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use eos_protocol::windows::Tumbling;
 
-use super::node::{Fault, Next, Node};
+use super::fault::Fault;
+use super::node::{Next, Node};
 use super::nodes::take;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
-use crate::windowed::Windowed;
+use crate::windowed_key::Windowed;
 
 /// Makes a new result of a record and what its window has so far, keeps it, and hands it on: each
 /// update, with the highest time of the records behind it (`KStreamWindowAggregate`). No result deletes

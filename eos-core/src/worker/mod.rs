@@ -5,7 +5,7 @@
 //! in `eos-protocol`; here they are performed.
 //!
 //! Each part owns its state. What passes between parts are values: events go into the transaction machine, actions come
-//! out of it, and [`Worker::advance`] is its only caller.
+//! out of it, and `Worker::advance` is its only caller.
 //!
 //! | part | does |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The error codes that the table names.
+//! The error codes that eos names.
 #![allow(
     missing_docs,
     reason = "Kafka's own names; what they mean is in Kafka's protocol guide"
@@ -63,6 +63,7 @@ pub const LOCAL_ALL_BROKERS_DOWN: i32 = -187;
 pub const LOCAL_INVALID_ARG: i32 = -186;
 pub const LOCAL_TIMED_OUT: i32 = -185;
 pub const LOCAL_QUEUE_FULL: i32 = -184;
+pub const LOCAL_SSL: i32 = -181;
 pub const LOCAL_WAIT_COORD: i32 = -180;
 pub const LOCAL_IN_PROGRESS: i32 = -178;
 pub const LOCAL_PREV_IN_PROGRESS: i32 = -177;

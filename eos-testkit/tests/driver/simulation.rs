@@ -3,7 +3,7 @@
 use eos_testkit::sim::{Kind, Run, Seeds, Shape};
 
 /// As many as a test run has time for; `EOS_SEEDS` says another number.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
 const SEEN: [&str; 12] = [

@@ -28,6 +28,7 @@ mod metrics;
 mod names;
 mod odd_records;
 mod other_topics;
+mod own_topics;
 mod pass_through_carries_everything;
 mod permanent_errors;
 mod policies;

@@ -16,7 +16,8 @@ const ALONE: [(&str, &str, &str); 3] = [
 
 /// Tests in [`ALONE`] that kill processes at fixed times and judge the outputs. On a busy machine no record would get
 /// through between two kills. Two of these tests at a time leave enough capacity.
-const PAIRED: [(&str, &str, &str); 6] = [
+const PAIRED: [(&str, &str, &str); 10] = [
+    ("integration-tests", "exclusive", "readme::"),
     ("integration-tests", "exclusive", "brokers::"),
     ("integration-tests", "exclusive", "churn::"),
     ("integration-tests", "exclusive", "kill::"),
@@ -27,6 +28,10 @@ const PAIRED: [(&str, &str, &str); 6] = [
         "exclusive",
         "wire_producer_delivers_once::",
     ),
+    // These wait for most of their time: for commands, and for calls that hang.
+    ("integration-tests", "exclusive", "examples::"),
+    ("integration-tests", "exclusive", "hanging_call::"),
+    ("integration-tests", "exclusive", "revocations::"),
 ];
 
 /// Long tests, which start first and in this order, so that the run does not end with one of them.

@@ -116,7 +116,7 @@ const TABLE: [Soak; 13] = [
         name: "shipped",
         what: "the tests of the libraries with the features that users compile, without failpoints",
         environment: &[],
-        arguments: "test -p eos-core -p eos-state -p eos-examples -p conformance",
+        arguments: "test -p eos-core -p eos-kafka -p eos-state -p eos-examples -p conformance",
     },
     Soak {
         name: "unarmed",

@@ -1,6 +1,8 @@
 //! Every property, told once: the checks and `docs/configuration.md` read the same rows.
 
 mod consumer;
+#[cfg(all(test, feature = "kafka"))]
+mod librdkafka_test;
 mod network;
 mod ours;
 mod producer;

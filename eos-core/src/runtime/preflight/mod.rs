@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{CallSite, Guarantee, TopicName, check_widths, code};
 
-use crate::client::{
-    BrokerLimits, Client, ClientError, ClusterFacts, LOCAL_SSL, TopicFacts, Verification,
-};
+use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, TopicFacts, Verification};
 use crate::config::{Origin, Protocol, Settings};
 use crate::topology::Topology;
 
@@ -153,7 +151,7 @@ impl<C: Client> Cluster<'_, C> {
 fn cause(source: ClientError, bootstrap: &str, origin: Origin, within: Duration) -> PreflightError {
     let bootstrap = bootstrap.to_owned();
     match (source.call, source.fault.code) {
-        (_, LOCAL_SSL) => PreflightError::Tls { bootstrap, source },
+        (_, code::LOCAL_SSL) => PreflightError::Tls { bootstrap, source },
         (_, code::LOCAL_AUTHENTICATION) => PreflightError::Authentication { bootstrap, source },
         (CallSite::Create, _) => PreflightError::Configuration { source },
         (_, code::TOPIC_AUTHORIZATION_FAILED | code::CLUSTER_AUTHORIZATION_FAILED) => {

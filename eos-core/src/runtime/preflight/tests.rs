@@ -28,7 +28,7 @@ fn why_the_cluster_could_not_be_asked_is_told_apart() {
             code::LOCAL_AUTHENTICATION,
             "the brokers at h:1 did not authenticate",
         ),
-        (CallSite::Facts, LOCAL_SSL, "no TLS connection to h:1"),
+        (CallSite::Facts, code::LOCAL_SSL, "no TLS connection to h:1"),
         (
             CallSite::Create,
             code::LOCAL_INVALID_ARG,

@@ -44,6 +44,7 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
         &[
             ("while it runs", running::all),
             ("at the start", starting::all),
+            ("a topic of the app's own", starting::own_topic),
             ("a topic is made anew", recreated::all),
             // Last: a quota is for everybody.
             ("what passes", passing::all),

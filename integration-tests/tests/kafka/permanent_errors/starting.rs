@@ -3,11 +3,14 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use eos_core::StopMode;
 use integration_tests::faults::{Row, record};
+use integration_tests::wait::wait_until;
 use kafka_wire::{Operation, Resource};
 
 use super::{COMMAND, POINT, copy};
-use crate::common::{Case, says};
+use crate::common::{Case, PATIENCE, ended, says};
+use crate::own_topics::counting;
 
 /// What is denied, and what the error says.
 type Missing = (&'static str, fn(&mut Case) -> Result<()>, &'static str);
@@ -103,4 +106,26 @@ fn one(bootstrap: &str, name: &str, deny: fn(&mut Case) -> Result<()>, fix: &str
     let error = case.failure_of(copy(&case))?;
     eprintln!("{name}: after {:.1?}: {error}", begun.elapsed());
     says(&error, &[fix])
+}
+
+/// The app may not create its repartition topic, and then it may.
+pub(crate) fn own_topic(bootstrap: &str) -> Result<()> {
+    let mut case = Case::new(bootstrap, "create-own")?;
+    let words = format!("{}-words-repartition", case.app);
+    case.client.deny(Resource::Cluster, Operation::Create)?;
+    case.client
+        .deny(Resource::Topic(&words), Operation::Create)?;
+    let error = case.failure_of(counting(&case, &case.input))?;
+    says(&error, &[&format!("--operation Create --topic {words};")])?;
+    case.client.allow(Resource::Topic(&words))?;
+    case.client.allow(Resource::Cluster)?;
+    // The right is back everywhere in a moment.
+    let mut running = None;
+    wait_until(PATIENCE, "the app starts", || {
+        running = counting(&case, &case.input).start(bootstrap).ok();
+        Ok(running.is_some())
+    })?;
+    let mut running = running.expect("it has started");
+    running.handle().stop(StopMode::Leave);
+    Ok(ended(&mut running)??)
 }

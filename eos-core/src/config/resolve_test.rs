@@ -1,0 +1,351 @@
+//! Where values come from and what becomes of them.
+
+use std::collections::BTreeSet;
+
+use std::time::Duration;
+
+use super::*;
+
+/// What becomes of a program, a file and an environment.
+pub(super) fn resolved(
+    code: &[(&str, &str)],
+    file: Option<&str>,
+    environment: &[(&str, &str)],
+) -> Result<Settings, String> {
+    let mut settings = Settings::new("pricing-v1");
+    for (key, value) in code {
+        settings.set(key, value);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(text) = file {
+        let path = dir.path().join("eos.properties");
+        fs::write(&path, text).unwrap();
+        settings.set_file(path);
+    }
+    let variables = environment.iter().map(|(n, v)| (n.into(), v.into()));
+    let home = dir.path().display().to_string();
+    let resolved = settings.resolve(variables);
+    resolved.map_err(|e| e.to_string().replace(&home, ""))
+}
+
+pub(super) fn error(code: &[(&str, &str)]) -> String {
+    resolved(code, None, &[]).unwrap_err()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_table_and_fit_together() {
+    let plain = resolved(&[], None, &[]).unwrap();
+    let set: Vec<(&str, &str)> = table::all()
+        .filter(|p| matches!(p.status, Status::Ours(_)) && !p.default.is_empty())
+        // Only under the classic protocol, where it is the default.
+        .map(|p| (p.name, p.default))
+        .collect();
+    let same = resolved(&set, None, &[]).unwrap();
+    let told = |s: &Settings| {
+        (
+            (
+                s.guarantee,
+                s.workers,
+                s.policy,
+                s.max_task_idle,
+                s.first_start,
+            ),
+            (s.transaction_timeout, s.start_deadline, s.protocol),
+            (s.session_timeout(), s.heartbeat(), s.max_poll_interval),
+            s.static_member(),
+        )
+    };
+    assert_eq!(told(&plain), told(&same));
+    assert_eq!(plain.heartbeat(), Duration::from_millis(500));
+}
+
+#[test]
+fn a_deployment_overrides_the_program() {
+    let code = [
+        ("commit.interval.ms", "1"),
+        ("linger.ms", "1"),
+        ("num.stream.threads", "2"),
+    ];
+    let file = "commit.interval.ms = 2\nlinger.ms: 2\nstate.dir=/from/file\n";
+    let environment = [("EOS_LINGER_MS", "3"), ("EOS_CONSUMER_CLIENT_RACK", "b")];
+    let settings = resolved(&code, Some(file), &environment).unwrap();
+    assert_eq!(settings.workers, 2);
+    assert_eq!(settings.policy.interval, Duration::from_millis(2));
+    assert_eq!(settings.state_dir, Some("/from/file".into()));
+    let last = settings.properties.producer.last().unwrap();
+    assert_eq!(*last, ("linger.ms".into(), "3".into()));
+    assert!(
+        settings
+            .properties
+            .consumer
+            .contains(&("client.rack".into(), "b".into()))
+    );
+}
+
+#[test]
+fn what_is_said_of_one_client_goes_before_what_is_said_of_all() {
+    let code = [
+        ("consumer.retry.backoff.ms", "30"),
+        ("retry.backoff.ms", "50"),
+    ];
+    let properties = resolved(&code, None, &[]).unwrap().properties;
+    assert_eq!(
+        properties.common,
+        [("retry.backoff.ms".into(), "50".into())]
+    );
+    assert!(
+        properties
+            .consumer
+            .contains(&("retry.backoff.ms".into(), "30".into()))
+    );
+}
+
+#[test]
+fn the_argument_of_run_is_what_the_program_says() {
+    let mut settings = Settings::new("a");
+    settings.set_default_brokers("code:1");
+    let brokers =
+        |s: Settings, v: &[(OsString, OsString)]| s.resolve(v.to_vec()).unwrap().bootstrap;
+    assert_eq!(brokers(settings.clone(), &[]).as_deref(), Some("code:1"));
+    let deployed = [("EOS_BOOTSTRAP_SERVERS".into(), "deployed:1".into())];
+    assert_eq!(brokers(settings, &deployed).as_deref(), Some("deployed:1"));
+}
+
+#[test]
+fn an_error_says_where() {
+    let file = "# ours\nlinger.ms = 5 s\n";
+    assert_eq!(
+        resolved(&[], Some(file), &[]).unwrap_err(),
+        "linger.ms = \"5 s\" (/eos.properties:2): it takes a number from 0 to 900000"
+    );
+    assert_eq!(
+        resolved(&[], None, &[("EOS_NUM_STREAM_THREADS", "0")]).unwrap_err(),
+        "num.stream.threads = \"0\" (environment variable EOS_NUM_STREAM_THREADS): it takes a whole \
+         number from 1 to 256"
+    );
+    assert_eq!(
+        error(&[("comit.interval.ms", "5")]),
+        "comit.interval.ms (in the program) is no property; did you mean commit.interval.ms?"
+    );
+    assert!(error(&[("my.property", "5")]).contains("docs/configuration.md"));
+    assert_eq!(
+        resolved(&[], Some("a=\\u1"), &[]).unwrap_err(),
+        "/eos.properties:1: \\u needs four hexadecimal digits"
+    );
+    let mut settings = Settings::new("a");
+    settings.set_file("/nowhere.properties".into());
+    let text = settings.resolve([]).unwrap_err().to_string();
+    assert!(
+        text.starts_with("/nowhere.properties (in the program) can't be read: ")
+            && !text.contains("relative"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_relative_file_is_named_by_the_path_that_was_tried() {
+    let mut settings = Settings::new("a");
+    settings.set_file("nowhere.properties".into());
+    let text = settings.resolve([]).unwrap_err().to_string();
+    let tried = std::env::current_dir().unwrap().join("nowhere.properties");
+    let start = format!("{} (in the program) can't be read: ", tried.display());
+    assert!(text.starts_with(&start), "{text}");
+    let end = ". A relative path begins at the directory that the program is started in";
+    assert!(text.ends_with(end), "{text}");
+}
+
+/// Files that other clients read, too, say such things.
+#[test]
+fn what_holds_anyway_is_accepted_and_changes_nothing() {
+    for (key, value) in [
+        ("isolation.level", "read_committed"),
+        ("consumer.isolation.level", " READ_COMMITTED"),
+        ("enable.auto.commit", "false"),
+        ("producer.enable.idempotence", "true"),
+        ("acks", "all"),
+        ("acks", "-1"),
+        ("partition.assignment.strategy", "cooperative-sticky"),
+    ] {
+        let settings = resolved(&[(key, value)], None, &[]).unwrap();
+        let properties = &settings.properties;
+        let passed = properties.common.iter().chain(&properties.producer);
+        assert_eq!(passed.count(), 0, "{key}");
+        assert_eq!(settings.told(), "", "{key}");
+    }
+    for (key, value) in [
+        ("isolation.level", "read_uncommitted"),
+        ("enable.auto.commit", "true"),
+        ("acks", "1"),
+    ] {
+        let error = error(&[(key, value)]);
+        assert!(error.contains("delete it"), "{error}");
+    }
+}
+
+#[test]
+fn what_was_set_is_told_with_its_place_and_without_secrets() {
+    let code = [
+        ("bootstrap.servers", "a:1"),
+        ("linger.ms", "1"),
+        ("sasl.password", "hunter2"),
+    ];
+    let environment = [("EOS_LINGER_MS", "3"), ("EOS_HOME", "/opt/eos")];
+    let settings = resolved(&code, Some("\nclient.rack = b"), &environment).unwrap();
+    let told = settings.told();
+    let file = told.find("client.rack = \"b\" (").unwrap();
+    assert!(told[file..].contains("/eos.properties:2)"), "{told}");
+    for part in [
+        "bootstrap.servers = \"a:1\" (in the program), ",
+        "linger.ms = \"3\" (environment variable EOS_LINGER_MS), ",
+        "sasl.password = (not shown) (in the program)",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    // Told once, by who starts: a description reads the environment, too.
+    assert_eq!(settings.ignored, ["EOS_HOME"]);
+}
+
+#[test]
+fn workers_are_found_by_the_builders_name() {
+    let said = |code: &[(&str, &str)], environment: &[(&str, &str)]| {
+        resolved(code, None, environment).unwrap_err().to_string()
+    };
+    assert_eq!(
+        said(&[("workers", "4")], &[]),
+        "workers (in the program) is no property; did you mean num.stream.threads?"
+    );
+    assert_eq!(
+        said(&[], &[("EOS_WORKERS", "4")]),
+        "workers (environment variable EOS_WORKERS) is no property; did you mean num.stream.threads?"
+    );
+    let hidden = said(&[("hunter2", "")], &[]);
+    assert!(!hidden.contains("hunter2"), "{hidden}");
+}
+
+/// Who copies it has no brokers with TLS yet, and no feature for it.
+#[test]
+fn the_example_of_the_readme_starts_on_a_local_kafka() {
+    let readme = include_str!("../../../README.md");
+    let section = readme.split("## Configuration").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let blocks: Vec<&str> = section.split("```text\n").skip(1).collect();
+    let block = |n: usize| blocks[n].split("```").next().unwrap();
+    assert!(block(0).starts_with("# eos.properties\n"), "{}", block(0));
+    let environment: Vec<_> = block(1)
+        .lines()
+        .map(|l| l.split_once('=').unwrap())
+        .collect();
+    let settings = resolved(&[("compression.type", "lz4")], Some(block(0)), &environment);
+    let told = settings.unwrap().told;
+    assert!(told.len() >= 4, "{told:?}");
+    let remote = |key: &String| {
+        ["security", "sasl", "ssl"]
+            .iter()
+            .any(|p| key.starts_with(p))
+    };
+    assert!(!told.keys().any(remote), "{told:?}");
+}
+
+#[test]
+fn no_error_and_no_debug_output_shows_a_secret() {
+    const SECRET: &str = "hunter2";
+    let wrong = [
+        ("sasl.pasword", SECRET),
+        ("sasl.password.", SECRET),
+        ("sasl.jaas.config", SECRET),
+        ("ssl.key.pme", SECRET),
+        ("bootstrap.servers", "me:hunter2@host:1"),
+        ("linger.ms", "https://me:hunter2@host"),
+        ("auto.offset.reset", "password=hunter2"),
+    ];
+    for (key, value) in wrong {
+        let error = error(&[(key, value)]);
+        assert!(error.contains(key) && !error.contains(SECRET), "{error}");
+        let file = resolved(&[], Some(&format!("{key}={value}")), &[]).unwrap_err();
+        assert!(!file.contains(SECRET), "{file}");
+    }
+    // A line that was broken by mistake.
+    let broken = "ssl.key.pem=-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg/hunter2==\n";
+    let error = resolved(&[], Some(broken), &[]).unwrap_err();
+    assert!(error.contains(":2)") && !error.contains(SECRET), "{error}");
+    let mut settings = Settings::new("a");
+    settings.set("sasl.password", SECRET);
+    settings.set("sasl.pasword", SECRET);
+    assert!(!format!("{settings:?}").contains(SECRET));
+}
+
+#[test]
+fn the_state_directory_is_the_same_wherever_the_program_is_started() {
+    assert!(
+        error(&[("state.dir", "state")])
+            .starts_with("state.dir = state: it must begin at the root")
+    );
+    let mut settings = Settings::new("a");
+    settings.set("state.dir", "/before");
+    settings.set_state_dir("/after".into());
+    assert_eq!(
+        settings.resolve([]).unwrap().state_dir,
+        Some("/after".into())
+    );
+}
+
+#[test]
+fn under_the_new_protocol_nobody_is_a_static_member() {
+    let settings = resolved(&[("group.protocol", "consumer")], None, &[]).unwrap();
+    assert!(!settings.static_member());
+    assert!(resolved(&[], None, &[]).unwrap().static_member());
+}
+
+#[test]
+fn every_property_that_is_ours_does_something() {
+    let before: BTreeSet<&str> = BTreeSet::from(["application.id"]);
+    let probe = |p: &Property| match p.kind {
+        table::Kind::Number { least, most } => (least + 2).min(most).to_string(),
+        table::Kind::Flag => "false".into(),
+        table::Kind::OneOf(names) => (*names.last().unwrap()).to_owned(),
+        table::Kind::Brokers => "host:9092".into(),
+        _ => "91f0a2b3c4d5e6f7".into(),
+    };
+    let told = |s: &Settings| {
+        format!(
+            "{:?} {:?} {:?}",
+            (
+                &s.bootstrap,
+                s.guarantee,
+                s.workers,
+                s.policy,
+                s.max_task_idle,
+                s.first_start
+            ),
+            (
+                &s.accepted_layout,
+                &s.accepted_changelogs,
+                s.transaction_timeout,
+                s.start_deadline,
+                s.protocol
+            ),
+            (
+                s.static_member,
+                s.session_timeout,
+                s.heartbeat,
+                s.max_poll_interval,
+                &s.state_dir,
+                s.slot,
+                s.state_memory,
+                s.purge_interval,
+                s.cleanup_delay
+            ),
+        )
+    };
+    let default = told(&Settings::new("a"));
+    for property in table::all() {
+        if let (Status::Ours(set), false) = (property.status, before.contains(property.name)) {
+            let mut settings = Settings::new("a");
+            set(
+                &mut settings,
+                &property.kind.read(&probe(property)).unwrap(),
+            );
+            assert_ne!(told(&settings), default, "{}", property.name);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Deletes records that nobody needs any more.
+//!
+//! Each order has a client of its own, which is told of brokers only after it was given the order: the
+//! only way that keeps librdkafka 2.12.1 from using memory that it has freed (docs/design/0025). A client
+//! costs a connection or a few, and orders are rare.
+
+use std::time::Duration;
+
+use eos_client::{ClientError, Result};
+use eos_protocol::{CallSite, Offset, TopicPartition, code};
+
+use super::config::KafkaConfig;
+use super::ffi::{Entry, Failure};
+use super::inquiry::Inquiry;
+
+/// Deletes what lies before these offsets; answers for each partition where its log begins now.
+pub(super) fn delete_records(
+    config: &KafkaConfig,
+    before: &[(TopicPartition, Offset)],
+    within: Duration,
+) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
+    // librdkafka refuses to be asked for nothing.
+    if before.is_empty() {
+        return Ok(Vec::new());
+    }
+    let call = CallSite::DeleteRecords;
+    let inquiry = Inquiry::open_knowing_nobody(config, "eos-deletions", within)?;
+    let entries = inquiry.deleted(before, &config.bootstrap);
+    let entries = entries.map_err(|failure| inquiry.explain(failure, call))?;
+    let outcome = |partition: &TopicPartition| {
+        let entry = entries.iter().find(|entry| entry.partition == *partition);
+        let Some(entry) = entry else {
+            let text = format!("{partition}: no broker answered for it");
+            return Err(ClientError::new(call, code::LOCAL_TIMED_OUT, text));
+        };
+        match Offset::new(entry.offset) {
+            Ok(begins) if entry.code == 0 => Ok(begins),
+            _ => {
+                let failure = Failure::of(entry.code);
+                let text = format!("{partition}: {}", failure.text);
+                Err(Failure { text, ..failure }.at(call))
+            }
+        }
+    };
+    let answers = before.iter();
+    Ok(answers
+        .map(|(partition, _)| (partition.clone(), outcome(partition)))
+        .collect())
+}
+
+impl Inquiry {
+    fn deleted(
+        &self,
+        before: &[(TopicPartition, Offset)],
+        bootstrap: &str,
+    ) -> Result<Vec<Entry>, Failure> {
+        let within = self.left();
+        self.client.order_deletion(before, within, &self.answers)?;
+        self.client.meet(bootstrap)?;
+        let Some(event) = self.answer(within)? else {
+            return Err(Failure::of(code::LOCAL_TIMED_OUT));
+        };
+        event.check()?;
+        Ok(event.deleted())
+    }
+}

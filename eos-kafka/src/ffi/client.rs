@@ -1,0 +1,439 @@
+//! `rd_kafka_t`: made from settings, destroyed when its last user is gone.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Failure, c_string, codes, copy_text, sys};
+use crate::config::{KafkaConfig, Setting};
+use crate::log::Log;
+use crate::secrets::Secrets;
+
+/// What a client is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Consumer,
+    Producer,
+    /// Asks where partitions end, as a consumer without a group does.
+    Lookup,
+}
+
+/// What librdkafka's callbacks may touch. It outlives the client that they belong to.
+#[derive(Debug)]
+pub(crate) struct Hooks {
+    pub(crate) log: Log,
+    /// What librdkafka knows and must not repeat.
+    secrets: Secrets,
+    /// A control request of the transaction protocol was never answered (design rule 7).
+    unanswered: AtomicBool,
+    /// Topics and partitions that are gone.
+    gone: Mutex<Vec<Failure>>,
+    /// How many Metadata responses came.
+    news: AtomicU64,
+}
+
+/// A librdkafka instance.
+pub(crate) struct Client {
+    ptr: NonNull<sys::rd_kafka_t>,
+    kind: Kind,
+    // Boxed: librdkafka holds its address. Declared after nothing that needs it; fields are
+    // dropped after `Drop::drop`, hence after the instance.
+    hooks: Box<Hooks>,
+}
+
+// SAFETY: librdkafka's instances are thread-safe, and may be used and destroyed from any thread
+// that is not its own.
+unsafe impl Send for Client {}
+// SAFETY: as above.
+unsafe impl Sync for Client {}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("name", &self.name())
+            .field("kind", &self.kind)
+            .finish()
+    }
+}
+
+impl Client {
+    /// Makes a client.
+    ///
+    /// # Errors
+    /// If librdkafka does not accept the settings. Values of secrets are left out of the text.
+    pub(crate) fn new(
+        kind: Kind,
+        config: &KafkaConfig,
+        settings: &[Setting],
+    ) -> Result<Arc<Self>, Failure> {
+        let secrets = Secrets::new(&config.secrets);
+        let hide = |failure: Failure| Failure {
+            text: secrets.hide(failure.text),
+            ..failure
+        };
+        let hooks = Box::new(Hooks {
+            log: Log::default(),
+            secrets: secrets.clone(),
+            unanswered: AtomicBool::new(false),
+            gone: Mutex::default(),
+            news: AtomicU64::new(0),
+        });
+        let mut conf = Conf::new();
+        for (key, value) in settings {
+            conf.set(key, value).map_err(hide)?;
+        }
+        conf.connect(kind, &hooks, config.notes_unanswered())?;
+        let ptr = conf.build(kind).map_err(hide)?;
+        let client = Self { ptr, kind, hooks };
+        if kind == Kind::Consumer {
+            // SAFETY: a live consumer. Errors of the instance come with the group's events then.
+            super::check_code(unsafe { codes::rd_kafka_poll_set_consumer(client.raw()) })?;
+        }
+        Ok(Arc::new(client))
+    }
+
+    pub(super) fn raw(&self) -> *mut sys::rd_kafka_t {
+        self.ptr.as_ptr()
+    }
+
+    /// librdkafka's name for it: the client id and a running number.
+    pub(crate) fn name(&self) -> String {
+        // SAFETY: a live instance; the string lives as long and is copied.
+        unsafe { copy_text(sys::rd_kafka_name(self.raw())) }
+    }
+
+    /// The last thing that it complained about.
+    pub(crate) fn last_complaint(&self) -> Option<String> {
+        self.hooks.log.last_complaint()
+    }
+
+    pub(crate) fn unanswered(&self) -> bool {
+        self.hooks.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// Counts the Metadata responses; one may count twice.
+    pub(crate) fn news(&self) -> u64 {
+        self.hooks.news.load(Ordering::Acquire)
+    }
+
+    /// What records were taken of and is there no more; told once.
+    pub(crate) fn gone(&self) -> Vec<Failure> {
+        let mut gone = self
+            .hooks
+            .gone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let told = std::mem::take(&mut *gone).into_iter();
+        told.map(|failure| self.clean(failure)).collect()
+    }
+
+    /// The fatal error that it has run into, if it has.
+    pub(crate) fn fatal(&self) -> Option<Failure> {
+        let mut text = [0 as c_char; 512];
+        // SAFETY: a live instance and a buffer of the size that is given.
+        let code =
+            unsafe { codes::rd_kafka_fatal_error(self.raw(), text.as_mut_ptr(), text.len()) };
+        if code == codes::NO_ERROR {
+            return None;
+        }
+        // SAFETY: librdkafka terminated the string.
+        let mut failure = Failure::new(code, unsafe { copy_text(text.as_ptr()) });
+        failure.fault.fatal = true;
+        Some(self.clean(failure))
+    }
+
+    /// The failure without the secrets that librdkafka may have put into its text.
+    pub(crate) fn clean(&self, failure: Failure) -> Failure {
+        Failure {
+            text: self.hooks.secrets.hide(failure.text),
+            ..failure
+        }
+    }
+
+    /// What went wrong indeed. What a consumer calls after a fatal error only says that there was
+    /// one, without the flag. (Events of errors were translated by librdkafka already.)
+    pub(crate) fn cause(&self, failure: Failure) -> Failure {
+        if failure.fault.code == codes::FATAL {
+            self.fatal().unwrap_or(failure)
+        } else {
+            failure
+        }
+    }
+}
+
+impl Client {
+    /// Answers the rebalance that nobody answered, and makes sure that there is no further one.
+    ///
+    /// librdkafka 2.12.1 never finishes to destroy a consumer that was handed an assignment and
+    /// has not called `assign`: `rd_kafka_destroy` waits for its main thread, which spins
+    /// (`rd_kafka_cgrp_unassign`, which the flag NO_CONSUMER_CLOSE makes it call instead, only
+    /// answers revocations). With a fatal error it no longer asks the application at all, and takes
+    /// any assignment for the answer "none".
+    fn renounce(&self) {
+        self.hooks.log.silence();
+        let nothing = super::PartitionList::new(0);
+        // SAFETY: a live consumer and a C string, which is copied.
+        unsafe {
+            codes::rd_kafka_test_fatal_error(self.raw(), codes::DESTROY, c"dropped".as_ptr());
+        }
+        // Fails only if the consumer is beyond caring.
+        let _ = self.incremental_assign(&nothing);
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.hooks.log.flush();
+        if self.kind == Kind::Consumer && !self.is_closed() {
+            self.renounce();
+        }
+        // Without the consumer's close: closing properly is `Source::close`; a drop must not wait
+        // for brokers, and a consumer that vanishes is what a crash looks like to the group.
+        // SAFETY: the last user of the instance; queues, topics and messages hold an `Arc` of it
+        // and are gone.
+        unsafe {
+            sys::rd_kafka_destroy_flags(self.raw(), sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+        }
+    }
+}
+
+/// A configuration on its way into an instance.
+struct Conf(NonNull<sys::rd_kafka_conf_t>);
+
+impl Conf {
+    fn new() -> Self {
+        // SAFETY: no preconditions.
+        let conf = unsafe { sys::rd_kafka_conf_new() };
+        Self(NonNull::new(conf).expect("rd_kafka_conf_new aborts when memory is out"))
+    }
+
+    /// The names of all properties that have a value.
+    fn names(&self) -> Vec<String> {
+        let mut count = 0;
+        // SAFETY: a live configuration; the array has `count` strings, keys and values in turn,
+        // which are copied before it is freed.
+        unsafe {
+            let dump = sys::rd_kafka_conf_dump(self.0.as_ptr(), &raw mut count);
+            let names = (0..count).step_by(2).map(|at| copy_text(*dump.add(at)));
+            let names = names.collect();
+            sys::rd_kafka_conf_dump_free(dump, count);
+            names
+        }
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Failure> {
+        let (name, text) = (c_string(key)?, CString::new(value));
+        let Ok(text) = text else {
+            return Err(invalid(key, "its value contains a NUL byte"));
+        };
+        let mut reason = [0 as c_char; 512];
+        // SAFETY: a live configuration, C strings, and a buffer of the size that is given.
+        let outcome = unsafe {
+            sys::rd_kafka_conf_set(
+                self.0.as_ptr(),
+                name.as_ptr(),
+                text.as_ptr(),
+                reason.as_mut_ptr(),
+                reason.len(),
+            )
+        };
+        if outcome == sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK {
+            return Ok(());
+        }
+        // SAFETY: librdkafka terminated the string.
+        Err(invalid(key, &unsafe { copy_text(reason.as_ptr()) }))
+    }
+
+    /// Installs the callbacks.
+    fn connect(
+        &mut self,
+        kind: Kind,
+        hooks: &Hooks,
+        notes_unanswered: bool,
+    ) -> Result<(), Failure> {
+        let conf = self.0.as_ptr();
+        let opaque = std::ptr::from_ref(hooks).cast_mut().cast::<c_void>();
+        let events = match kind {
+            Kind::Consumer => {
+                sys::RD_KAFKA_EVENT_ERROR
+                    | sys::RD_KAFKA_EVENT_REBALANCE
+                    | sys::RD_KAFKA_EVENT_OFFSET_COMMIT
+            }
+            // Delivery reports as events, not callbacks: with callbacks `rd_kafka_flush` sleeps in
+            // `rd_kafka_poll` for up to 10 ms after the last acknowledgement, with events it waits
+            // for the count of messages to become zero.
+            Kind::Producer => sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_DR,
+            // Nobody would take them. Errors are logged then.
+            Kind::Lookup => sys::RD_KAFKA_EVENT_NONE,
+        };
+        // SAFETY: a live configuration; the callbacks have the types that librdkafka asks for, and
+        // `hooks` outlives the instance (see `Client`).
+        unsafe {
+            sys::rd_kafka_conf_set_opaque(conf, opaque);
+            sys::rd_kafka_conf_set_log_cb(conf, Some(on_log));
+            sys::rd_kafka_conf_set_events(conf, events);
+        }
+        if kind == Kind::Consumer {
+            // SAFETY: as above.
+            unsafe { sys::rd_kafka_conf_set_error_cb(conf, Some(on_error)) };
+        }
+        if kind == Kind::Consumer || notes_unanswered {
+            // SAFETY: as above.
+            let code = unsafe {
+                codes::rd_kafka_conf_interceptor_add_on_new(conf, c"eos".as_ptr(), on_new, opaque)
+            };
+            super::check_code(code)?;
+        }
+        Ok(())
+    }
+
+    fn build(self, kind: Kind) -> Result<NonNull<sys::rd_kafka_t>, Failure> {
+        let kind = match kind {
+            Kind::Consumer | Kind::Lookup => sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
+            Kind::Producer => sys::rd_kafka_type_t::RD_KAFKA_PRODUCER,
+        };
+        let mut reason = [0 as c_char; 512];
+        // SAFETY: a live configuration, and a buffer of the size that is given.
+        let rk =
+            unsafe { sys::rd_kafka_new(kind, self.0.as_ptr(), reason.as_mut_ptr(), reason.len()) };
+        match NonNull::new(rk) {
+            Some(rk) => {
+                // On success, and only then, librdkafka owns the configuration.
+                std::mem::forget(self);
+                Ok(rk)
+            }
+            // SAFETY: librdkafka terminated the string.
+            None => Err(Failure::new(
+                unsafe { codes::rd_kafka_last_error() },
+                unsafe { copy_text(reason.as_ptr()) },
+            )),
+        }
+    }
+}
+
+impl Drop for Conf {
+    fn drop(&mut self) {
+        // SAFETY: still ours: `build` forgets it when librdkafka takes it over.
+        unsafe { sys::rd_kafka_conf_destroy(self.0.as_ptr()) };
+    }
+}
+
+/// See [`property_names`](crate::property_names).
+pub(crate) fn property_names() -> Vec<String> {
+    Conf::new().names()
+}
+
+/// See [`check_property`](crate::check_property).
+pub(crate) fn check_property(key: &str, value: &str) -> Result<(), Failure> {
+    Conf::new().set(key, value)
+}
+
+fn invalid(key: &str, reason: &str) -> Failure {
+    Failure::new(
+        eos_protocol::code::LOCAL_INVALID_ARG,
+        format!("{key}: {reason}"),
+    )
+}
+
+/// Called on any of librdkafka's threads.
+unsafe extern "C" fn on_log(
+    rk: *const sys::rd_kafka_t,
+    level: c_int,
+    facility: *const c_char,
+    text: *const c_char,
+) {
+    // SAFETY: librdkafka passes the instance that logs, whose opaque is its `Hooks`, and C strings.
+    let (hooks, name, facility, text) = unsafe {
+        let hooks = sys::rd_kafka_opaque(rk).cast::<Hooks>().as_ref();
+        let name = copy_text(sys::rd_kafka_name(rk));
+        (hooks, name, copy_text(facility), copy_text(text))
+    };
+    let Some(hooks) = hooks else { return };
+    // A subscriber that panics must not unwind into C.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let text = hooks.secrets.hide(text);
+        hooks.log.write(level, &name, &facility, &text);
+    }));
+}
+
+/// Called by whoever takes records in batches, for what stands among them and is neither a record nor
+/// an error of the fetcher: `rd_kafka_topic_propagate_notexists`. Without a callback it would only be
+/// logged, and the partition would be silent for ever.
+unsafe extern "C" fn on_error(
+    _rk: *mut sys::rd_kafka_t,
+    code: c_int,
+    reason: *const c_char,
+    opaque: *mut c_void,
+) {
+    use eos_protocol::code::{
+        LOCAL_UNKNOWN_PARTITION, LOCAL_UNKNOWN_TOPIC, UNKNOWN_TOPIC_OR_PARTITION,
+    };
+    // SAFETY: the `Hooks` of this instance, which outlive it, and a C string.
+    let (hooks, reason) = unsafe { (opaque.cast::<Hooks>().as_ref(), copy_text(reason)) };
+    let Some(hooks) = hooks else { return };
+    if matches!(
+        code,
+        UNKNOWN_TOPIC_OR_PARTITION | LOCAL_UNKNOWN_TOPIC | LOCAL_UNKNOWN_PARTITION
+    ) {
+        let mut gone = hooks.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.push(Failure::new(code, reason));
+    }
+}
+
+/// The only moment at which interceptors can be added.
+unsafe extern "C" fn on_new(
+    rk: *mut sys::rd_kafka_t,
+    _conf: *const sys::rd_kafka_conf_t,
+    opaque: *mut c_void,
+    _text: *mut c_char,
+    _text_size: usize,
+) -> c_int {
+    // SAFETY: the instance that is being made; `opaque` is its `Hooks`.
+    unsafe {
+        codes::rd_kafka_interceptor_add_on_response_received(
+            rk,
+            c"eos".as_ptr(),
+            on_response,
+            opaque,
+        )
+    }
+}
+
+/// Produce, InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit: the
+/// requests that change a transaction at the broker.
+const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
+
+/// Metadata: what a client knows of topics, their ids among it, comes with its answer.
+const METADATA: i16 = 3;
+
+/// Called on broker threads, and once more on the main thread for some requests.
+unsafe extern "C" fn on_response(
+    _rk: *mut sys::rd_kafka_t,
+    _socket: c_int,
+    _broker: *const c_char,
+    _broker_id: i32,
+    api_key: i16,
+    _api_version: i16,
+    _correlation: i32,
+    _size: usize,
+    _round_trip_us: i64,
+    code: c_int,
+    opaque: *mut c_void,
+) -> c_int {
+    let answered = matches!(code, codes::NO_ERROR | codes::DESTROY);
+    if !answered && TRANSACTION_REQUESTS.contains(&api_key) {
+        // SAFETY: the `Hooks` of this instance, which outlive it.
+        if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+            hooks.unanswered.store(true, Ordering::Relaxed);
+        }
+    }
+    if api_key == METADATA && code == codes::NO_ERROR {
+        // SAFETY: as above. Called before librdkafka looks at the answer.
+        if let Some(hooks) = unsafe { opaque.cast::<Hooks>().as_ref() } {
+            hooks.news.fetch_add(1, Ordering::Release);
+        }
+    }
+    codes::NO_ERROR
+}

@@ -1,0 +1,148 @@
+//! librdkafka behind safe types: the one module of the workspace's libraries with `unsafe` in it.
+//!
+//! What keeps it sound:
+//! - **Lifetimes by ownership.** Queues, topic handles and fetched messages each hold the
+//!   [`Client`] they came from, so that the client is destroyed last. (A leaked queue or topic
+//!   reference makes `rd_kafka_destroy` hang; one that outlives the client is a use after free.)
+//! - **Error codes are integers.** The bindings type them as a Rust `enum`, which is undefined
+//!   behaviour for a code that a newer broker invents. The functions and fields that carry codes
+//!   are therefore declared or read in [`codes`] as `c_int`; everything else comes from the
+//!   bindings.
+//! - **Callbacks do next to nothing.** They run on librdkafka's threads, some of them under its
+//!   locks: they set a flag, signal a condition variable, or write a log line, and call nothing of
+//!   librdkafka's.
+
+#![allow(
+    unsafe_code,
+    reason = "the point of this module: no other one of the workspace's libraries may"
+)]
+
+mod admin;
+mod client;
+mod codes;
+mod consumer;
+mod create;
+mod delete;
+mod event;
+mod list;
+mod message;
+mod producer;
+mod queue;
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::time::Duration;
+
+use eos_client::ClientError;
+use eos_protocol::{CallSite, Fault, code};
+use rdkafka::bindings as sys;
+
+pub(super) use admin::{ConfigOf, TopicAnswer, TopicFound};
+pub(super) use client::{Client, Kind, check_property, property_names};
+pub use consumer::Member;
+pub(super) use consumer::OffsetSpec;
+pub(super) use event::{Event, EventKind};
+pub(super) use list::{Entry, PartitionList};
+pub use message::{KafkaMessage, KafkaRecords};
+pub(super) use producer::Topic;
+pub(super) use queue::Queue;
+
+/// What librdkafka says went wrong, before it is known in which call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) fault: Fault,
+    pub(super) text: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: i32, text: impl Into<String>) -> Self {
+        Self {
+            fault: Fault::plain(code),
+            text: text.into(),
+        }
+    }
+
+    /// A bare code, with librdkafka's text for it.
+    pub(super) fn of(code: i32) -> Self {
+        Self::new(code, codes::text(code))
+    }
+
+    /// The system gives no thread to make a blocking call on.
+    pub(super) fn no_thread(error: &std::io::Error) -> Self {
+        Self::new(
+            codes::CRIT_SYS_RESOURCE,
+            format!("no thread to ask with: {error}"),
+        )
+    }
+
+    pub(super) fn is_time_out(&self) -> bool {
+        self.fault.code == code::LOCAL_TIMED_OUT
+    }
+
+    pub(super) fn at(self, call: CallSite) -> ClientError {
+        ClientError {
+            call,
+            fault: self.fault,
+            text: self.text,
+        }
+    }
+
+    /// Takes over what a call returned; null is success.
+    ///
+    /// # Safety
+    /// `error` is null or an error object that nobody else destroys.
+    unsafe fn check(error: *mut sys::rd_kafka_error_t) -> Result<(), Self> {
+        if error.is_null() {
+            return Ok(());
+        }
+        // SAFETY: a live error object, ours to destroy, by the caller's contract; its string is
+        // copied before that.
+        let failure = unsafe {
+            Self {
+                fault: Fault {
+                    code: codes::rd_kafka_error_code(error),
+                    retriable: sys::rd_kafka_error_is_retriable(error) != 0,
+                    abortable: sys::rd_kafka_error_txn_requires_abort(error) != 0,
+                    fatal: sys::rd_kafka_error_is_fatal(error) != 0,
+                },
+                text: copy_text(sys::rd_kafka_error_string(error)),
+            }
+        };
+        // SAFETY: as above; not used afterwards.
+        unsafe { sys::rd_kafka_error_destroy(error) };
+        Err(failure)
+    }
+}
+
+fn check_code(code: c_int) -> Result<(), Failure> {
+    if code == codes::NO_ERROR {
+        Ok(())
+    } else {
+        Err(Failure::of(code))
+    }
+}
+
+/// Rounded up, so that a short wait does not become a busy loop.
+fn millis(wait: Duration) -> c_int {
+    c_int::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
+}
+
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn copy_text(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: a C string, by the caller's contract.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn c_string(text: &str) -> Result<CString, Failure> {
+    CString::new(text).map_err(|_| {
+        Failure::new(
+            eos_protocol::code::LOCAL_INVALID_ARG,
+            format!("{text:?} contains a NUL byte"),
+        )
+    })
+}

@@ -1,0 +1,265 @@
+//! [`Producer`] on librdkafka's transactional producer, without rdkafka's wrapper around it: its
+//! commit takes 100 ms whenever anything is unacknowledged, and it cannot see unanswered requests.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use eos_client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
+use eos_protocol::{CallSite, code};
+
+use super::config::KafkaConfig;
+use super::ffi::{Client, EventKind, Failure, Kind, Member, Queue, Topic};
+use super::queries::to_commit;
+
+/// How long librdkafka may be blocked in before failed deliveries are looked at: while they wait
+/// to be, a flush does not end.
+const FLUSH_SLICE: Duration = Duration::from_millis(10);
+
+/// For how long after its first record an abort waits for what was sent. librdkafka #4849: an abort
+/// that overtakes AddPartitionsToTxn, say while that is retried, ends a transaction that the
+/// coordinator does not know, and INVALID_TXN_STATE costs the producer.
+const FIRST_ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
+
+/// A transactional producer; without a transactional id, an idempotent one.
+#[derive(Debug)]
+pub struct KafkaProducer {
+    topics: Vec<Topic>,
+    /// Failed deliveries.
+    reports: Queue,
+    client: Arc<Client>,
+    transactional: bool,
+    request_timeout: Duration,
+    /// A transaction is open, as far as we did not see it end.
+    open: bool,
+    /// A call was made again that had not ended: see [`Producer::unanswered`].
+    resumed: bool,
+    /// When its first record was sent.
+    first_sent: Option<Instant>,
+    /// The first failed delivery since the transaction began.
+    undelivered: Option<Failure>,
+}
+
+impl KafkaProducer {
+    pub(super) fn new(config: &KafkaConfig, spec: &ProducerSpec) -> Result<Self> {
+        let failed = |failure: Failure| failure.at(CallSite::Create);
+        let client =
+            Client::new(Kind::Producer, config, &config.for_producer(spec)).map_err(failed)?;
+        let topics = spec.topics.iter().map(|name| Topic::new(&client, name));
+        Ok(Self {
+            topics: topics.collect::<Result<_, _>>().map_err(failed)?,
+            reports: Queue::main(&client),
+            client,
+            transactional: spec.transactional_id.is_some(),
+            request_timeout: spec.request_timeout,
+            open: false,
+            resumed: false,
+            first_sent: None,
+            undelivered: None,
+        })
+    }
+
+    fn read_reports(&mut self) {
+        while let Some(event) = self.reports.poll(Duration::ZERO) {
+            if event.kind() == EventKind::Delivery {
+                self.undelivered = self.undelivered.take().or_else(|| event.failed_delivery());
+            }
+        }
+    }
+
+    /// Whether an abort would come too early: see [`FIRST_ACKNOWLEDGEMENT`].
+    fn awaits_first_acknowledgement(&mut self, slice: Duration) -> bool {
+        let early = |sent: Instant| sent.elapsed() < FIRST_ACKNOWLEDGEMENT;
+        if !self.first_sent.is_some_and(early)
+            || self.undelivered.is_some()
+            || self.client.fatal().is_some()
+        {
+            return false;
+        }
+        let acknowledged = self.client.flush(slice);
+        self.read_reports();
+        matches!(acknowledged, Ok(false))
+    }
+
+    /// Why this transaction, or this producer, cannot go on.
+    ///
+    /// A failed delivery carries no flags, and a record that a failed transaction refuses carries
+    /// only `_STATE`; librdkafka names the cause to whoever tries to begin now. Beginning cannot
+    /// succeed, for a transaction is open.
+    fn cause(&self, otherwise: Failure) -> Failure {
+        if let Some(fatal) = self.client.fatal() {
+            return fatal;
+        }
+        if self.open
+            && let Err(cause) = self.client.begin_transaction()
+            && cause.fault.code != code::LOCAL_STATE
+        {
+            return cause;
+        }
+        let mut failure = otherwise;
+        failure.fault.abortable = true;
+        failure
+    }
+
+    /// The calls that resume where they were: a time-out of their own means "not yet".
+    fn resumable(&self, call: CallSite, outcome: Result<(), Failure>) -> Poll<Result<()>> {
+        match outcome {
+            Ok(()) => Poll::Ready(Ok(())),
+            Err(f) if f.fault.retriable && f.fault.code == code::LOCAL_TIMED_OUT => Poll::Pending,
+            Err(failure) => Poll::Ready(Err(failure.at(call))),
+        }
+    }
+}
+
+impl Producer for KafkaProducer {
+    type Member = Member;
+
+    fn init(&mut self, slice: Duration) -> Poll<Result<()>> {
+        if !self.transactional {
+            return Poll::Ready(Ok(()));
+        }
+        let outcome = self.client.init_transactions(slice);
+        self.read_reports();
+        self.resumable(CallSite::Init, outcome)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.undelivered = None;
+        self.first_sent = None;
+        if !self.transactional {
+            return Ok(());
+        }
+        self.client
+            .begin_transaction()
+            .map_err(|e| e.at(CallSite::Begin))?;
+        self.open = true;
+        Ok(())
+    }
+
+    fn send(&mut self, record: &Outgoing<'_>) -> Poll<Result<()>> {
+        let call = CallSite::Send;
+        let Some(topic) = self.topics.get(record.topic) else {
+            let text = format!("this producer has no topic number {}", record.topic);
+            return Poll::Ready(Err(ClientError::new(call, code::LOCAL_UNKNOWN_TOPIC, text)));
+        };
+        match topic.produce(record) {
+            Ok(()) => {
+                self.first_sent.get_or_insert_with(Instant::now);
+                Poll::Ready(Ok(()))
+            }
+            Err(failure) => match failure.fault.code {
+                code::LOCAL_QUEUE_FULL => Poll::Pending,
+                code::LOCAL_STATE if self.open => Poll::Ready(Err(self.cause(failure).at(call))),
+                _ => Poll::Ready(Err(failure.at(call))),
+            },
+        }
+    }
+
+    fn send_offsets(
+        &mut self,
+        offsets: &[OffsetToCommit],
+        member: &Member,
+        slice: Duration,
+    ) -> Poll<Result<()>> {
+        if !self.transactional {
+            return Poll::Ready(Ok(()));
+        }
+        let call = CallSite::SendOffsets;
+        let list = to_commit(offsets).map_err(|e| e.at(call))?;
+        // Not resumable: given less time than a request may take, it would give up on requests
+        // that are still under way.
+        let outcome = self
+            .client
+            .send_offsets(&list, member, slice.max(self.request_timeout));
+        Poll::Ready(outcome.map_err(|e| e.at(call)))
+    }
+
+    fn flush(&mut self, slice: Duration) -> Poll<Result<()>> {
+        let call = CallSite::Flush;
+        let end = Instant::now() + slice;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let done = self
+                .client
+                .flush(left.min(FLUSH_SLICE))
+                .map_err(|e| e.at(call))?;
+            self.read_reports();
+            if let Some(failure) = &self.undelivered {
+                let failure = self.cause(failure.clone());
+                if !self.transactional {
+                    self.undelivered = None;
+                }
+                return Poll::Ready(Err(failure.at(call)));
+            }
+            if done {
+                return Poll::Ready(Ok(()));
+            }
+            if left.is_zero() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn commit(&mut self, slice: Duration) -> Poll<Result<()>> {
+        if !self.transactional {
+            return Poll::Ready(Ok(()));
+        }
+        let outcome = self.client.commit_transaction(slice);
+        self.read_reports();
+        if outcome.is_ok() {
+            self.open = false;
+        }
+        let outcome = self.resumable(CallSite::Commit, outcome);
+        self.resumed |= outcome.is_pending();
+        outcome
+    }
+
+    fn abort(&mut self, slice: Duration) -> Poll<Result<()>> {
+        if !self.transactional {
+            self.undelivered = None;
+            return Poll::Ready(Ok(()));
+        }
+        let end = Instant::now() + slice;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if self.awaits_first_acknowledgement(left.min(FLUSH_SLICE)) {
+                if left.is_zero() {
+                    return Poll::Pending;
+                }
+                continue;
+            }
+            let outcome = self.client.abort_transaction(left.min(FLUSH_SLICE));
+            // The abort flushes what it purged, and that ends only when the reports are read.
+            self.read_reports();
+            if outcome.is_ok() {
+                self.open = false;
+                self.undelivered = None;
+            }
+            let outcome = self.resumable(CallSite::Abort, outcome);
+            self.resumed |= outcome.is_pending();
+            if outcome.is_ready() || left.is_zero() {
+                return outcome;
+            }
+        }
+    }
+
+    /// Also after a commit or an abort that was made again because its time was up: librdkafka 2.12.1
+    /// may keep the result of one of its steps for the next call, whichever that is (docs/design/0018).
+    fn unanswered(&self) -> bool {
+        self.resumed || self.client.unanswered()
+    }
+}
+
+impl Drop for KafkaProducer {
+    /// Sends nothing, an abort least of all: the transaction stays open for the next owner of the
+    /// id to end.
+    ///
+    /// The purge is waited for. librdkafka 2.12.1 frees the text of the transaction's error when its
+    /// main thread ends (`rd_kafka_txns_term`), while the brokers' threads still run; the answer
+    /// INVALID_PRODUCER_EPOCH to a record under way frees it once more
+    /// (`rd_kafka_txn_set_fatal_error`).
+    fn drop(&mut self) {
+        self.client.purge();
+        self.read_reports();
+    }
+}

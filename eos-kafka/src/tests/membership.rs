@@ -1,0 +1,144 @@
+//! How members of the classic protocol stay, leave and learn of each other.
+
+use std::time::{Duration, Instant};
+
+use eos_client::{Client, GroupMetadata, GroupProtocol, Source, SourceEvent};
+
+use super::support::{
+    Fixture, OUTLASTS, PATIENCE, classic, close, event, settle, take_over, until,
+};
+
+#[test]
+fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() {
+    let Some(mut fixture) = Fixture::new("static") else {
+        return;
+    };
+    let input = fixture.topic("in", 4);
+    let make = |name: &str| {
+        let mut spec = fixture.source_spec();
+        let id = format!("{}-{name}", spec.group);
+        // Each restart comes before its end.
+        spec.protocol = classic(Some(id), OUTLASTS);
+        let mut source = fixture.client.source(&spec).unwrap();
+        source.subscribe(std::slice::from_ref(&input)).unwrap();
+        source
+    };
+    let (mut a, mut b) = (make("a"), make("b"));
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    settle(&mut [(&mut a, &mut of_a), (&mut b, &mut of_b)], 4);
+    let generation = b.member().unwrap().generation_id();
+
+    // Closed politely, and dropped without a word: both keep what they had.
+    for polite in [true, false] {
+        if polite {
+            close(a);
+        } else {
+            drop(a);
+        }
+        a = make("a");
+        let mut again = take_over(&mut a);
+        again.sort();
+        of_a.sort();
+        assert_eq!(again, of_a);
+        assert_eq!(b.poll(), None);
+        assert_eq!(
+            b.member().unwrap().generation_id(),
+            generation,
+            "no rebalance"
+        );
+    }
+    close(a);
+    close(b);
+}
+
+#[test]
+fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
+    let Some(mut fixture) = Fixture::new("unsubscribe") else {
+        return;
+    };
+    let input = fixture.topic("in", 2);
+    let make = |name: &str| {
+        let mut spec = fixture.source_spec();
+        let id = format!("{}-{name}", spec.group);
+        // Far longer than the test may take.
+        let session = Duration::from_secs(120);
+        spec.protocol = GroupProtocol::Classic {
+            instance_id: Some(id),
+            session_timeout: session,
+            heartbeat_interval: Duration::from_millis(300),
+        };
+        let mut source = fixture.client.source(&spec).unwrap();
+        source.subscribe(std::slice::from_ref(&input)).unwrap();
+        source
+    };
+    let (mut a, mut b) = (make("a"), make("b"));
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    settle(&mut [(&mut a, &mut of_a), (&mut b, &mut of_b)], 2);
+
+    let start = Instant::now();
+    a.unsubscribe().unwrap();
+    let SourceEvent::Revoked { partitions, lost } = event(&mut a) else {
+        panic!()
+    };
+    assert_eq!((partitions.clone(), lost), (of_a.clone(), false));
+    // It still is a member: the last transaction can commit.
+    assert!(a.member().unwrap().generation_id() >= 0);
+    a.unassign(&partitions).unwrap();
+    // A static member that begins to close before it has sent its LeaveGroup never sends it; the
+    // worker waits for the same sign.
+    until("LeaveGroup", || {
+        let forgotten = a.member().unwrap().member_id().is_empty();
+        forgotten.then_some(())
+    });
+    close(a);
+    let inherited = take_over(&mut b);
+    assert_eq!(inherited, of_a);
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    close(b);
+}
+
+#[test]
+fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
+    let Some(mut fixture) = Fixture::new("heartbeat") else {
+        return;
+    };
+    let input = fixture.topic("in", 2);
+    let second_joins = |nth: u32, heartbeat_ms: u64| {
+        let mut spec = fixture.source_spec();
+        spec.group = format!("{}-{nth}", spec.group);
+        spec.protocol = GroupProtocol::Classic {
+            instance_id: None,
+            session_timeout: OUTLASTS,
+            heartbeat_interval: Duration::from_millis(heartbeat_ms),
+        };
+        let join = || {
+            let mut source = fixture.client.source(&spec).unwrap();
+            source.subscribe(std::slice::from_ref(&input)).unwrap();
+            source
+        };
+        let mut first = join();
+        let mut of_first = take_over(&mut first);
+        let start = Instant::now();
+        let (mut second, mut of_second) = (join(), Vec::new());
+        settle(
+            &mut [(&mut first, &mut of_first), (&mut second, &mut of_second)],
+            2,
+        );
+        let took = start.elapsed();
+        close(first);
+        close(second);
+        took
+    };
+    // A stall makes one of them slow, not each. With any other interval than the one that was asked for,
+    // neither would be twice as quick as the other.
+    let often = (0..3).map(|nth| second_joins(nth, 500)).min().unwrap();
+    // It may also bring the second to join right before a heartbeat.
+    let mut seldom: Vec<Duration> = Vec::new();
+    while seldom.len() < 3 && seldom.last().is_none_or(|seldom| often * 2 >= *seldom) {
+        seldom.push(second_joins(3 + seldom.len() as u32, 10_000));
+    }
+    assert!(
+        seldom.last().is_some_and(|seldom| often * 2 < *seldom),
+        "{often:?} {seldom:?}"
+    );
+}

@@ -1,0 +1,345 @@
+//! Several members of one group.
+
+use std::time::{Duration, Instant};
+
+use eos_client::{Client, GroupMetadata, GroupProtocol, Producer, Source, SourceEvent};
+use eos_protocol::{TopicPartition, code};
+
+use super::support::{
+    Fixture, PATIENCE, SLICE, classic, close, commit, config_of, event, expect, offsets, partition,
+    ready, resume, send, settle, take, take_over, taken, to_commit, until,
+};
+use crate::{KafkaClient, KafkaSource};
+
+/// Runs scenarios of dynamic members under both protocols.
+macro_rules! under_both_protocols {
+    ($($scenario:ident,)*) => {
+        mod classic_protocol {
+            $(#[test] fn $scenario() { super::$scenario(crate::tests::support::dynamic()); })*
+        }
+        mod consumer_protocol {
+            $(#[test] fn $scenario() { super::$scenario(eos_client::GroupProtocol::Consumer); })*
+        }
+    };
+}
+
+under_both_protocols! {
+    the_protocol_that_is_asked_for_is_spoken,
+    a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost,
+    a_revoke_is_answered_after_a_commit_and_the_successor_starts_there,
+    partitions_may_be_assigned_later_than_the_rebalance_is_answered,
+    a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers,
+    a_wait_ends_when_a_record_or_an_event_comes,
+    a_source_can_be_dropped_whatever_is_unanswered,
+}
+
+fn the_protocol_that_is_asked_for_is_spoken(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol.clone(), "protocol") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let member = source.member().unwrap();
+    // Classic: the coordinator makes an id from the client's. KIP-848: the member makes its own.
+    let by_broker = member
+        .member_id()
+        .starts_with(&fixture.source_spec().client_id);
+    assert_eq!(by_broker, protocol != GroupProtocol::Consumer, "{member:?}");
+    close(source);
+}
+
+fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "cooperative") else {
+        return;
+    };
+    let (input, output) = (fixture.topic("in", 4), fixture.topic("out", 1));
+    for p in 0..4 {
+        fixture.fill(&input, p, 50);
+    }
+    let mut first = fixture.source();
+    first.subscribe(std::slice::from_ref(&input)).unwrap();
+    let mut owned = take_over(&mut first);
+    assert_eq!(owned.len(), 4);
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    for p in 0..4 {
+        take(&mut first, &partition(&input, p), 5);
+    }
+    send(&mut producer, 0, 0, "half");
+
+    let mut second = fixture.source();
+    second.subscribe(std::slice::from_ref(&input)).unwrap();
+    let revoked = until("revoke", || {
+        assert!(second.poll().is_none(), "nothing can be free yet");
+        first.wait(SLICE);
+        first.poll()
+    });
+    let SourceEvent::Revoked {
+        partitions: revoked,
+        lost: false,
+    } = revoked
+    else {
+        panic!("{revoked:?}")
+    };
+    assert_eq!(revoked.len(), 2, "only what moves is revoked: {revoked:?}");
+    // In the middle of the rebalance, and late: the generation is a new one already.
+    std::thread::sleep(Duration::from_millis(300));
+    let done: Vec<_> = owned.iter().map(|p| to_commit(p, 5, "n")).collect();
+    commit(&mut first, &mut producer, &done).unwrap();
+    first.unassign(&revoked).unwrap();
+    owned.retain(|p| !revoked.contains(p));
+
+    let mut moved = Vec::new();
+    settle(
+        &mut [(&mut first, &mut owned), (&mut second, &mut moved)],
+        4,
+    );
+    moved.sort();
+    let mut expected = revoked;
+    expected.sort();
+    assert_eq!(moved, expected);
+    for p in &moved {
+        assert_eq!(offsets(&take(&mut second, p, 2)), [5, 6], "{p}");
+    }
+    for p in &owned {
+        assert_eq!(
+            offsets(&take(&mut first, p, 2)),
+            [5, 6],
+            "what stays goes on: {p}"
+        );
+    }
+    expect(&mut fixture.wire, &output, &["half"]);
+    close(first);
+    close(second);
+}
+
+fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "later") else {
+        return;
+    };
+    let input = fixture.topic("in", 2);
+    let sibling = fixture.topic("sibling", 1);
+    fixture.fill(&input, 0, 10);
+    fixture.fill(&input, 1, 10);
+    fixture.fill(&sibling, 0, 10);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    assert!(matches!(event(&mut source), SourceEvent::Assigned(_)));
+    let (p0, p1, s0) = (
+        partition(&input, 0),
+        partition(&input, 1),
+        partition(&sibling, 0),
+    );
+    let zero = eos_protocol::Offset::ZERO;
+    source.assign(&[]).unwrap();
+    source.assign(&[(p1.clone(), zero)]).unwrap();
+    assert_eq!(offsets(&take(&mut source, &p1, 2)), [0, 1]);
+    // A topic that nobody subscribed to comes along, and the first one is not disturbed.
+    source
+        .assign(&[(p0.clone(), zero), (s0.clone(), zero)])
+        .unwrap();
+    assert_eq!(offsets(&take(&mut source, &s0, 2)), [0, 1]);
+    assert_eq!(offsets(&take(&mut source, &p1, 2)), [2, 3]);
+    assert_eq!(offsets(&take(&mut source, &p0, 1)), [0]);
+    // p1 is given back alone, as if it were revoked together with one that was never assigned.
+    source
+        .unassign(&[p1.clone(), partition(&input, 77)])
+        .unwrap();
+    assert_eq!(offsets(&take(&mut source, &p0, 2)), [1, 2]);
+    close(source);
+}
+
+fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(
+    protocol: GroupProtocol,
+) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "closing") else {
+        return;
+    };
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    take(&mut source, &p0, 3);
+    send(&mut producer, 0, 0, "last words");
+
+    assert!(
+        source.close(Duration::from_millis(300)).is_pending(),
+        "the revoke waits for us"
+    );
+    let revoked = event(&mut source);
+    assert_eq!(
+        revoked,
+        SourceEvent::Revoked {
+            partitions: vec![p0.clone()],
+            lost: false
+        }
+    );
+    commit(&mut source, &mut producer, &[to_commit(&p0, 3, "")]).unwrap();
+    source.unassign(std::slice::from_ref(&p0)).unwrap();
+    ready(|slice| source.close(slice)).unwrap();
+    assert!(source.poll().is_none());
+    expect(&mut fixture.wire, &output, &["last words"]);
+    let committed = fixture
+        .wire
+        .committed(&fixture.group(), input.as_str())
+        .unwrap();
+    assert_eq!(committed, [Some((3, String::new()))]);
+}
+
+fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol.clone(), "lost") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut config = config_of(&fixture.bootstrap);
+    config
+        .consumer
+        .push(("max.poll.interval.ms".into(), "6000".into()));
+    let mut spec = fixture.source_spec();
+    if protocol != GroupProtocol::Consumer {
+        // A session is no longer than the time between two polls.
+        spec.protocol = classic(None, Duration::from_secs(6));
+    }
+    let mut source = KafkaClient::new(config).source(&spec).unwrap();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    let owned = take_over_at_last(&mut source);
+    std::thread::sleep(Duration::from_secs(9));
+    let SourceEvent::Failed(error) = event(&mut source) else {
+        panic!("no word of it")
+    };
+    assert_eq!(error.fault.code, code::LOCAL_MAX_POLL_EXCEEDED, "{error}");
+    assert_eq!(
+        event(&mut source),
+        SourceEvent::Revoked {
+            partitions: owned.clone(),
+            lost: true
+        }
+    );
+    source.unassign(&owned).unwrap();
+    let again = take_over_at_last(&mut source);
+    assert_eq!(again, owned, "it joins again by itself");
+    close(source);
+}
+
+/// As [`take_over`], of a member that is stalled for so long now and then that it loses everything.
+#[track_caller]
+fn take_over_at_last(source: &mut KafkaSource) -> Vec<TopicPartition> {
+    until("assignment", || match event(source) {
+        SourceEvent::Assigned(partitions) => {
+            resume(source, &partitions);
+            Some(partitions)
+        }
+        SourceEvent::Failed(error) => {
+            assert_eq!(error.fault.code, code::LOCAL_MAX_POLL_EXCEEDED, "{error}");
+            None
+        }
+        SourceEvent::Revoked { partitions, .. } => {
+            source.unassign(&partitions).unwrap();
+            None
+        }
+        other => panic!("not an assignment: {other:?}"),
+    })
+}
+
+fn a_wait_ends_when_a_record_or_an_event_comes(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "wait") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    let start = Instant::now();
+    let partitions = loop {
+        source.wait(PATIENCE);
+        if let Some(SourceEvent::Assigned(partitions)) = source.poll() {
+            break partitions;
+        }
+    };
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    resume(&mut source, &partitions);
+    let p0 = partition(&input, 0);
+    let mut records = Vec::new();
+    for n in 1..=5 {
+        fixture.fill(&input, 0, 1);
+        let start = Instant::now();
+        while records.len() < n {
+            source.wait(PATIENCE);
+            records.extend(taken(&mut source, &p0, 10));
+        }
+        assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    }
+    close(source);
+}
+
+fn a_source_can_be_dropped_whatever_is_unanswered(protocol: GroupProtocol) {
+    let Some(mut fixture) = Fixture::speaking(protocol, "dropped") else {
+        return;
+    };
+    let input = fixture.topic("in", 4);
+    fixture.fill(&input, 0, 1000);
+    let dropped = |source: KafkaSource| {
+        let start = Instant::now();
+        drop(source);
+        let took = start.elapsed();
+        assert!(took < PATIENCE / 2, "{took:?}");
+    };
+    let spec = |n: i32| {
+        let mut spec = fixture.source_spec();
+        spec.group = format!("{}-{n}", spec.group);
+        spec
+    };
+    let join = |n: i32| {
+        let mut source = fixture.client.source(&spec(n)).unwrap();
+        source.subscribe(std::slice::from_ref(&input)).unwrap();
+        source
+    };
+    // Never joined; joining; asked and not answered; the question not even read.
+    dropped(fixture.client.source(&spec(0)).unwrap());
+    dropped(join(1));
+    let mut asked = join(2);
+    assert!(matches!(event(&mut asked), SourceEvent::Assigned(_)));
+    dropped(asked);
+    let mut unread = join(3);
+    unread.wait(PATIENCE);
+    std::thread::sleep(Duration::from_millis(200));
+    dropped(unread);
+
+    // A revocation that is not answered, with records still held and a query under way.
+    let mut owner = join(4);
+    let owned = take_over(&mut owner);
+    let records = take(&mut owner, &partition(&input, 0), 10);
+    let other = join(4);
+    until("revoke", || {
+        owner.wait(SLICE);
+        matches!(owner.poll(), Some(SourceEvent::Revoked { .. })).then_some(())
+    });
+    assert!(owner.committed(&owned, Duration::ZERO).is_pending());
+    dropped(owner);
+    assert_eq!(
+        offsets(&records),
+        (0..10).collect::<Vec<_>>(),
+        "records outlive their source"
+    );
+    drop(records);
+    dropped(other);
+
+    // A close that is abandoned goes on by itself: the group learns that the member leaves long before
+    // its session is over.
+    let mut closing = join(5);
+    take_over(&mut closing);
+    assert!(closing.close(SLICE).is_pending());
+    dropped(closing);
+    let left = Instant::now();
+    let (mut heir, mut inherited) = (join(5), Vec::new());
+    settle(&mut [(&mut heir, &mut inherited)], 4);
+    assert!(left.elapsed() < PATIENCE / 2, "{:?}", left.elapsed());
+    close(heir);
+}

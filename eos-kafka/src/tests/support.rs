@@ -1,0 +1,404 @@
+//! What the scenarios share: a broker, names of their own, and patience with an end.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use eos_client::{
+    Client, CommittedOffset, GroupProtocol, Headers, Message, OffsetToCommit, Outgoing, Producer,
+    ProducerSpec, Records, Result, Source, SourceEvent, SourceSpec,
+};
+use eos_protocol::{
+    ErrorClass, Offset, Partition, Timestamp, TopicName, TopicPartition, TransactionalId,
+};
+use kafka_launcher::{self as kafka, Provided};
+use kafka_wire as wire;
+
+use crate::ffi::KafkaRecords;
+use crate::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
+
+/// How long anything may take before a test gives up on it.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a session or a transaction lasts for which nobody waits to end: longer than a stall of the
+/// machine, and than whatever is made in the meantime, the group's own topic for one.
+pub(super) const OUTLASTS: Duration = Duration::from_secs(60);
+
+/// One broker for all scenarios that run at the same time.
+fn shared_kafka() -> Option<Arc<Provided>> {
+    static SHARED: Mutex<Weak<Provided>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = shared.upgrade() {
+        return Some(running);
+    }
+    let started = Arc::new(kafka::for_tests(1).unwrap()?);
+    *shared = Arc::downgrade(&started);
+    Some(started)
+}
+
+/// How long one call may block.
+pub(super) const SLICE: Duration = Duration::from_millis(20);
+
+/// A broker, and names that no other scenario uses.
+pub(super) struct Fixture {
+    pub(super) client: KafkaClient,
+    pub(super) wire: wire::Client,
+    pub(super) bootstrap: String,
+    protocol: GroupProtocol,
+    name: String,
+    /// The last scenario that runs at the same time stops the broker.
+    _kafka: Arc<Provided>,
+}
+
+impl Fixture {
+    /// `None` without a Kafka; what is missing was said then.
+    pub(super) fn new(scenario: &str) -> Option<Self> {
+        Self::speaking(dynamic(), scenario)
+    }
+
+    /// Its members speak this protocol.
+    pub(super) fn speaking(protocol: GroupProtocol, scenario: &str) -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let kafka = shared_kafka()?;
+        let bootstrap = kafka.bootstrap().to_owned();
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        Some(Self {
+            client: client_of(&bootstrap),
+            wire: wire::Client::connect(&bootstrap, PATIENCE).unwrap(),
+            bootstrap,
+            protocol,
+            name: format!("{scenario}-{}-{count}", std::process::id()),
+            _kafka: kafka,
+        })
+    }
+
+    pub(super) fn topic(&mut self, suffix: &str, partitions: i32) -> TopicName {
+        let name = format!("{}-{suffix}", self.name);
+        // Its records are decades old by their times: without this the broker deletes them when it first looks,
+        // half a minute after its start.
+        let keep = [("retention.ms", "-1")];
+        let created = self.wire.create_topic(&name, partitions, 1, &keep);
+        created.unwrap();
+        name.as_str().into()
+    }
+
+    pub(super) fn group(&self) -> String {
+        format!("{}-group", self.name)
+    }
+
+    /// Puts records `0..count`, as text, into one partition.
+    pub(super) fn fill(&self, topic: &TopicName, partition: i32, count: i64) {
+        let mut producer = wire::Producer::new(&self.bootstrap).unwrap();
+        for n in 0..count {
+            let value = n.to_string();
+            producer
+                .send(
+                    topic.as_str(),
+                    partition,
+                    Some(b"k"),
+                    Some(value.as_bytes()),
+                    &[],
+                    1000 + n,
+                )
+                .unwrap();
+        }
+        producer.flush().unwrap();
+    }
+
+    pub(super) fn source(&self) -> KafkaSource {
+        self.client.source(&self.source_spec()).unwrap()
+    }
+
+    pub(super) fn source_spec(&self) -> SourceSpec {
+        SourceSpec {
+            group: self.group(),
+            client_id: self.name.clone(),
+            protocol: self.protocol.clone(),
+            prefetch: 4 << 20,
+            restores: false,
+            watched: Vec::new(),
+        }
+    }
+
+    pub(super) fn producer(&self, topics: &[&TopicName]) -> KafkaProducer {
+        self.client.producer(&self.producer_spec(topics)).unwrap()
+    }
+
+    pub(super) fn producer_spec(&self, topics: &[&TopicName]) -> ProducerSpec {
+        ProducerSpec {
+            client_id: self.name.clone(),
+            transactional_id: Some(TransactionalId::new(self.name.as_str())),
+            transaction_timeout: OUTLASTS,
+            request_timeout: Duration::from_secs(10),
+            topics: topics.iter().map(|&topic| topic.clone()).collect(),
+            batch_limits: Vec::new(),
+        }
+    }
+}
+
+/// A dynamic member under the classic protocol.
+pub(super) fn dynamic() -> GroupProtocol {
+    classic(None, OUTLASTS)
+}
+
+/// A member under the classic protocol. It hears of a rebalance soon, however long its session is.
+pub(super) fn classic(instance_id: Option<String>, session_timeout: Duration) -> GroupProtocol {
+    GroupProtocol::Classic {
+        instance_id,
+        session_timeout,
+        heartbeat_interval: Duration::from_millis(300),
+    }
+}
+
+pub(super) fn client_of(bootstrap: &str) -> KafkaClient {
+    KafkaClient::new(config_of(bootstrap))
+}
+
+pub(super) fn config_of(bootstrap: &str) -> KafkaConfig {
+    KafkaConfig {
+        bootstrap: bootstrap.to_owned(),
+        ..KafkaConfig::default()
+    }
+}
+
+pub(super) fn partition(topic: &TopicName, number: i32) -> TopicPartition {
+    TopicPartition::new(topic.as_str(), Partition::new(number).unwrap())
+}
+
+pub(super) fn offset(value: i64) -> Offset {
+    Offset::new(value).unwrap()
+}
+
+pub(super) fn to_commit(partition: &TopicPartition, at: i64, metadata: &str) -> OffsetToCommit {
+    let metadata = metadata.to_owned();
+    OffsetToCommit {
+        partition: partition.clone(),
+        offset: offset(at),
+        metadata,
+    }
+}
+
+/// Tries until there is something, or the patience is over.
+#[track_caller]
+pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "still no {what} after {PATIENCE:?}"
+        );
+    }
+}
+
+/// Calls until the answer is there, and again after errors that pass by themselves.
+#[track_caller]
+pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Result<T> {
+    until("answer", || match call(SLICE) {
+        Poll::Pending => None,
+        Poll::Ready(Err(error)) if error.class() == ErrorClass::Retriable => None,
+        Poll::Ready(answer) => Some(answer),
+    })
+}
+
+/// The next event of the group.
+#[track_caller]
+pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
+    until("event", || match source.poll() {
+        Some(SourceEvent::Topics(_)) => None,
+        None => {
+            source.wait(SLICE);
+            None
+        }
+        event => event,
+    })
+}
+
+/// Waits for an assignment and answers it with the committed offsets, or 0.
+#[track_caller]
+pub(super) fn take_over(source: &mut KafkaSource) -> Vec<TopicPartition> {
+    match event(source) {
+        SourceEvent::Assigned(partitions) => {
+            resume(source, &partitions);
+            partitions
+        }
+        other => panic!("not an assignment: {other:?}"),
+    }
+}
+
+/// Assigns these from their committed offsets, or 0.
+#[track_caller]
+pub(super) fn resume(source: &mut KafkaSource, partitions: &[TopicPartition]) {
+    let committed = committed(source, partitions);
+    let start = |c: &CommittedOffset| (c.partition.clone(), c.offset.unwrap_or(Offset::ZERO));
+    source
+        .assign(&committed.iter().map(start).collect::<Vec<_>>())
+        .unwrap();
+}
+
+#[track_caller]
+pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<CommittedOffset> {
+    if of.is_empty() {
+        return Vec::new();
+    }
+    ready(|slice| source.committed(of, slice)).unwrap()
+}
+
+/// Answers what comes up until both members own something and nothing moves any more.
+#[track_caller]
+pub(super) fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: usize) {
+    let mut quiet = Instant::now();
+    let start = Instant::now();
+    loop {
+        for (source, owned) in &mut *members {
+            match source.poll() {
+                Some(SourceEvent::Assigned(new)) => {
+                    resume(source, &new);
+                    owned.extend(new);
+                    quiet = Instant::now();
+                }
+                Some(SourceEvent::Revoked { partitions, .. }) => {
+                    source.unassign(&partitions).unwrap();
+                    owned.retain(|p| !partitions.contains(p));
+                    quiet = Instant::now();
+                }
+                Some(other) => panic!("{other:?}"),
+                None => source.wait(Duration::from_millis(5)),
+            }
+        }
+        let owned: usize = members.iter().map(|(_, owned)| owned.len()).sum();
+        let all_own = members.iter().all(|(_, owned)| !owned.is_empty());
+        if owned == total && all_own && quiet.elapsed() > Duration::from_millis(500) {
+            return;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "it does not settle: {owned} of {total}"
+        );
+    }
+}
+
+/// Takes exactly `count` records of a partition.
+#[track_caller]
+pub(super) fn take(source: &mut KafkaSource, from: &TopicPartition, count: usize) -> Vec<Taken> {
+    let mut records = Vec::new();
+    until("records", || {
+        match source.poll() {
+            None | Some(SourceEvent::Topics(_)) => {}
+            Some(event) => panic!("while waiting for records: {event:?}"),
+        }
+        records.extend(taken(source, from, count - records.len()));
+        if records.len() < count {
+            source.wait(SLICE);
+        }
+        (records.len() == count).then_some(())
+    });
+    records
+}
+
+/// A record, copied.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) offset: Offset,
+    pub(super) timestamp: Option<Timestamp>,
+    pub(super) key: Option<Vec<u8>>,
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) headers: Headers,
+}
+
+/// Takes at most `max` records that are here already.
+pub(super) fn taken(source: &mut KafkaSource, from: &TopicPartition, max: usize) -> Vec<Taken> {
+    let mut batch = KafkaRecords::default();
+    source.take(from, max, &mut batch).unwrap();
+    let mut taken = Vec::new();
+    while let Some(record) = batch.first() {
+        taken.push(Taken {
+            offset: record.offset(),
+            timestamp: record.timestamp(),
+            key: record.key().map(Into::into),
+            value: record.value().map(Into::into),
+            headers: record.headers(),
+        });
+        batch.drop_first();
+    }
+    taken
+}
+
+pub(super) fn offsets(records: &[Taken]) -> Vec<i64> {
+    records.iter().map(|record| record.offset.get()).collect()
+}
+
+#[track_caller]
+pub(super) fn send(producer: &mut KafkaProducer, topic: usize, partition: i32, value: &str) {
+    let record = Outgoing {
+        topic,
+        partition: Partition::new(partition).unwrap(),
+        timestamp: None,
+        key: Some(b"k"),
+        value: Some(value.as_bytes()),
+        headers: &Headers::new(),
+    };
+    ready(|_| producer.send(&record)).unwrap();
+}
+
+/// Sends the offsets, flushes and commits.
+pub(super) fn commit(
+    source: &mut KafkaSource,
+    producer: &mut KafkaProducer,
+    offsets: &[OffsetToCommit],
+) -> Result<()> {
+    let member = source.member()?;
+    ready(|slice| producer.send_offsets(offsets, &member, slice))?;
+    ready(|slice| producer.flush(slice))?;
+    // In one call, as workers do it: a producer that has to be called again counts as unanswered.
+    ready(|_| producer.commit(PATIENCE / 2))
+}
+
+/// Closes, answering what comes up.
+#[track_caller]
+pub(super) fn close(mut source: KafkaSource) -> Duration {
+    let start = Instant::now();
+    ready(|slice| {
+        match source.poll() {
+            Some(SourceEvent::Revoked { partitions, .. }) => source.unassign(&partitions)?,
+            Some(SourceEvent::Assigned(_)) => source.assign(&[])?,
+            _ => {}
+        }
+        source.close(slice)
+    })
+    .unwrap();
+    drop(source);
+    start.elapsed()
+}
+
+/// Waits until readers of committed records find exactly this in a topic. (The coordinator answers
+/// before the markers of the transaction are in every partition.)
+#[track_caller]
+pub(super) fn expect(wire: &mut wire::Client, topic: &TopicName, values: &[&str]) {
+    let start = Instant::now();
+    while read(wire, topic) != values {
+        let found = read(wire, topic);
+        assert!(
+            start.elapsed() < PATIENCE,
+            "in {topic}: {found:?} instead of {values:?}"
+        );
+    }
+}
+
+/// What a topic holds for readers of committed records, as text.
+pub(super) fn read(wire: &mut wire::Client, topic: &TopicName) -> Vec<String> {
+    let mut all = Vec::new();
+    wire.read_all(
+        topic.as_str(),
+        wire::Isolation::ReadCommitted,
+        |_, record| {
+            let value = record.value.as_deref().unwrap_or_default();
+            all.push(String::from_utf8_lossy(value).into_owned());
+        },
+    )
+    .unwrap();
+    all
+}

@@ -1,0 +1,429 @@
+//! One consumer, one producer: from the subscription to the committed offset.
+
+use std::time::{Duration, Instant};
+
+use eos_client::{
+    Client, CommittedOffset, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent,
+    SourceSpec,
+};
+use eos_protocol::{Partition, Timestamp, code};
+use kafka_wire::{End, Isolation, TransactionalProducer};
+
+use super::support::{
+    Fixture, PATIENCE, close, commit, committed, config_of, event, expect, offset, offsets,
+    partition, read, ready, send, take, take_over, taken, to_commit, until,
+};
+use crate::ffi::KafkaRecords;
+use crate::{KafkaClient, KafkaConfig};
+
+#[test]
+fn records_and_offsets_commit_together_and_metadata_comes_back() {
+    let Some(mut fixture) = Fixture::new("commit") else {
+        return;
+    };
+    let (input, output) = (fixture.topic("in", 2), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut source = fixture.source();
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    let SourceEvent::Assigned(mut partitions) = event(&mut source) else {
+        panic!()
+    };
+    partitions.sort();
+    let (p0, p1) = (partition(&input, 0), partition(&input, 1));
+    assert_eq!(partitions, [p0.clone(), p1.clone()]);
+    for first in committed(&mut source, &partitions) {
+        assert_eq!((first.offset, first.metadata.as_str()), (None, ""));
+    }
+    let bounds = ready(|slice| source.bounds(&partitions, slice)).unwrap();
+    assert_eq!(
+        bounds,
+        [
+            OffsetBounds {
+                partition: p0.clone(),
+                first: offset(0),
+                end: offset(10)
+            },
+            OffsetBounds {
+                partition: p1.clone(),
+                first: offset(0),
+                end: offset(0)
+            },
+        ]
+    );
+    source
+        .assign(&[(p0.clone(), offset(3)), (p1.clone(), offset(0))])
+        .unwrap();
+
+    let records = take(&mut source, &p0, 4);
+    assert_eq!(
+        offsets(&records),
+        [3, 4, 5, 6],
+        "from the offset that we gave, not the group's"
+    );
+    assert_eq!(records[0].value.as_deref(), Some(b"3".as_slice()));
+    assert_eq!(records[0].timestamp, Some(Timestamp(1003)));
+    producer.begin().unwrap();
+    for record in &records {
+        send(
+            &mut producer,
+            0,
+            0,
+            std::str::from_utf8(record.value.as_deref().unwrap()).unwrap(),
+        );
+    }
+    drop(records);
+    assert_eq!(
+        read(&mut fixture.wire, &output),
+        [""; 0],
+        "nothing is visible yet"
+    );
+    let name = "v1;layout=7;seq=1;nonce=é";
+    let done = [to_commit(&p0, 7, name), to_commit(&p1, 0, name)];
+    commit(&mut source, &mut producer, &done).unwrap();
+
+    expect(&mut fixture.wire, &output, &["3", "4", "5", "6"]);
+    let expected = |offset: &_, at: i64| CommittedOffset {
+        partition: partition(&input, *offset),
+        offset: Some(self::offset(at)),
+        metadata: name.into(),
+    };
+    assert_eq!(
+        committed(&mut source, &[p0, p1]),
+        [expected(&0, 7), expected(&1, 0)]
+    );
+    assert!(!producer.unanswered());
+    drop(producer);
+    assert!(close(source) < PATIENCE / 2);
+}
+
+#[test]
+fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
+    let Some(mut fixture) = Fixture::new("abort") else {
+        return;
+    };
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 3));
+    fixture.fill(&input, 0, 5000);
+    let mut source = fixture.source();
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+
+    producer.begin().unwrap();
+    take(&mut source, &p0, 100);
+    for n in 0..3000 {
+        send(&mut producer, 0, n % 3, "aborted");
+    }
+    let start = Instant::now();
+    ready(|slice| producer.abort(slice)).unwrap();
+    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    // Thousands of records beyond are prefetched by now; none of them may show.
+    ready(|slice| source.seek(&[(p0.clone(), offset(10))], slice)).unwrap();
+    assert_eq!(offsets(&take(&mut source, &p0, 3)), [10, 11, 12]);
+
+    producer.begin().unwrap();
+    send(&mut producer, 0, 0, "kept");
+    commit(&mut source, &mut producer, &[to_commit(&p0, 13, "")]).unwrap();
+    expect(&mut fixture.wire, &output, &["kept"]);
+    close(source);
+}
+
+#[test]
+fn keys_values_headers_and_times_arrive_as_they_were_sent() {
+    let Some(mut fixture) = Fixture::new("fidelity") else {
+        return;
+    };
+    // A batch is read in place or from what it was unpacked to, and headers are found in either.
+    for compression in ["none", "gzip", "lz4", "snappy"] {
+        fixture.client = KafkaClient::new(KafkaConfig {
+            producer: vec![("compression.type".into(), compression.into())],
+            ..config_of(&fixture.bootstrap)
+        });
+        fidelity(&mut fixture, compression);
+    }
+}
+
+fn fidelity(fixture: &mut Fixture, compression: &str) {
+    let topic = fixture.topic(compression, 2);
+    let mut producer = fixture.producer(&[&topic]);
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    let mut headers = Headers::new();
+    headers.push("trace", Some(b"1"));
+    headers.push("trace", None);
+    headers.push("empty", Some(b""));
+    let none = Headers::new();
+    let plain = Outgoing {
+        topic: 0,
+        partition: Partition::new(1).unwrap(),
+        timestamp: Some(Timestamp(1_700_000_000_123)),
+        key: Some(b"key"),
+        value: Some(b"value"),
+        headers: &headers,
+    };
+    let all = [
+        plain,
+        Outgoing {
+            key: None,
+            value: None,
+            headers: &none,
+            ..plain
+        },
+        Outgoing {
+            key: Some(b""),
+            value: Some(b""),
+            headers: &none,
+            ..plain
+        },
+        Outgoing {
+            timestamp: None,
+            headers: &none,
+            ..plain
+        },
+        // An empty value, and a null one, with headers behind them.
+        Outgoing {
+            value: Some(b""),
+            ..plain
+        },
+        Outgoing {
+            value: None,
+            ..plain
+        },
+    ];
+    for record in &all {
+        ready(|_| producer.send(record)).unwrap();
+    }
+    ready(|slice| producer.flush(slice)).unwrap();
+    ready(|slice| producer.commit(slice)).unwrap();
+
+    let mut source = fixture
+        .client
+        .source(&SourceSpec {
+            group: format!("{}-{compression}", fixture.group()),
+            ..fixture.source_spec()
+        })
+        .unwrap();
+    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    take_over(&mut source);
+    let got = take(&mut source, &partition(&topic, 1), all.len());
+    for (sent, got) in all.iter().zip(&got) {
+        assert_eq!(
+            (got.key.as_deref(), got.value.as_deref()),
+            (sent.key, sent.value)
+        );
+        assert_eq!(got.headers, *sent.headers);
+    }
+    assert_eq!(got[0].timestamp, plain.timestamp);
+    assert!(
+        got[3].timestamp.unwrap().0 > 1_700_000_000_123,
+        "the client's own time"
+    );
+    close(source);
+}
+
+#[test]
+fn an_offset_that_is_gone_is_reported_and_never_reset() {
+    let Some(mut fixture) = Fixture::new("gone") else {
+        return;
+    };
+    let topic = fixture.topic("t", 1);
+    fixture.fill(&topic, 0, 10);
+    let p0 = partition(&topic, 0);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    assert!(matches!(event(&mut source), SourceEvent::Assigned(_)));
+    source.assign(&[(p0.clone(), offset(77))]).unwrap();
+    let mut records = Vec::new();
+    let found = until("OutOfRange", || {
+        records.extend(taken(&mut source, &p0, 10));
+        source.wait(Duration::from_millis(10));
+        source.poll()
+    });
+    let gone = |asked| SourceEvent::OutOfRange {
+        partition: p0.clone(),
+        asked: Some(offset(asked)),
+    };
+    assert_eq!(found, gone(77));
+    assert!(records.is_empty(), "{records:?}");
+
+    // Records that retention removed under the offset.
+    fixture.wire.delete_records(topic.as_str(), 0, 6).unwrap();
+    source.unassign(std::slice::from_ref(&p0)).unwrap();
+    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&p0), slice)).unwrap();
+    assert_eq!((bounds[0].first, bounds[0].end), (offset(6), offset(10)));
+    source.assign(&[(p0.clone(), offset(2))]).unwrap();
+    let found = until("OutOfRange", || {
+        records.extend(taken(&mut source, &p0, 10));
+        source.wait(Duration::from_millis(10));
+        source.poll()
+    });
+    assert_eq!(found, gone(2));
+    assert!(records.is_empty(), "{records:?}");
+    close(source);
+}
+
+#[test]
+fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_end() {
+    let Some(mut fixture) = Fixture::new("stable") else {
+        return;
+    };
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    let mut producer = fixture.producer(&[&output]);
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    send(&mut producer, 0, 0, "open");
+    let member = source.member().unwrap();
+    let offsets = [to_commit(&p0, 5, "first")];
+    ready(|slice| producer.send_offsets(&offsets, &member, slice)).unwrap();
+    ready(|slice| producer.flush(slice)).unwrap();
+
+    let of = std::slice::from_ref(&p0);
+    // A stall makes a few calls take long; if they waited for the transaction, each would.
+    let (start, mut calls) = (Instant::now(), Vec::new());
+    while calls.len() < 20 || start.elapsed() < Duration::from_millis(1500) {
+        let call = Instant::now();
+        assert!(source.committed(of, Duration::from_millis(20)).is_pending());
+        calls.push(call.elapsed());
+    }
+    calls.sort();
+    let usual = calls[calls.len() / 2];
+    assert!(
+        usual < Duration::from_millis(500),
+        "the worker may go on meanwhile: {usual:?}"
+    );
+    let out = partition(&output, 0);
+    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&out), slice)).unwrap();
+    assert_eq!(
+        bounds[0].end,
+        offset(0),
+        "what a reader of committed records can reach"
+    );
+    assert_eq!(
+        fixture
+            .wire
+            .end_offsets(output.as_str(), Isolation::ReadUncommitted)
+            .unwrap(),
+        [1]
+    );
+
+    ready(|slice| producer.commit(slice)).unwrap();
+    let found = committed(&mut source, of);
+    assert_eq!(
+        (found[0].offset, found[0].metadata.as_str()),
+        (Some(offset(5)), "first")
+    );
+    close(source);
+}
+
+/// Whoever owned the partition meanwhile has committed since the question was asked.
+#[test]
+fn a_revocation_forgets_what_was_asked_before_it() {
+    let Some(mut fixture) = Fixture::new("asked-before") else {
+        return;
+    };
+    let input = fixture.topic("in", 1);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    let of = std::slice::from_ref(&p0);
+    // Asked, and by the time of the revocation answered, but not heard.
+    assert!(source.committed(of, Duration::ZERO).is_pending());
+    std::thread::sleep(Duration::from_secs(1));
+    let bootstrap = fixture.bootstrap.clone();
+    let id = format!("{}-peer", fixture.group());
+    let mut peer = TransactionalProducer::new(&bootstrap, &id, Duration::from_secs(60)).unwrap();
+    peer.send_offset(&fixture.group(), input.as_str(), 0, 5)
+        .unwrap();
+    peer.end(End::Commit).unwrap();
+
+    source.unassign(of).unwrap();
+    let found = committed(&mut source, of);
+    assert_eq!(found[0].offset, Some(offset(5)));
+    close(source);
+}
+
+#[test]
+fn without_a_transactional_id_offsets_commit_through_the_consumer() {
+    let Some(mut fixture) = Fixture::new("at-least-once") else {
+        return;
+    };
+    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
+    fixture.fill(&input, 0, 10);
+    let mut spec = fixture.producer_spec(&[&output]);
+    spec.transactional_id = None;
+    let mut producer = fixture.client.producer(&spec).unwrap();
+    ready(|slice| producer.init(slice)).unwrap();
+    producer.begin().unwrap();
+    send(&mut producer, 0, 0, "out");
+    ready(|slice| producer.flush(slice)).unwrap();
+    expect(&mut fixture.wire, &output, &["out"]);
+
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&input)).unwrap();
+    take_over(&mut source);
+    let p0 = partition(&input, 0);
+    ready(|slice| source.commit(&[to_commit(&p0, 4, "meta")], slice)).unwrap();
+    let found = committed(&mut source, std::slice::from_ref(&p0));
+    assert_eq!(
+        (found[0].offset, found[0].metadata.as_str()),
+        (Some(offset(4)), "meta")
+    );
+    close(source);
+}
+
+#[test]
+fn a_partition_that_is_not_assigned_gives_nothing() {
+    let Some(mut fixture) = Fixture::new("unassigned") else {
+        return;
+    };
+    let topic = fixture.topic("t", 1);
+    fixture.fill(&topic, 0, 1000);
+    let p0 = partition(&topic, 0);
+    let mut source = fixture.source();
+    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    take_over(&mut source);
+    take(&mut source, &p0, 1);
+    source.unassign(std::slice::from_ref(&p0)).unwrap();
+    let mut records = KafkaRecords::default();
+    let error = source.take(&p0, 10, &mut records).unwrap_err();
+    assert_eq!(error.fault.code, code::LOCAL_UNKNOWN_PARTITION);
+    // Again, from elsewhere: nothing of the first time shows.
+    source.assign(&[(p0.clone(), offset(500))]).unwrap();
+    assert_eq!(offsets(&take(&mut source, &p0, 2)), [500, 501]);
+    close(source);
+}
+
+/// librdkafka #4849: an abort that overtakes AddPartitionsToTxn ends a transaction that the
+/// coordinator does not know, which is fatal.
+#[test]
+fn an_abort_right_after_the_first_record_ends_well() {
+    let Some(mut fixture) = Fixture::new("early-abort") else {
+        return;
+    };
+    let output = fixture.topic("out", 3);
+    let mut failed = 0;
+    for n in 0..20 {
+        // The coordinator knows nothing of a new producer's first transaction.
+        let mut producer = fixture.producer(&[&output]);
+        ready(|slice| producer.init(slice)).unwrap();
+        producer.begin().unwrap();
+        send(&mut producer, 0, n % 3, "aborted");
+        std::thread::sleep(Duration::from_micros(200 * (n % 20) as u64));
+        if let Err(error) = ready(|slice| producer.abort(slice)) {
+            eprintln!("abort {n}: {error}");
+            failed += 1;
+        }
+    }
+    assert_eq!(failed, 0, "of 20");
+    expect(&mut fixture.wire, &output, &[]);
+}
