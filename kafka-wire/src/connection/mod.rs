@@ -80,7 +80,7 @@ impl Connection {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// As [`Connection::send`] and [`Connection::receive`].
+    /// As [`Connection::send_as`] and [`Connection::receive`].
     pub(crate) fn exchange<R: Request>(
         &mut self,
         request: &R,
@@ -90,7 +90,7 @@ impl Connection {
         self.receive(sent, deadline)
     }
 
-    /// As [`Connection::exchange`], in this version.
+    /// Sends a request in this version and waits for its answer.
     ///
     /// # Errors
     /// As [`Connection::send_as`] and [`Connection::receive`].
