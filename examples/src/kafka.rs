@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use kafka_wire::Producer;
 use kafka_wire::lines::{self, Follower, Keys};
 

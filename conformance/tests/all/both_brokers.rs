@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
 use conformance::{compare, scenarios};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 
 fn mark() -> String {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use eos_testkit::EmbeddedKafka;
-use eos_testkit::faults::{Act, Rule};
+use eos_broker::EmbeddedKafka;
+use eos_broker::faults::{Act, Rule};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 use kafka_wire::{Client, TransactionalProducer};

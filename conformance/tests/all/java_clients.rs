@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use conformance::World;
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use kafka_launcher::{ClusterOptions, java_program, own_for_tests};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Message};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use eos_testkit::EmbeddedKafka;
-use eos_testkit::broker::BrokerOptions;
+use eos_broker::EmbeddedKafka;
+use eos_broker::broker::BrokerOptions;
 use kafka_launcher::{Provided, VERSION, external, provide};
 
 /// A broker, gone when dropped unless it is the user's.

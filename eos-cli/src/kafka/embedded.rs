@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use kafka_launcher::{ProcessId, paths, ports, ready};
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use eos_broker::EmbeddedKafka;
+use eos_broker::faults::{Act, Rule};
 use eos_client::{Client, Source, SourceSpec};
 use eos_protocol::TopicName;
-use eos_testkit::EmbeddedKafka;
-use eos_testkit::faults::{Act, Rule};
 use kafka_wire::protocol::messages::ApiKey;
 
 use super::support::{SLICE, client_of, dynamic, take_over, until};

@@ -4,7 +4,7 @@ use kafka_protocol::messages::{RequestKind, ResponseKind};
 
 use super::fabric::Wire;
 use super::network::{Heard, Line};
-use crate::broker::Ticket;
+use eos_broker::broker::Ticket;
 
 /// How long a client rests before it connects again (`reconnect.backoff.ms`).
 const RECONNECT: i64 = 5;

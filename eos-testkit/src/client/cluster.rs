@@ -10,7 +10,7 @@ use super::admin::{self, Written};
 use super::facts;
 use super::watcher::{Edge, Effect, Reaction, Watcher};
 use super::world::World;
-use crate::broker::Broker;
+use eos_broker::broker::Broker;
 
 /// Nothing goes wrong.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,7 +7,7 @@ use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
 use super::network::{ClientId, Heard, Line, Network, Sent, version};
 use super::watcher::{Effect, Reaction, Watcher};
-use crate::broker::{Broker, Output, Request, Ticket, key_of};
+use eos_broker::broker::{Broker, Output, Request, Ticket, key_of};
 
 /// `max.partition.fetch.bytes`, as it is by default.
 const FETCH_BYTES: i32 = 1 << 20;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
-use crate::broker::{Api, Broker, Output, Request, Ticket, key_of};
+use eos_broker::broker::{Api, Broker, Output, Request, Ticket, key_of};
 
 /// Newer versions would promise what these clients don't do, as librdkafka's don't: the first transaction
 /// protocol only.

@@ -240,7 +240,7 @@ mod tests {
     use eos_protocol::TransactionalId;
 
     use super::*;
-    use crate::broker::{Broker, BrokerOptions};
+    use eos_broker::broker::{Broker, BrokerOptions};
 
     fn producer(cluster: &Cluster) -> ModelProducer {
         let spec = ProducerSpec {

@@ -7,7 +7,7 @@ use super::member::Member;
 use super::members::Members;
 use super::network::ClientId;
 use super::watcher::Watcher;
-use crate::broker::Broker;
+use eos_broker::broker::Broker;
 
 /// A cluster, its clients, and the passing of time for both.
 pub(super) struct World {

@@ -12,10 +12,10 @@ use eos_protocol::Now;
 use super::builder::Builder;
 use super::faults::{Died, Faults};
 use super::{Anew, Seat, TestDriver};
-use crate::broker::{Broker, BrokerOptions};
 use crate::client::Cluster;
 use crate::disk::Disk;
 use crate::sim::Rng;
+use eos_broker::broker::{Broker, BrokerOptions};
 
 /// A transaction is committed when the driver says so, and lives as long as a broker lets it.
 const SETTINGS: [(&str, &str); 4] = [

@@ -7,7 +7,7 @@ use eos_core::State;
 
 use super::TestDriver;
 use super::dying::panic_if_ended;
-use crate::faults::{Act, Rule, RuleId};
+use eos_broker::faults::{Act, Rule, RuleId};
 
 impl TestDriver {
     /// From here on nothing is committed before [`commit`](Self::commit): what is piped joins the open

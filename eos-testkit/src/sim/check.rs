@@ -64,9 +64,9 @@ mod tests {
     use eos_protocol::{Partition, StageId, TaskId};
 
     use super::*;
-    use crate::broker::{Broker, BrokerOptions};
     use crate::client::Written;
     use crate::oracle::Contents;
+    use eos_broker::broker::{Broker, BrokerOptions};
 
     const TOPIC: &str = "sim-in-changelog";
 

@@ -16,8 +16,8 @@ use super::run::{FAULTS, Outcome, Run};
 use super::topics::{APP, INPUT};
 use super::without::{COMPACTION, TASK_LOCK, take_away};
 use super::{cases, check};
-use crate::broker::{Broker, BrokerOptions};
 use crate::client::{Cluster, Written};
+use eos_broker::broker::{Broker, BrokerOptions};
 
 /// When a run begins, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
@@ -95,11 +95,9 @@ impl<'a> Simulation<'a> {
         if run.traced {
             nemesis.trace();
         }
-        let options = BrokerOptions {
-            marker_delay_ms: rng.between(0, 30),
-            marker_spread_ms: rng.between(0, 20),
-            ..BrokerOptions::default()
-        };
+        let mut options = BrokerOptions::default();
+        options.marker_delay_ms = rng.between(0, 30);
+        options.marker_spread_ms = rng.between(0, 20);
         let cluster = Cluster::watched(Broker::new(options), BEGIN, nemesis.clone());
         // In half of the runs a fetch brings a batch or two, so that a restore takes several.
         if rng.one_in(2) {

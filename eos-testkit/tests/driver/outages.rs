@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use eos_broker::broker::{Broker, BrokerOptions};
 use eos_core::stepped::{Env, InMemory, Process, Step, Stepped};
 use eos_core::{App, KeyValueStore, Topic};
 use eos_protocol::Now;
-use eos_testkit::broker::{Broker, BrokerOptions};
 use eos_testkit::client::{Cluster, Fate, Sent, Watcher, Written};
 
 const BEGIN: i64 = 1_700_000_000_000;

@@ -7,9 +7,9 @@ use kafka_wire::{Client, Isolation, Producer};
 
 use crate::common::{PATIENCE, ended};
 use anyhow::{Result, ensure};
+use eos_broker::EmbeddedKafka;
 use eos_core::codec::PlainCodec;
 use eos_core::{App, StopMode, Topic, Tumbling, WindowStore, WindowedCodec};
-use eos_testkit::EmbeddedKafka;
 use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 6;

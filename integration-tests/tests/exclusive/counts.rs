@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use integration_tests::counted::{Counted, Counts, Findings, visible};
 use integration_tests::fate::{Fate, Faults, TIME_OUT};
 use integration_tests::faults::{Row, is_full, record};

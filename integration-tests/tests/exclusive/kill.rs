@@ -7,7 +7,7 @@
 //! `EOS_SEED=n` repeats a run or makes another; with `EOS_KEEP_LOGS=1` the app's logs stay.
 
 use anyhow::{Result, ensure};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use integration_tests::kill::{Outcome, Programs, Promise, Scenario, run};
 use integration_tests::process::{Program, build};
 use kafka_launcher::{ClusterOptions, own_for_tests};

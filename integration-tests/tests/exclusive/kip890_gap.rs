@@ -17,7 +17,7 @@ use kafka_wire::{Client, Isolation};
 use crate::common::PATIENCE;
 use crate::proxied::{Found, Settings, Subject, in_parallel};
 use anyhow::{Context, Result, bail, ensure};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::proxy::{Act, ApiKey, Hold, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;

@@ -14,11 +14,11 @@ use crate::cargo::{cargo, exit_code};
 
 /// The packages that build with only Rust installed, and their features.
 const SELECTION: &str = "--package eos-protocol --package eos-client --package eos-state --package eos-core \
-    --package eos-testkit --package eos-cli --package kafka-launcher --package kafka-wire --package xtask \
+    --package eos-broker --package eos-testkit --package eos-cli --package kafka-launcher --package kafka-wire --package xtask \
     --no-default-features --features eos-core/failpoints,eos-core/prometheus,eos-testkit/failpoints,\
     eos-testkit/store-conformance";
 
-/// The number of simulation seeds. CI runs 1,000.
+/// The number of simulation seeds. CI runs 500.
 const SEEDS: &str = "200";
 
 /// Checks format and lints, then runs the tests whose name contains `filter`.

@@ -68,7 +68,7 @@ const TABLE: [Soak; 13] = [
         name: "fuzz",
         what: "ten minutes of malformed requests to the embedded broker",
         environment: &[("EOS_FUZZ_SECONDS", "600")],
-        arguments: "test -p eos-testkit --lib fuzz -- --nocapture",
+        arguments: "test -p eos-broker --lib fuzz -- --nocapture",
     },
     Soak {
         name: "kill",

@@ -18,7 +18,7 @@ use kafka_launcher::{ClusterOptions, own_for_tests};
 
 use crate::common::log;
 use anyhow::{Context, Result, ensure};
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 use integration_tests::counted;
 use integration_tests::faults::{Row, record};
 use integration_tests::sweep::each;

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use eos_testkit::EmbeddedKafka;
-use eos_testkit::faults::{Act, Rule};
+use eos_broker::EmbeddedKafka;
+use eos_broker::faults::{Act, Rule};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 

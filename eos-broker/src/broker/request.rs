@@ -41,8 +41,9 @@ impl Request {
     }
 }
 
-/// Which request it is, if it is one that is served.
-pub(crate) fn key_of(body: &RequestKind) -> Option<ApiKey> {
+/// The API of a request, if the broker serves it.
+#[must_use]
+pub fn key_of(body: &RequestKind) -> Option<ApiKey> {
     Some(match body {
         RequestKind::Produce(_) => ApiKey::Produce,
         RequestKind::Fetch(_) => ApiKey::Fetch,

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use eos_testkit::EmbeddedKafka;
+use eos_broker::EmbeddedKafka;
 
 /// ApiVersions in version 0, correlation id 7, no client id.
 pub(crate) const HELLO: [u8; 14] = [0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff];

@@ -44,7 +44,7 @@ pub enum Act {
 ///
 /// # Example
 /// ```
-/// use eos_testkit::faults::{Act, Rule};
+/// use eos_broker::faults::{Act, Rule};
 /// use kafka_protocol::messages::ApiKey;
 ///
 /// // The second EndTxn of anybody whose client id begins with "copy" loses its answer.

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use eos_testkit::EmbeddedKafka;
-use eos_testkit::broker::BrokerOptions;
-use eos_testkit::wire::Limits;
+use eos_broker::EmbeddedKafka;
+use eos_broker::broker::BrokerOptions;
+use eos_broker::wire::Limits;
 use kafka_protocol::messages::ProduceRequest;
 use kafka_wire::batch::BatchBuilder;
 use kafka_wire::frame;

@@ -45,9 +45,7 @@ use topics::Topic;
 
 pub use faulty::Hold;
 pub use options::BrokerOptions;
-#[cfg(feature = "driver")]
-pub(crate) use request::key_of;
-pub use request::{Output, Request, Ticket, Unanswered};
+pub use request::{Output, Request, Ticket, Unanswered, key_of};
 pub use versions::{Api, SERVED};
 
 /// The id of the only node.
@@ -57,7 +55,7 @@ pub(crate) const NODE: i32 = 1;
 ///
 /// # Example
 /// ```
-/// use eos_testkit::broker::{Broker, BrokerOptions, Output, Request, Ticket};
+/// use eos_broker::broker::{Broker, BrokerOptions, Output, Request, Ticket};
 /// use kafka_protocol::messages::{ApiVersionsRequest, RequestKind, ResponseKind};
 ///
 /// let mut broker = Broker::new(BrokerOptions::default());
@@ -247,8 +245,7 @@ impl Broker {
     }
 
     /// The answer to a request that says nothing but this error; `None` where there is no place for one.
-    #[cfg(feature = "driver")]
-    pub(crate) fn refusal(
+    pub fn refusal(
         request: &RequestKind,
         version: i16,
         error: Error,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 
-use eos_testkit::EmbeddedKafka;
-use eos_testkit::broker::BrokerOptions;
-use eos_testkit::wire::Limits;
+use eos_broker::EmbeddedKafka;
+use eos_broker::broker::BrokerOptions;
+use eos_broker::wire::Limits;
 
 const USAGE: &str = "\
 eos-broker: a Kafka broker in memory, for development and tests. It is not Apache Kafka.

@@ -77,14 +77,12 @@ impl Broker {
     }
 
     /// The id of a topic.
-    #[cfg(feature = "driver")]
-    pub(crate) fn id_of(&self, topic: &str) -> Option<Uuid> {
+    pub fn id_of(&self, topic: &str) -> Option<Uuid> {
         self.topics.get(topic).map(|it| it.id)
     }
 
     /// How many partitions a topic has; 0 if there is none of that name.
-    #[cfg(feature = "driver")]
-    pub(crate) fn partitions_of(&self, topic: &str) -> i32 {
+    pub fn partitions_of(&self, topic: &str) -> i32 {
         let found = self.topics.get(topic);
         found.map_or(0, |it| {
             i32::try_from(it.partitions.len()).unwrap_or(i32::MAX)

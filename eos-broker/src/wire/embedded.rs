@@ -22,7 +22,7 @@ const STACK: usize = 256 << 10;
 ///
 /// # Example
 /// ```
-/// use eos_testkit::EmbeddedKafka;
+/// use eos_broker::EmbeddedKafka;
 ///
 /// let kafka = EmbeddedKafka::builder().topic("orders", 6).start()?;
 /// println!("bootstrap.servers={}", kafka.bootstrap());

@@ -1,0 +1,26 @@
+//! A Kafka broker in memory, without a JVM, a container or a network.
+//!
+//! For development and tests only: one node, no replication, and everything is gone when it ends. Every API that it
+//! advertises behaves as in Apache Kafka 4.3.1; a suite of scenarios that runs on both compares them.
+//!
+//! ```text
+//! broker    the model: step(request, now) -> outputs; pure, deterministic, single-threaded
+//!   ├── log            batches kept as bytes, producers, markers, LSO, compaction
+//!   ├── transactions   the coordinator of transactional ids
+//!   ├── groups         the coordinator of classic groups and committed offsets
+//!   └── faults         faults of requests, which tests plant and count
+//! wire      the model behind TCP on loopback: `EmbeddedKafka`, the program `eos-broker`
+//! ```
+//!
+//! It leaves out, and therefore does not advertise: groups of the consumer protocol (KIP-848), the second transaction
+//! protocol (KIP-890), TLS and SASL, several nodes.
+#![forbid(unsafe_code)]
+
+pub mod broker;
+pub mod faults;
+mod groups;
+mod log;
+mod transactions;
+pub mod wire;
+
+pub use wire::EmbeddedKafka;
