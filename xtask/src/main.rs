@@ -2,6 +2,7 @@
 
 mod bench;
 mod cargo;
+mod cycles;
 mod eos;
 mod faults;
 mod setup;

@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use kafka_launcher::workspace_root;
 
 use super::build::build;
 use super::report::Report;
 use super::run_tests;
 use crate::cargo::{cargo, exit_code};
+use crate::cycles;
 
 /// The packages that build with only Rust installed, and their features.
 const SELECTION: &str = "--package eos-protocol --package eos-client --package eos-state --package eos-core \
@@ -28,6 +30,12 @@ const SEEDS: &str = "200";
 pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     let mut report = Report::default();
     cargo_step(&mut report, "format", "fmt --all --check")?;
+    let begun = Instant::now();
+    let circles = cycles::check(&workspace_root());
+    if let Err(error) = &circles {
+        eprintln!("error: {error:#}");
+    }
+    report.step("import cycles", circles.is_ok(), begun.elapsed());
     let clippy = format!("clippy --quiet --all-targets {SELECTION} -- -D warnings");
     cargo_step(&mut report, "lints", &clippy)?;
     let begun = Instant::now();
