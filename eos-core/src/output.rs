@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A typed handle on an output topic, for [`Ctx::emit`]. Made by
+/// A typed handle on an output topic, for [`Ctx::emit`](crate::Ctx::emit). Made by
 /// [`App::output`](crate::App::output), checked when the app is built.
 pub struct Output<K, V> {
     pub(crate) app: u64,

@@ -248,7 +248,7 @@ pub struct WindowedTable<K, A, U = A> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
-    /// Writes each update to a topic, whose keys have a [`WindowedCodec`] or one of your own.
+    /// Writes each update to a topic, whose keys have a [`WindowedCodec`](crate::WindowedCodec) or one of your own.
     pub fn to(self, topic: &Topic<Windowed<K>, U>) {
         self.stream.to(topic);
     }
