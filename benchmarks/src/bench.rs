@@ -4,14 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use kafka_launcher::{Cluster, ClusterOptions, Compiler, external};
+use kafka_wire::{Client, Node, Producer, requests};
 use tempfile::TempDir;
-use xtask::kafka::{Cluster, ClusterOptions, Compiler, external};
-use xtask::wire::protocol::messages::offset_fetch_request::{
-    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
-};
-use xtask::wire::protocol::messages::{GroupId, OffsetFetchRequest, TopicName};
-use xtask::wire::protocol::protocol::StrBytes;
-use xtask::wire::{Client, Node, Producer};
 
 use crate::check::{self, Check};
 use crate::counted::{self, Counted};
@@ -195,14 +190,8 @@ impl Bench {
     /// at 0. Does not wait for offsets of an open transaction, and tells those before it. None while
     /// the group has no coordinator.
     pub(crate) fn finished(&mut self, group: &str, topic: &str) -> Option<u64> {
-        let text = |text: &str| StrBytes::from_string(text.to_owned());
-        let topics = OffsetFetchRequestTopics::default()
-            .with_name(TopicName(text(topic)))
-            .with_partition_indexes((0..self.partitions).collect());
-        let groups = OffsetFetchRequestGroup::default()
-            .with_group_id(GroupId(text(group)))
-            .with_topics(Some(vec![topics]));
-        let request = OffsetFetchRequest::default().with_groups(vec![groups]);
+        let partitions = (0..self.partitions).collect();
+        let request = requests::offset_fetch(group, topic, partitions, false);
         let answer = self.client.request(Node::Group(group), &request).ok()?;
         let topics = answer.groups.iter().flat_map(|group| &group.topics);
         let partitions = topics.flat_map(|topic| &topic.partitions);

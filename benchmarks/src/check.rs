@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail, ensure};
-use xtask::wire::{Client, Isolation, Record};
+use kafka_wire::{Client, Isolation, Record};
 
 use crate::records::{Input, kept, number};
 use crate::work::Work;

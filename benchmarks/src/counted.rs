@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_protocol::partition_for;
-use xtask::wire::{Client, Isolation, Record};
+use kafka_wire::{Client, Isolation, Record};
 
 use crate::records::{KEYS, key_number, number_of_key};
 use crate::work::Work;

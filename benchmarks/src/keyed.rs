@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use eos_protocol::partition_for;
-use xtask::wire::Producer;
+use kafka_wire::Producer;
 
 use crate::bench::{Bench, Play, now_ms};
 use crate::running::Running;

@@ -15,7 +15,7 @@ pub(crate) fn show(what: What, table: &str, options: &Options) -> Result<()> {
     if !options.write {
         return Ok(());
     }
-    let path = xtask::workspace_root().join("docs/benchmarks.md");
+    let path = kafka_launcher::workspace_root().join("docs/benchmarks.md");
     let page = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     let name = name(what);
     let block = format!("{}\n{table}", origin());
@@ -61,7 +61,10 @@ fn origin() -> String {
         said("date", &["-u", "+%F"]),
         said("git", &["rev-parse", "--short=10", "HEAD"]).map(|commit| format!("eos {commit}")),
         Some(format!("librdkafka {librdkafka}")),
-        Some(format!("Kafka and Kafka Streams {}", xtask::kafka::VERSION)),
+        Some(format!(
+            "Kafka and Kafka Streams {}",
+            kafka_launcher::VERSION
+        )),
         java(),
         machine(),
     ];
@@ -76,7 +79,7 @@ fn origin() -> String {
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program)
         .args(arguments)
-        .current_dir(xtask::workspace_root())
+        .current_dir(kafka_launcher::workspace_root())
         .output()
         .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -125,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_page_has_a_place_for_every_benchmark() {
-        let page = xtask::workspace_root().join("docs/benchmarks.md");
+        let page = kafka_launcher::workspace_root().join("docs/benchmarks.md");
         let page = fs::read_to_string(page).unwrap();
         for what in What::value_variants() {
             let name = name(*what);

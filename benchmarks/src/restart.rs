@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use kafka_wire::Isolation;
 use serde_json::{Value, json};
-use xtask::wire::Isolation;
 
 use crate::bench::{Bench, Play};
 use crate::keyed;

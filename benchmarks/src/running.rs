@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::os::{self, Signal};
+use kafka_launcher::os::{self, Signal};
 
 use crate::proc;
 

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use kafka_wire::Producer;
 use serde_json::{Value, json};
-use xtask::wire::Producer;
 
 use crate::bench::{Bench, Play};
 use crate::check::{self, Check};

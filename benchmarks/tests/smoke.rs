@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use xtask::kafka::{BOOTSTRAP_VAR, for_tests};
+use kafka_launcher::{BOOTSTRAP_VAR, for_tests};
 
 #[test]
 fn our_sides_are_measured_and_their_outputs_checked() -> Result<()> {

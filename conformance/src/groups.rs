@@ -1,23 +1,20 @@
 //! A member of a classic group, one request at a time.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;
-use kafka_protocol::messages::offset_commit_request::{
-    OffsetCommitRequestPartition, OffsetCommitRequestTopic,
-};
-use kafka_protocol::messages::offset_fetch_request::{
-    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
-};
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, OffsetCommitRequest,
-    OffsetFetchRequest, SyncGroupRequest, SyncGroupResponse,
+    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
+    SyncGroupResponse,
 };
+use kafka_wire::requests::{self, group_id, text};
+use kafka_wire::{Connection, Sent};
 
-use crate::connection::Connection;
-use crate::world::{World, group_id, text, topic_name};
+use crate::world::{World, soon};
 
 /// The versions that librdkafka 2.12.1 sends.
 const JOIN: i16 = 5;
@@ -31,6 +28,8 @@ const NOT_READY: [i16; 3] = [14, 15, 16];
 #[derive(Debug)]
 pub struct Member {
     conn: Connection,
+    join: Option<Sent<JoinGroupRequest>>,
+    sync: Option<Sent<SyncGroupRequest>>,
     /// `group.id`.
     pub group: String,
     /// What the coordinator calls it.
@@ -48,13 +47,15 @@ pub struct Member {
 }
 
 impl World {
-    /// Somebody who is not a member yet.
+    /// A client that is not a member yet.
     ///
     /// # Errors
     /// When there is no connection.
     pub fn member(&mut self, group: &str) -> Result<Member> {
         Ok(Member {
             conn: self.connect()?,
+            join: None,
+            sync: None,
             group: group.to_owned(),
             id: String::new(),
             instance: None,
@@ -103,18 +104,7 @@ impl World {
         by: (i32, &str),
         version: i16,
     ) -> Result<i16> {
-        let partition = OffsetCommitRequestPartition::default()
-            .with_partition_index(0)
-            .with_committed_offset(offset)
-            .with_committed_metadata(Some(text(metadata)));
-        let topic = OffsetCommitRequestTopic::default()
-            .with_name(topic_name(topic))
-            .with_partitions(vec![partition]);
-        let request = OffsetCommitRequest::default()
-            .with_group_id(group_id(group))
-            .with_generation_id_or_member_epoch(by.0)
-            .with_member_id(text(by.1))
-            .with_topics(vec![topic]);
+        let request = requests::offset_commit(group, topic, 0, offset, metadata, by);
         let ask = |world: &mut World| {
             let answer = world.call(version, &request)?;
             let topic = answer.topics.first().context("no topic")?;
@@ -134,16 +124,7 @@ impl World {
         topic: &str,
         stable: bool,
     ) -> Result<(i16, i64, String)> {
-        let topic = OffsetFetchRequestTopics::default()
-            .with_name(topic_name(topic))
-            .with_partition_indexes(vec![0]);
-        let group = OffsetFetchRequestGroup::default()
-            .with_group_id(group_id(group))
-            .with_member_epoch(-1)
-            .with_topics(Some(vec![topic]));
-        let request = OffsetFetchRequest::default()
-            .with_groups(vec![group])
-            .with_require_stable(stable);
+        let request = requests::offset_fetch(group, topic, vec![0], stable);
         let ask = || {
             let answer = self.call(9, &request)?;
             let group = answer.groups.first().context("no group")?;
@@ -166,7 +147,7 @@ fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> i16) -> Res
         if !NOT_READY.contains(&code(&answer)) {
             return Ok(answer);
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     ask()
 }
@@ -194,7 +175,8 @@ impl Member {
     /// When there is no answer.
     pub fn join_as(&mut self, version: i16) -> Result<JoinGroupResponse> {
         let request = self.join_request();
-        ready(|| self.conn.call(version, &request), |it| it.error_code)
+        let ask = || Ok(self.conn.exchange_as(version, &request, soon())?);
+        ready(ask, |it| it.error_code)
     }
 
     /// JoinGroup as it is answered.
@@ -211,7 +193,8 @@ impl Member {
     /// When the connection is gone.
     pub fn send_join(&mut self) -> Result<()> {
         let request = self.join_request();
-        self.conn.send(JOIN, &request)
+        self.join = Some(self.conn.send_as(JOIN, &request, soon())?);
+        Ok(())
     }
 
     /// The answer to [`Member::send_join`]; the member takes on what it says.
@@ -219,7 +202,8 @@ impl Member {
     /// # Errors
     /// When there is no answer.
     pub fn joined(&mut self) -> Result<JoinGroupResponse> {
-        let answer = self.conn.receive::<JoinGroupRequest>(JOIN)?;
+        let sent = self.join.take().context("no JoinGroup was sent")?;
+        let answer = self.conn.receive(sent, soon())?;
         self.take(&answer);
         Ok(answer)
     }
@@ -276,7 +260,8 @@ impl Member {
     /// When the connection is gone.
     pub fn send_sync(&mut self, assignments: &[(&str, &str)]) -> Result<()> {
         let request = self.sync_request(assignments);
-        self.conn.send(SYNC, &request)
+        self.sync = Some(self.conn.send_as(SYNC, &request, soon())?);
+        Ok(())
     }
 
     /// The answer to [`Member::send_sync`].
@@ -284,7 +269,8 @@ impl Member {
     /// # Errors
     /// When there is no answer.
     pub fn synced(&mut self) -> Result<SyncGroupResponse> {
-        self.conn.receive::<SyncGroupRequest>(SYNC)
+        let sent = self.sync.take().context("no SyncGroup was sent")?;
+        Ok(self.conn.receive(sent, soon())?)
     }
 
     /// SyncGroup: error code and assignment.
@@ -320,7 +306,8 @@ impl Member {
             .with_generation_id(self.generation)
             .with_member_id(text(&self.id))
             .with_group_instance_id(self.instance.as_deref().map(text));
-        Ok(self.conn.call(HEARTBEAT, &request)?.error_code)
+        let answer = self.conn.exchange_as(HEARTBEAT, &request, soon())?;
+        Ok(answer.error_code)
     }
 
     /// LeaveGroup by (member id, instance id): the answer's error, then the members'.
@@ -336,7 +323,7 @@ impl Member {
         let request = LeaveGroupRequest::default()
             .with_group_id(group_id(&self.group))
             .with_members(members.collect());
-        let answer = self.conn.call(3, &request)?;
+        let answer = self.conn.exchange_as(3, &request, soon())?;
         let codes = answer.members.iter().map(|it| it.error_code).collect();
         Ok((answer.error_code, codes))
     }
@@ -350,8 +337,11 @@ impl Member {
         self.leave_as(&[(&id, instance.as_deref())])
     }
 
-    /// Its connection.
-    pub fn connection(&mut self) -> &mut Connection {
-        &mut self.conn
+    /// Whether its request is still not answered after so long.
+    ///
+    /// # Errors
+    /// When the socket can't be set.
+    pub fn is_held(&mut self, time: Duration) -> Result<bool> {
+        Ok(self.conn.is_silent(Instant::now() + time)?)
     }
 }

@@ -5,12 +5,11 @@
 //!
 //! ```text
 //! scenarios   what is compared, by group
-//! world       what a scenario has: fresh names, one connection or several, requests in short
-//! connection  one socket, any request in any version
+//! world       the broker of a scenario: fresh names, one connection or several, requests in short; each request
+//!             names its version
 //! run         every scenario on both brokers, and the table
 //! ```
 
-mod connection;
 mod groups;
 mod reading;
 mod run;
@@ -18,7 +17,6 @@ pub mod scenarios;
 mod transactions;
 mod world;
 
-pub use connection::Connection;
 pub use groups::Member;
 pub use reading::{Batch, Seen};
 pub use run::{Report, compare};

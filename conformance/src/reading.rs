@@ -3,18 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use bytes::{Bytes, BytesMut};
-use kafka_protocol::indexmap::IndexMap;
-use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest, ProduceRequest};
-use kafka_protocol::records::{
-    Compression, NO_PARTITION_LEADER_EPOCH, Record, RecordBatchDecoder, RecordBatchEncoder,
-    RecordEncodeOptions, TimestampType,
-};
+use bytes::Bytes;
+use kafka_wire::batch::{BatchBuilder, Batches, ProducerIdentity};
+use kafka_wire::requests;
 
-use crate::world::{World, topic_name, transactional_id};
+use crate::world::World;
 
 /// The version that librdkafka 2.12.1 sends.
 const PRODUCE: i16 = 10;
@@ -74,35 +67,17 @@ impl Batch {
     }
 
     /// As it goes over the wire.
-    ///
-    /// # Errors
-    /// When it cannot be encoded.
-    pub fn encode(&self) -> Result<Bytes> {
-        let (producer_id, producer_epoch, sequence) = self.producer.unwrap_or((-1, -1, -1));
-        let records = self.records.iter().enumerate().map(|(index, it)| Record {
-            transactional: self.transactional,
-            control: false,
-            delete_horizon: false,
-            partition_leader_epoch: NO_PARTITION_LEADER_EPOCH,
-            producer_id,
-            producer_epoch,
-            timestamp_type: TimestampType::Creation,
-            offset: index as i64,
-            // The encoder makes one batch of what is in sequence, -1 for none included.
-            sequence: sequence + index as i32,
-            timestamp: it.2,
-            key: it.0.clone().map(Bytes::from),
-            value: it.1.clone().map(Bytes::from),
-            headers: IndexMap::new(),
-        });
-        let records: Vec<Record> = records.collect();
-        let options = RecordEncodeOptions {
-            version: 2,
-            compression: Compression::None,
-        };
-        let mut out = BytesMut::new();
-        RecordBatchEncoder::encode(&mut out, records.iter(), &options)?;
-        Ok(out.freeze())
+    pub fn encode(&self) -> Bytes {
+        let mut batch = BatchBuilder::new(128);
+        for (key, value, timestamp) in &self.records {
+            let (key, value) = (key.as_deref(), value.as_deref());
+            let (key, value) = (key.map(str::as_bytes), value.map(str::as_bytes));
+            batch.push(*timestamp, key, value, std::iter::empty());
+        }
+        let (id, epoch, sequence) = self.producer.unwrap_or((-1, -1, -1));
+        let producer = ProducerIdentity { id, epoch };
+        let batch = batch.close(producer, sequence, self.transactional);
+        batch.into_bytes()
     }
 }
 
@@ -161,7 +136,7 @@ impl World {
         batch: &Batch,
         id: Option<&str>,
     ) -> Result<(i16, i64)> {
-        self.produce_bytes(topic, partition, batch.encode()?, id, -1)
+        self.produce_bytes(topic, partition, batch.encode(), id, -1)
     }
 
     /// Produces what may not be a batch at all.
@@ -176,17 +151,7 @@ impl World {
         id: Option<&str>,
         acks: i16,
     ) -> Result<(i16, i64)> {
-        let data = PartitionProduceData::default()
-            .with_index(partition)
-            .with_records(Some(records));
-        let topic = TopicProduceData::default()
-            .with_name(topic_name(topic))
-            .with_partition_data(vec![data]);
-        let request = ProduceRequest::default()
-            .with_transactional_id(id.map(transactional_id))
-            .with_acks(acks)
-            .with_timeout_ms(10_000)
-            .with_topic_data(vec![topic]);
+        let request = requests::produce(topic, partition, records, id, acks);
         let answer = self.call(PRODUCE, &request)?;
         let topic = answer.responses.first().context("no topic")?;
         let it = topic.partition_responses.first().context("no partition")?;
@@ -239,23 +204,7 @@ impl World {
         isolation: i8,
         max_bytes: i32,
     ) -> Result<Seen> {
-        let partition = FetchPartition::default()
-            .with_partition(partition)
-            .with_current_leader_epoch(-1)
-            .with_fetch_offset(offset)
-            .with_log_start_offset(-1)
-            .with_partition_max_bytes(max_bytes);
-        let topic = FetchTopic::default()
-            .with_topic(topic_name(topic))
-            .with_partitions(vec![partition]);
-        let request = FetchRequest::default()
-            .with_replica_id(BrokerId(-1))
-            .with_max_wait_ms(0)
-            .with_min_bytes(1)
-            .with_max_bytes(64 << 20)
-            .with_isolation_level(isolation)
-            .with_session_epoch(-1)
-            .with_topics(vec![topic]);
+        let request = requests::fetch(topic, partition, offset, isolation, 0, max_bytes);
         let answer = self.call(FETCH, &request)?;
         ensure!(answer.error_code == 0, "fetch: {}", answer.error_code);
         let topic = answer.responses.first().context("no topic")?;
@@ -287,17 +236,7 @@ impl World {
         timestamp: i64,
         isolation: i8,
     ) -> Result<(i16, i64, i64)> {
-        let partition = ListOffsetsPartition::default()
-            .with_partition_index(0)
-            .with_current_leader_epoch(-1)
-            .with_timestamp(timestamp);
-        let topic = ListOffsetsTopic::default()
-            .with_name(topic_name(topic))
-            .with_partitions(vec![partition]);
-        let request = ListOffsetsRequest::default()
-            .with_replica_id(BrokerId(-1))
-            .with_isolation_level(isolation)
-            .with_topics(vec![topic]);
+        let request = requests::list_offsets(topic, 0, timestamp, isolation);
         let answer = self.call(LIST_OFFSETS, &request)?;
         let topic = answer.topics.first().context("no topic")?;
         let it = topic.partitions.first().context("no partition")?;
@@ -306,27 +245,24 @@ impl World {
 }
 
 /// The records from an offset on.
-fn decode(mut bytes: Bytes, from: i64) -> Result<Vec<(i64, String)>> {
+fn decode(bytes: Bytes, from: i64) -> Result<Vec<(i64, String)>> {
+    let as_text = |it: Bytes| String::from_utf8_lossy(&it).into_owned();
     let mut all = Vec::new();
-    for set in RecordBatchDecoder::decode_all(&mut bytes)? {
-        for record in set.records.into_iter().filter(|it| it.offset >= from) {
-            let as_text =
-                |it: Option<Bytes>| it.map(|it| String::from_utf8_lossy(&it).into_owned());
-            let what = if record.control {
-                let key = record.key.unwrap_or_default();
-                match key.last() {
-                    Some(1) => "commit".to_owned(),
-                    _ => "abort".to_owned(),
-                }
-            } else {
-                match (as_text(record.key), as_text(record.value)) {
-                    (Some(key), Some(value)) => format!("{key}={value}"),
-                    (Some(key), None) => key,
-                    (None, value) => format!("={}", value.unwrap_or_default()),
-                }
+    for batch in Batches(bytes) {
+        let batch = batch?;
+        let marker = batch.marker()?;
+        for record in batch.records() {
+            let record = record?;
+            let what = match (marker, record.key.map(as_text), record.value.map(as_text)) {
+                (Some(true), ..) => "commit".to_owned(),
+                (Some(false), ..) => "abort".to_owned(),
+                (None, Some(key), Some(value)) => format!("{key}={value}"),
+                (None, Some(key), None) => key,
+                (None, None, value) => format!("={}", value.unwrap_or_default()),
             };
             all.push((record.offset, what));
         }
     }
+    all.retain(|(offset, _)| *offset >= from);
     Ok(all)
 }

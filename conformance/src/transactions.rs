@@ -1,17 +1,12 @@
 //! A transactional producer, one request at a time.
 
 use anyhow::{Context, Result, ensure};
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use kafka_protocol::messages::txn_offset_commit_request::{
-    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
-};
-use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
-    InitProducerIdRequest, ProducerId, TxnOffsetCommitRequest,
-};
+use kafka_protocol::messages::DescribeTransactionsRequest;
+use kafka_wire::batch::ProducerIdentity;
+use kafka_wire::requests::{self, text, transactional_id};
 
 use crate::reading::Batch;
-use crate::world::{World, group_id, text, topic_name, transactional_id};
+use crate::world::World;
 
 /// The identity of a transactional producer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +17,15 @@ pub struct Producer {
     pub producer_id: i64,
     /// What InitProducerId gave it.
     pub epoch: i16,
+}
+
+impl Producer {
+    fn identity(&self) -> ProducerIdentity {
+        ProducerIdentity {
+            id: self.producer_id,
+            epoch: self.epoch,
+        }
+    }
 }
 
 impl World {
@@ -36,11 +40,14 @@ impl World {
         known: (i64, i16),
         version: i16,
     ) -> Result<(i16, i64, i16)> {
-        let request = InitProducerIdRequest::default()
-            .with_transactional_id(id.map(transactional_id))
-            .with_transaction_timeout_ms(timeout_ms)
-            .with_producer_id(ProducerId(if version >= 3 { known.0 } else { -1 }))
-            .with_producer_epoch(if version >= 3 { known.1 } else { -1 });
+        let known = match version {
+            3.. => ProducerIdentity {
+                id: known.0,
+                epoch: known.1,
+            },
+            _ => requests::NO_PRODUCER,
+        };
+        let request = requests::init_producer_id(id, timeout_ms, known);
         let it = self.call(version, &request)?;
         Ok((it.error_code, it.producer_id.0, it.producer_epoch))
     }
@@ -87,16 +94,7 @@ impl World {
         partitions: &[(&str, i32)],
         version: i16,
     ) -> Result<Vec<i16>> {
-        let topics = partitions.iter().map(|(topic, partition)| {
-            AddPartitionsToTxnTopic::default()
-                .with_name(topic_name(topic))
-                .with_partitions(vec![*partition])
-        });
-        let request = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(transactional_id(&producer.id))
-            .with_v3_and_below_producer_id(ProducerId(producer.producer_id))
-            .with_v3_and_below_producer_epoch(producer.epoch)
-            .with_v3_and_below_topics(topics.collect());
+        let request = requests::add_partitions(&producer.id, producer.identity(), partitions);
         let answer = self.call(version, &request)?;
         let mut codes = Vec::new();
         for (topic, partition) in partitions {
@@ -142,11 +140,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn end_once(&mut self, producer: &Producer, commit: bool, version: i16) -> Result<i16> {
-        let request = EndTxnRequest::default()
-            .with_transactional_id(transactional_id(&producer.id))
-            .with_producer_id(ProducerId(producer.producer_id))
-            .with_producer_epoch(producer.epoch)
-            .with_committed(commit);
+        let request = requests::end_txn(&producer.id, producer.identity(), commit);
         Ok(self.call(version, &request)?.error_code)
     }
 
@@ -205,11 +199,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn add_offsets(&mut self, producer: &Producer, group: &str) -> Result<i16> {
-        let request = AddOffsetsToTxnRequest::default()
-            .with_transactional_id(transactional_id(&producer.id))
-            .with_producer_id(ProducerId(producer.producer_id))
-            .with_producer_epoch(producer.epoch)
-            .with_group_id(group_id(group));
+        let request = requests::add_offsets(&producer.id, producer.identity(), group);
         self.settled(
             |world| Ok(world.call(0, &request)?.error_code),
             |code| *code,
@@ -244,22 +234,13 @@ impl World {
         offset: i64,
         by: (i32, &str, Option<&str>),
     ) -> Result<i16> {
-        let partition = TxnOffsetCommitRequestPartition::default()
-            .with_partition_index(0)
-            .with_committed_offset(offset)
-            .with_committed_metadata(Some(text("of a transaction")));
-        let topic = TxnOffsetCommitRequestTopic::default()
-            .with_name(topic_name(topic))
-            .with_partitions(vec![partition]);
-        let request = TxnOffsetCommitRequest::default()
-            .with_transactional_id(transactional_id(&producer.id))
-            .with_group_id(group_id(group))
-            .with_producer_id(ProducerId(producer.producer_id))
-            .with_producer_epoch(producer.epoch)
-            .with_generation_id(by.0)
-            .with_member_id(text(by.1))
-            .with_group_instance_id(by.2.map(text))
-            .with_topics(vec![topic]);
+        let (id, metadata) = (&producer.id, "of a transaction");
+        let place = (topic, 0);
+        let request =
+            requests::txn_offset_commit(id, producer.identity(), group, place, offset, metadata)
+                .with_generation_id(by.0)
+                .with_member_id(text(by.1))
+                .with_group_instance_id(by.2.map(text));
         let answer = self.call(3, &request)?;
         let topic = answer.topics.first().context("no topic")?;
         let it = topic.partitions.first().context("no partition")?;

@@ -5,20 +5,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
-use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{
-    CreateTopicsRequest, FindCoordinatorRequest, GroupId, MetadataRequest, MetadataResponse,
-    TopicName, TransactionalId,
-};
-use kafka_protocol::protocol::{Request, StrBytes};
-
-use crate::connection::Connection;
+use kafka_protocol::messages::{FindCoordinatorRequest, MetadataResponse};
+use kafka_protocol::protocol::Request;
+use kafka_wire::Connection;
+use kafka_wire::requests::{self, text};
 
 /// Errors with which a broker says that something is only not ready yet.
 const NOT_READY: [i16; 6] = [3, 5, 14, 15, 16, 51];
-/// How long something may be not ready.
+/// How long something may be not ready. No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `client.id`, which brokers name new members after.
+const CLIENT: &str = "conformance";
+
+/// When an answer has to be there that is asked for now.
+pub(crate) fn soon() -> Instant {
+    Instant::now() + PATIENCE
+}
 
 /// A named script.
 #[derive(Debug, Clone, Copy)]
@@ -42,10 +45,6 @@ pub struct World {
     pub(crate) seen: usize,
 }
 
-pub(crate) fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
-}
-
 impl World {
     /// Connects to a broker; every name that is made begins with `name`.
     ///
@@ -56,11 +55,11 @@ impl World {
             address: address.to_owned(),
             name: name.to_owned(),
             made: 0,
-            conn: Connection::open(address)?,
+            conn: Connection::pinned(address, CLIENT, soon())?,
             wrong: Vec::new(),
             seen: 0,
         };
-        // Kafka makes its coordinators' topics when somebody looks for one.
+        // Kafka creates its coordinators' topics at the first request for one.
         for kind in [0, 1] {
             let request = FindCoordinatorRequest::default()
                 .with_key(text(name))
@@ -78,9 +77,9 @@ impl World {
     /// Another connection to the same broker.
     ///
     /// # Errors
-    /// As [`Connection::open`].
+    /// As [`Connection::pinned`].
     pub fn connect(&self) -> Result<Connection> {
-        Connection::open(&self.address)
+        Ok(Connection::pinned(&self.address, CLIENT, soon())?)
     }
 
     /// Compares what was seen with what Kafka does.
@@ -92,7 +91,7 @@ impl World {
         }
     }
 
-    /// A name that nobody has.
+    /// A name that is not taken.
     pub fn fresh(&mut self, what: &str) -> String {
         self.made += 1;
         format!("{}-{what}{}", self.name, self.made)
@@ -101,9 +100,9 @@ impl World {
     /// Sends a request and takes its answer.
     ///
     /// # Errors
-    /// As [`Connection::call`].
+    /// As [`Connection::exchange_as`].
     pub fn call<R: Request>(&mut self, version: i16, request: &R) -> Result<R::Response> {
-        self.conn.call(version, request)
+        Ok(self.conn.exchange_as(version, request, soon())?)
     }
 
     /// Asks until the answer is not one of "not ready yet", for at most twenty seconds.
@@ -195,19 +194,7 @@ impl World {
         replicas: i16,
         configs: &[(&str, &str)],
     ) -> Result<i16> {
-        let configs = configs.iter().map(|(name, value)| {
-            CreatableTopicConfig::default()
-                .with_name(text(name))
-                .with_value(Some(text(value)))
-        });
-        let topic = CreatableTopic::default()
-            .with_name(topic_name(name))
-            .with_num_partitions(partitions)
-            .with_replication_factor(replicas)
-            .with_configs(configs.collect());
-        let request = CreateTopicsRequest::default()
-            .with_topics(vec![topic])
-            .with_timeout_ms(10_000);
+        let request = requests::create_topic(name, partitions, replicas, configs);
         let answer = self.call(4, &request)?;
         Ok(answer.topics.first().map_or(-1, |topic| topic.error_code))
     }
@@ -217,24 +204,6 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn metadata(&mut self, topics: &[&str]) -> Result<MetadataResponse> {
-        let topics = topics
-            .iter()
-            .map(|name| MetadataRequestTopic::default().with_name(Some(topic_name(name))));
-        let request = MetadataRequest::default()
-            .with_topics(Some(topics.collect()))
-            .with_allow_auto_topic_creation(false);
-        self.call(9, &request)
+        self.call(9, &requests::metadata(Some(topics)))
     }
-}
-
-pub(crate) fn topic_name(name: &str) -> TopicName {
-    TopicName(text(name))
-}
-
-pub(crate) fn group_id(name: &str) -> GroupId {
-    GroupId(text(name))
-}
-
-pub(crate) fn transactional_id(name: &str) -> TransactionalId {
-    TransactionalId(text(name))
 }

@@ -38,7 +38,6 @@ pub mod faults;
 mod groups;
 mod log;
 pub mod oracle;
-pub mod records;
 #[cfg(feature = "driver")]
 pub mod sim;
 mod transactions;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use eos_testkit::EmbeddedKafka;
-use xtask::kafka::{Follower, Keys, produce_to};
+use kafka_wire::Producer;
+use kafka_wire::lines::{self, Follower, Keys};
 
 /// Where `cargo xtask kafka up` puts one.
 const USUAL: &str = "localhost:9092";
@@ -90,7 +91,13 @@ impl Kafka {
              (--kafka takes the Kafka at {USUAL}, {VARIABLE} any other.)"
         );
         for input in inputs {
-            produce_to(&bootstrap, input.topic, input.lines.as_bytes(), input.keys)?;
+            let mut producer = Producer::new(&bootstrap)?;
+            lines::produce(
+                &mut producer,
+                input.topic,
+                input.lines.as_bytes(),
+                input.keys,
+            )?;
         }
         let follower = Follower::new(&bootstrap, outputs)?;
         let shows = thread::Builder::new().name("shows".to_owned());

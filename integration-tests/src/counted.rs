@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
-use xtask::wire::{Client, Isolation};
+use kafka_wire::{Client, Isolation};
 
 use crate::partitioner::partition;
 use crate::process::{Program, build};

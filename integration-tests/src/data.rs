@@ -81,7 +81,7 @@ pub fn nth(cities: &[City], seq: u64) -> &City {
 /// # Errors
 /// When cargo cannot be run or cannot get the package.
 pub fn cities_file() -> Result<PathBuf> {
-    let manifest = xtask::workspace_root().join("integration-tests/data/Cargo.toml");
+    let manifest = kafka_launcher::workspace_root().join("integration-tests/data/Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--locked"])

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use xtask::os::Signal;
+use kafka_launcher::os::Signal;
 
 use crate::fleet::Fleet;
 use crate::kill::Random;

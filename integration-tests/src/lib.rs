@@ -1,7 +1,7 @@
 //! Proof against a real Kafka: input, an independent judge, and what tests need to run programs.
 //!
 //! Nothing here knows the framework. `eos-core` is a dev-dependency of the tests only, and the
-//! programs under `src/bin` are built from this library, the wire client of `xtask`, the oracle of
+//! programs under `src/bin` are built from this library, the client of `kafka-wire`, the oracle of
 //! `eos-testkit` and nothing else: a verifier that shared code with what it verifies would share its
 //! bugs.
 
@@ -18,4 +18,4 @@ pub mod sweep;
 pub mod user;
 pub mod wait;
 
-pub use xtask::wire::partitioner;
+pub use kafka_wire::partitioner;

@@ -6,8 +6,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::os::{self, Signal};
-use xtask::test::PROGRAMS_VAR;
+use kafka_launcher::PROGRAMS_VAR;
+use kafka_launcher::os::{self, Signal};
 
 use crate::wait::wait_until;
 
@@ -64,7 +64,7 @@ pub fn build_manifest(manifest: &Path, name: &str) -> Result<PathBuf> {
     }
     if std::env::var_os("CARGO_TARGET_DIR").is_none() {
         command.arg("--target-dir");
-        command.arg(xtask::workspace_root().join("target"));
+        command.arg(kafka_launcher::workspace_root().join("target"));
     }
     built(&mut command, &manifest.display().to_string(), name)
 }

@@ -15,7 +15,7 @@
 //!
 //! ```no_run
 //! # use integration_tests::proxy::{Act, ApiKey, Hold, Rule, behind};
-//! # use xtask::kafka::ClusterOptions;
+//! # use kafka_launcher::ClusterOptions;
 //! # fn main() -> anyhow::Result<()> {
 //! let Some((proxy, cluster)) = behind(&ClusterOptions::default())? else { return Ok(()) };
 //! // The second EndTxn of this client is kept and its connection cut; it is delivered on a new
@@ -36,7 +36,6 @@
 mod answers;
 mod book;
 mod dispatch;
-mod frame;
 mod late;
 mod link;
 mod listen;
@@ -45,14 +44,14 @@ mod rule;
 mod tests;
 
 use anyhow::Result;
-use xtask::kafka::{Cluster, ClusterOptions, own_for_tests};
+use kafka_launcher::{Cluster, ClusterOptions, own_for_tests};
 
 pub use book::{Deed, Entry};
-pub use frame::Header;
+pub use kafka_wire::frame::Header;
+pub use kafka_wire::protocol::messages::ApiKey;
 pub use late::Late;
 pub use listen::Proxy;
 pub use rule::{Act, Cut, Hold, On, Rule, RuleId, Until};
-pub use xtask::wire::protocol::messages::ApiKey;
 
 /// A cluster of the test's own whose clients all come through a proxy; `None` if tests on a real
 /// Kafka are to be skipped.

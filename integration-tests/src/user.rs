@@ -10,9 +10,9 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use kafka_launcher::os::Signal;
+use kafka_wire::{Client, Isolation};
 use tempfile::TempDir;
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation};
 
 use crate::process::{ChildGuard, Program, build, build_manifest};
 use crate::wait::wait_until;
@@ -85,9 +85,9 @@ impl<'a> User<'a> {
     /// # Errors
     /// When `xtask` does not build or there is no room.
     pub fn new(pipelines: &'a [Pipeline<'a>]) -> Result<Self> {
-        let root = xtask::workspace_root().to_owned();
+        let root = kafka_launcher::workspace_root().to_owned();
         let home = tempfile::tempdir()?;
-        let cache = xtask::cache_dir()?;
+        let cache = kafka_launcher::cache_dir()?;
         for entry in fs::read_dir(&cache)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with("kafka-") {

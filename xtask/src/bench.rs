@@ -1,41 +1,34 @@
 //! `cargo xtask bench`: sets up and runs the benchmark program.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::kafka;
+use crate::cargo;
 use crate::setup::{self, Need};
-use crate::workspace_root;
 
 /// Runs `eos-benchmarks` in the release profile: throughput, latency, memory, pass-through.
 ///
 /// # Errors
 /// When something is missing that cannot be installed, or cargo cannot be run.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
-    // Kafka Streams needs Java and Maven too, whoever's broker it is.
+    // Kafka Streams needs Java and Maven, also on the user's own broker.
     setup::ensure(Need::KAFKA)?;
-    if kafka::external().is_some() {
+    if kafka_launcher::external().is_some() {
         eprintln!(
             "Using the Kafka at {}: its CPU time cannot be measured.",
-            kafka::BOOTSTRAP_VAR
+            kafka_launcher::BOOTSTRAP_VAR
         );
     }
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(workspace_root())
-        .args(["run", "--quiet", "--release"])
-        .args(["--package", "eos-benchmarks"])
-        .args(features(arguments))
-        .arg("--")
-        .args(arguments)
-        .status()
-        .context("run cargo: is it on the PATH?")?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    cargo::run(
+        cargo::cargo()
+            .args(["run", "--quiet", "--release"])
+            .args(["--package", "eos-benchmarks"])
+            .args(features(arguments))
+            .arg("--")
+            .args(arguments),
+    )
 }
 
 /// The library without one of its defences is not what users get: only this benchmark has it.

@@ -1,26 +1,20 @@
 //! `cargo xtask sim`: the simulation of the whole runtime.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::workspace_root;
+use crate::cargo;
 
 /// Builds the simulation in the release profile, without C code, and runs it.
 ///
 /// # Errors
 /// When cargo cannot be run.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(workspace_root())
-        .args(["run", "--quiet", "--release", "--package", "eos-testkit"])
-        .args(["--features", "failpoints", "--bin", "eos-sim", "--"])
-        .args(arguments)
-        .status()
-        .context("run cargo: is it on the PATH?")?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    cargo::run(
+        cargo::cargo()
+            .args(["run", "--quiet", "--release", "--package", "eos-testkit"])
+            .args(["--features", "failpoints", "--bin", "eos-sim", "--"])
+            .args(arguments),
+    )
 }

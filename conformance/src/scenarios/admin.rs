@@ -15,10 +15,12 @@ use kafka_protocol::messages::{
     OffsetForLeaderEpochRequest,
 };
 use kafka_protocol::protocol::{HeaderVersion, Request};
+use kafka_wire::frame;
+use kafka_wire::requests::{text, topic_name};
 
 use super::scenarios;
 use crate::reading::Batch;
-use crate::world::{World, text, topic_name};
+use crate::world::{World, soon};
 
 scenarios! { "admin":
     a_topic_is_created_once,
@@ -383,8 +385,12 @@ fn versions_that_are_too_new_are_told(world: &mut World) -> Result<()> {
     let mut conn = world.connect()?;
     // Key 18 in version 99, correlation id 7, no client id: a header of version 2.
     let body = [0, 18, 0, 99, 0, 0, 0, 7, 0xff, 0xff, 0];
-    conn.send_raw(&[&(body.len() as i32).to_be_bytes()[..], &body].concat())?;
-    let frame = conn.receive_frame()?;
+    let request = frame::encode(|to| {
+        to.extend(body);
+        Ok(())
+    })?;
+    conn.send_raw(&request, soon())?;
+    let frame = conn.receive_raw(soon())?;
     // Correlation id and error, then an array with what is known.
     world.same("answer", frame[..6].to_vec(), vec![0, 0, 0, 7, 0, 35]);
     let header = <ApiVersionsRequest as Request>::Response::header_version(3);

@@ -151,7 +151,7 @@ fn a_second_member_makes_everybody_join_again(world: &mut World) -> Result<()> {
     second.ask_for_id()?;
     second.send_join()?;
     rebalancing(world, &mut first)?;
-    let held = second.connection().is_silent(Duration::from_millis(100))?;
+    let held = second.is_held(Duration::from_millis(100))?;
     world.same("held", held, true);
     first.send_join()?;
     let (one, two) = (first.joined()?, second.joined()?);
@@ -193,9 +193,7 @@ fn followers_wait_for_the_leader(world: &mut World) -> Result<()> {
     leader.joined()?;
     follower.joined()?;
     follower.send_sync(&[])?;
-    let held = follower
-        .connection()
-        .is_silent(Duration::from_millis(100))?;
+    let held = follower.is_held(Duration::from_millis(100))?;
     world.same("held", held, true);
     let id = follower.id.clone();
     leader.send_sync(&[(&id, "theirs")])?;
@@ -738,7 +736,7 @@ fn a_rebalance_is_told_to_those_who_wait_for_an_assignment(world: &mut World) ->
     leader.joined()?;
     follower.joined()?;
     follower.send_sync(&[])?;
-    let held = follower.connection().is_silent(Duration::from_millis(50))?;
+    let held = follower.is_held(Duration::from_millis(50))?;
     world.same("held", held, true);
     leader.leave()?;
     let answer = follower.synced()?;

@@ -3,11 +3,12 @@
 use anyhow::{Context, Result};
 use kafka_protocol::messages::DescribeProducersRequest;
 use kafka_protocol::messages::describe_producers_request::TopicRequest;
+use kafka_wire::requests::topic_name;
 
 use super::log::owned;
 use super::scenarios;
 use crate::reading::Batch;
-use crate::world::{World, topic_name};
+use crate::world::World;
 
 scenarios! { "idempotence":
     each_producer_has_an_id_of_its_own,

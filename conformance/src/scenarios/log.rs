@@ -6,10 +6,11 @@ use kafka_protocol::messages::DeleteRecordsRequest;
 use kafka_protocol::messages::delete_records_request::{
     DeleteRecordsPartition, DeleteRecordsTopic,
 };
+use kafka_wire::requests::topic_name;
 
 use super::scenarios;
 use crate::reading::Batch;
-use crate::world::{World, topic_name};
+use crate::world::World;
 
 scenarios! { "log":
     offsets_follow_each_other,
@@ -296,7 +297,7 @@ fn deleting_in_an_unknown_topic(world: &mut World) -> Result<()> {
 
 fn a_batch_with_a_wrong_checksum(world: &mut World) -> Result<()> {
     let topic = world.topic()?;
-    let mut bytes = Batch::of(&["a=1"]).encode()?.to_vec();
+    let mut bytes = Batch::of(&["a=1"]).encode().to_vec();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     let answer = world.produce_bytes(&topic, 0, Bytes::from(bytes), None, -1)?;
@@ -306,7 +307,7 @@ fn a_batch_with_a_wrong_checksum(world: &mut World) -> Result<()> {
 
 fn a_batch_cut_short(world: &mut World) -> Result<()> {
     let topic = world.topic()?;
-    let bytes = Batch::of(&["a=1"]).encode()?;
+    let bytes = Batch::of(&["a=1"]).encode();
     let answer = world.produce_bytes(&topic, 0, bytes.slice(..bytes.len() - 1), None, -1)?;
     world.same("answer", answer, (87, -1));
     let end = world.offset_at(&topic, -1, 0)?;
@@ -316,7 +317,7 @@ fn a_batch_cut_short(world: &mut World) -> Result<()> {
 
 fn two_batches_in_one_request(world: &mut World) -> Result<()> {
     let topic = world.topic()?;
-    let one = Batch::of(&["a=1"]).encode()?;
+    let one = Batch::of(&["a=1"]).encode();
     let bytes = Bytes::from([&one[..], &one[..]].concat());
     let answer = world.produce_bytes(&topic, 0, bytes, None, -1)?;
     world.same("answer", answer, (87, -1));
@@ -369,7 +370,7 @@ fn a_timestamp_far_ahead(world: &mut World) -> Result<()> {
 
 fn wrong_acks(world: &mut World) -> Result<()> {
     let topic = world.topic()?;
-    let bytes = Batch::of(&["a=1"]).encode()?;
+    let bytes = Batch::of(&["a=1"]).encode();
     let answer = world.produce_bytes(&topic, 0, bytes, None, 2)?;
     world.same("answer", answer, (21, -1));
     Ok(())

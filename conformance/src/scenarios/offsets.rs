@@ -7,9 +7,10 @@ use kafka_protocol::messages::offset_delete_request::{
 use kafka_protocol::messages::{
     DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetDeleteRequest,
 };
+use kafka_wire::requests::{group_id, topic_name};
 
 use super::scenarios;
-use crate::world::{World, group_id, topic_name};
+use crate::world::World;
 
 scenarios! { "offsets":
     a_group_without_members_commits,

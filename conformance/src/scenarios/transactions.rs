@@ -2,13 +2,14 @@
 
 use anyhow::Result;
 use kafka_protocol::messages::ListTransactionsRequest;
+use kafka_wire::requests::text;
 
 use super::idempotence::describe;
 use super::log::{delete, owned};
 use super::scenarios;
 use crate::reading::Batch;
 use crate::transactions::Producer;
-use crate::world::{World, text};
+use crate::world::World;
 
 scenarios! { "transactions":
     an_id_begins_at_epoch_zero,

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use conformance::{compare, scenarios};
 use eos_testkit::EmbeddedKafka;
-use xtask::kafka::{ClusterOptions, own_for_tests};
+use kafka_launcher::{ClusterOptions, own_for_tests};
 
 fn mark() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

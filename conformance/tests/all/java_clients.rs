@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use conformance::World;
 use eos_testkit::EmbeddedKafka;
+use kafka_launcher::{ClusterOptions, java_program, own_for_tests};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Message};
-use xtask::kafka::{ClusterOptions, java_program, own_for_tests};
 
 const RECORDS: usize = 20_000;
 /// How many the one that is killed may copy at most: it waits there if the kill is late.

@@ -6,7 +6,7 @@ use eos_client::{Client, Source, SourceSpec};
 use eos_protocol::TopicName;
 use eos_testkit::EmbeddedKafka;
 use eos_testkit::faults::{Act, Rule};
-use xtask::wire::protocol::messages::ApiKey;
+use kafka_wire::protocol::messages::ApiKey;
 
 use super::support::{SLICE, client_of, dynamic, take_over, until};
 

@@ -7,7 +7,8 @@ use eos_client::{
 };
 use eos_protocol::{ErrorClass, Partition, code};
 
-use xtask::{kafka, wire};
+use kafka_launcher as kafka;
+use kafka_wire as wire;
 
 use super::support::{
     Fixture, OUTLASTS, PATIENCE, SLICE, classic, client_of, commit, expect, partition, read, ready,

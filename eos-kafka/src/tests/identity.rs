@@ -6,11 +6,11 @@ use std::time::Duration;
 use eos_client::{Client as _, Source, SourceEvent, SourceSpec};
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{SeenTopic, TopicName};
-use xtask::wire::protocol::messages::create_partitions_request::CreatePartitionsTopic;
-use xtask::wire::protocol::messages::metadata_request::MetadataRequestTopic;
-use xtask::wire::protocol::messages::{CreatePartitionsRequest, MetadataRequest};
-use xtask::wire::protocol::protocol::StrBytes;
-use xtask::wire::{Client, Node};
+use kafka_wire::protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_wire::protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_wire::protocol::messages::{CreatePartitionsRequest, MetadataRequest};
+use kafka_wire::protocol::protocol::StrBytes;
+use kafka_wire::{Client, Node};
 
 use super::support::{
     Fixture, PATIENCE, SLICE, config_of, partition, take, take_over, taken, until,

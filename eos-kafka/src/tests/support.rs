@@ -12,8 +12,8 @@ use eos_client::{
 use eos_protocol::{
     ErrorClass, Offset, Partition, Timestamp, TopicName, TopicPartition, TransactionalId,
 };
-use xtask::kafka::{self, Provided};
-use xtask::wire;
+use kafka_launcher::{self as kafka, Provided};
+use kafka_wire as wire;
 
 use crate::ffi::KafkaRecords;
 use crate::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};

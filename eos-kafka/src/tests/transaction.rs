@@ -7,7 +7,7 @@ use eos_client::{
     SourceSpec,
 };
 use eos_protocol::{Partition, Timestamp, code};
-use xtask::wire::{End, Isolation, TransactionalProducer};
+use kafka_wire::{End, Isolation, TransactionalProducer};
 
 use super::support::{
     Fixture, PATIENCE, close, commit, committed, config_of, event, expect, offset, offsets,

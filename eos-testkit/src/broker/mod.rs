@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::{RequestKind, ResponseKind};
-use kafka_protocol::protocol::StrBytes;
+use kafka_wire::requests::text;
 use uuid::Uuid;
 
 use crate::faults::{Act, Faults};
@@ -288,11 +288,6 @@ impl Broker {
         self.made += 1;
         Uuid::from_u64_pair(kind ^ self.options.incarnation, self.made)
     }
-}
-
-/// A string for the wire.
-fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
 }
 
 /// The code of a result.

@@ -6,6 +6,7 @@ use kafka_protocol::messages::produce_response::{
     PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
 };
 use kafka_protocol::messages::{ProduceRequest, RequestKind};
+use kafka_wire::batch::BatchError as Format;
 
 use super::{Broker, Context, Output, Reply, refuse, text};
 use crate::log::{AppendError, Appended, Batch, BatchError};
@@ -29,9 +30,8 @@ impl From<Error> for Refusal {
 impl From<AppendError> for Refusal {
     fn from(why: AppendError) -> Refusal {
         let error = match why {
-            AppendError::Batch(BatchError::Checksum) => Error::CorruptMessage,
-            AppendError::Batch(BatchError::Length | BatchError::Magic(_)) => Error::InvalidRecord,
-            AppendError::Batch(BatchError::Invalid(_)) | AppendError::NoKey => Error::InvalidRecord,
+            AppendError::Batch(BatchError::Format(Format::Checksum)) => Error::CorruptMessage,
+            AppendError::Batch(_) | AppendError::NoKey => Error::InvalidRecord,
             AppendError::TooLarge { .. } => Error::MessageTooLarge,
             AppendError::Timestamp { .. } => Error::InvalidTimestamp,
             AppendError::OldEpoch => Error::InvalidProducerEpoch,
@@ -125,7 +125,7 @@ impl Broker {
         if let Some(there) = log.judge(&batch, place, now)? {
             return Ok((there, log.start()));
         }
-        self.check_memory(log.bytes(), batch.bytes.len())?;
+        self.check_memory(log.bytes(), batch.bytes().len())?;
         let log = self.partition_mut(topic, partition)?;
         let before = log.bytes();
         let appended = log.append(batch, place, now);

@@ -1,19 +1,11 @@
 //! Out-of-band cluster access that bypasses the network.
 
 use eos_core::client::Result;
-use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
-use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-use kafka_protocol::messages::offset_fetch_request::{
-    OffsetFetchRequestGroup, OffsetFetchRequestTopics,
-};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{
-    BrokerId, FetchRequest, ListOffsetsRequest, OffsetFetchRequest, ProduceRequest, ResponseKind,
-};
+use kafka_protocol::messages::ResponseKind;
+use kafka_wire::batch::{BatchBuilder, Record, visible};
+use kafka_wire::requests::{self, NO_PRODUCER};
 
 use super::fabric::Fabric;
-use super::requests::text;
-use crate::records::{BatchBuilder, ProducerIdentity, Record, visible};
 
 /// A record to write.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,21 +26,12 @@ pub(super) fn produce(
     partition: i32,
     record: &Written<'_>,
 ) -> Result<i64, i16> {
-    const NO_PRODUCER: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
     let mut batch = BatchBuilder::new(256);
     let headers = record.headers.iter();
     let headers = headers.map(|(name, value)| (*name, Some(*value)));
     batch.push(record.timestamp, record.key, record.value, headers);
-    let data = PartitionProduceData::default()
-        .with_index(partition)
-        .with_records(Some(batch.close(NO_PRODUCER, -1, false)));
-    let topic = TopicProduceData::default()
-        .with_name(text(topic).into())
-        .with_partition_data(vec![data]);
-    let request = ProduceRequest::default()
-        .with_acks(-1)
-        .with_timeout_ms(1_000)
-        .with_topic_data(vec![topic]);
+    let records = batch.close(NO_PRODUCER, -1, false).into_bytes();
+    let request = requests::produce(topic, partition, records, None, -1);
     let Some(ResponseKind::Produce(answer)) = fabric.ask(request.into()) else {
         return Err(-1);
     };
@@ -69,20 +52,7 @@ pub(super) fn read(fabric: &mut Fabric, topic: &str, partition: i32, from: i64) 
     let mut records = Vec::new();
     let mut next = start.max(from);
     while next < end {
-        let asked = FetchPartition::default()
-            .with_partition(partition)
-            .with_fetch_offset(next)
-            .with_partition_max_bytes(i32::MAX);
-        let asked = FetchTopic::default()
-            .with_topic(text(topic).into())
-            .with_partitions(vec![asked]);
-        let request = FetchRequest::default()
-            .with_replica_id(BrokerId(-1))
-            .with_max_wait_ms(0)
-            .with_max_bytes(i32::MAX)
-            .with_isolation_level(1)
-            .with_session_epoch(-1)
-            .with_topics(vec![asked]);
+        let request = requests::fetch(topic, partition, next, 1, 0, i32::MAX);
         let Some(ResponseKind::Fetch(answer)) = fabric.ask(request.into()) else {
             return records;
         };
@@ -117,17 +87,7 @@ fn bounds(
     timestamp: i64,
     isolation: i8,
 ) -> (i64, i16) {
-    let asked = ListOffsetsPartition::default()
-        .with_partition_index(partition)
-        .with_current_leader_epoch(-1)
-        .with_timestamp(timestamp);
-    let asked = ListOffsetsTopic::default()
-        .with_name(text(topic).into())
-        .with_partitions(vec![asked]);
-    let request = ListOffsetsRequest::default()
-        .with_replica_id(BrokerId(-1))
-        .with_isolation_level(isolation)
-        .with_topics(vec![asked]);
+    let request = requests::list_offsets(topic, partition, timestamp, isolation);
     let Some(ResponseKind::ListOffsets(answer)) = fabric.ask(request.into()) else {
         return (0, -1);
     };
@@ -143,16 +103,7 @@ pub(super) fn committed(
     topic: &str,
     partition: i32,
 ) -> Result<Option<i64>, i16> {
-    let asked = OffsetFetchRequestTopics::default()
-        .with_name(text(topic).into())
-        .with_partition_indexes(vec![partition]);
-    let asked = OffsetFetchRequestGroup::default()
-        .with_group_id(text(group).into())
-        .with_member_epoch(-1)
-        .with_topics(Some(vec![asked]));
-    let request = OffsetFetchRequest::default()
-        .with_require_stable(true)
-        .with_groups(vec![asked]);
+    let request = requests::offset_fetch(group, topic, vec![partition], true);
     let Some(ResponseKind::OffsetFetch(answer)) = fabric.ask(request.into()) else {
         return Err(-1);
     };

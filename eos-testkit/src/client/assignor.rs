@@ -7,7 +7,8 @@ use eos_protocol::{Partition, TopicPartition};
 use kafka_protocol::messages::consumer_protocol_assignment::TopicPartition as Assigned;
 use kafka_protocol::messages::consumer_protocol_subscription::TopicPartition as Owned;
 use kafka_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
-use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
+use kafka_protocol::protocol::{Decodable, Encodable};
+use kafka_wire::requests::text;
 
 /// From this version on subscriptions carry the generation that their claim is of.
 const SUBSCRIPTION: i16 = 2;
@@ -110,10 +111,6 @@ fn by_topic<'a>(
         numbers.or_default().push(partition.partition.get());
     }
     topics
-}
-
-fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
 }
 
 fn versioned(version: i16, message: &impl Encodable) -> Bytes {

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use eos_protocol::CallSite;
+use kafka_wire::batch::Record;
 
 use super::admin::{self, Written};
 use super::facts;
 use super::watcher::{Edge, Effect, Reaction, Watcher};
 use super::world::World;
 use crate::broker::Broker;
-use crate::records::Record;
 
 /// Nothing goes wrong.
 #[derive(Debug, Clone, Copy, Default)]

@@ -19,13 +19,13 @@ use kafka_protocol::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, ResponseKind,
     SyncGroupRequest,
 };
+use kafka_wire::requests::text;
 
 use super::assignor::{self, Claim};
 use super::call::Call;
 use super::errors::{fatal, plain};
 use super::fabric::Wire;
 use super::network::Line;
-use super::requests::text;
 
 /// librdkafka's name of its cooperative assignor.
 const PROTOCOL: &str = "cooperative-sticky";

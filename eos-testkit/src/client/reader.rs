@@ -7,13 +7,13 @@ use eos_protocol::{CallSite, Offset, TopicPartition, code};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{BrokerId, FetchRequest, ResponseKind};
+use kafka_wire::batch::{Record, visible};
+use kafka_wire::requests::topic_name;
 
 use super::call::Call;
 use super::fabric::Wire;
 use super::look::Look;
 use super::network::Line;
-use super::requests::text;
-use crate::records::{Record, visible};
 
 /// `fetch.max.bytes`.
 const MOST_BYTES: i32 = 50 << 20;
@@ -215,7 +215,7 @@ fn request(asked: &BTreeMap<TopicPartition, i64>, bytes: i32) -> FetchRequest {
             }
             _ => {
                 let topic = FetchTopic::default()
-                    .with_topic(text(partition.topic.as_str()).into())
+                    .with_topic(topic_name(partition.topic.as_str()))
                     .with_partitions(vec![it]);
                 topics.push(topic);
             }

@@ -3,11 +3,8 @@
 use std::collections::BTreeMap;
 
 use eos_protocol::TopicPartition;
-use kafka_protocol::protocol::StrBytes;
 
-pub(super) fn text(value: &str) -> StrBytes {
-    StrBytes::from_string(value.to_owned())
-}
+pub(super) use kafka_wire::requests::text;
 
 /// Groups values of partitions by topic.
 pub(super) fn by_topic<T>(

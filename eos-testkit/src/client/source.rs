@@ -9,6 +9,7 @@ use eos_core::client::{
     Result, Source, SourceEvent, SourceSpec,
 };
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition, code};
+use kafka_wire::batch::Record;
 
 use super::cluster::Cluster;
 use super::fabric::Wire;
@@ -17,7 +18,6 @@ use super::member::{Member, ModelMember};
 use super::network::ClientId;
 use super::queries::{Commit, Committed, Ends, Everybodys, as_bounds};
 use super::reader::Reader;
-use crate::records::Record;
 
 /// A fetched record.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use eos_core::stepped::codecs;
 use eos_core::{Headers, Timestamp, Topic};
+use kafka_wire::batch::Record;
 
 use super::TestDriver;
-use crate::records::Record;
 
 /// A record that is committed.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,6 @@ use bytes::{Bytes, BytesMut};
 
 use super::batch::Batch;
 use super::partition::PartitionLog;
-use super::records::Records;
 
 /// What compaction leaves of a batch.
 struct Kept {
@@ -24,7 +23,7 @@ impl PartitionLog {
     pub(crate) fn delete_before(&mut self, offset: i64) {
         self.start = self.start.max(offset.min(self.end()));
         let start = self.start;
-        let gone = self.batches.partition_point(|it| it.last_offset < start);
+        let gone = self.batches.partition_point(|it| it.last_offset() < start);
         self.drop_front(gone);
         self.aborted.retain(|it| it.last_offset >= start);
     }
@@ -37,13 +36,13 @@ impl PartitionLog {
         for batch in &self.batches {
             let too_old = older_than.is_some_and(|limit| batch.max_timestamp < limit);
             // As Kafka's segments: what remains is never less than the limit.
-            let size = batch.bytes.len();
+            let size = batch.bytes().len();
             let too_many = max_bytes.is_some_and(|limit| bytes >= limit + size);
-            if batch.last_offset >= stable || !(too_old || too_many) {
+            if batch.last_offset() >= stable || !(too_old || too_many) {
                 break;
             }
             bytes -= size;
-            start = batch.last_offset + 1;
+            start = batch.last_offset() + 1;
         }
         self.delete_before(start);
     }
@@ -63,7 +62,7 @@ impl PartitionLog {
             let is_last = index + 1 == count;
             let hidden = batch.compression() != 0;
             behind_hidden |= hidden;
-            if batch.last_offset >= stable || batch.is_control() || hidden {
+            if batch.last_offset() >= stable || batch.is_control() || hidden {
                 self.batches.push_back(batch);
                 continue;
             }
@@ -93,15 +92,16 @@ impl PartitionLog {
             tombstones: false,
         };
         let aborted = self.is_aborted(batch);
-        for record in Records::of(batch).flatten() {
+        let mut records = batch.records();
+        while let Some(Ok((record, bytes))) = records.next_with_bytes() {
             let key = record.key.as_ref();
             let is_last = key.is_none_or(|key| last.get(key) == Some(&record.offset));
-            let is_tombstone = !record.has_value;
+            let is_tombstone = record.value.is_none();
             if is_last && !(is_tombstone && expired) && !aborted {
                 kept.count += 1;
                 kept.newest = kept.newest.max(record.timestamp);
                 kept.tombstones |= is_tombstone;
-                kept.body.extend_from_slice(&record.bytes);
+                kept.body.extend_from_slice(&bytes);
             }
         }
         kept
@@ -110,11 +110,11 @@ impl PartitionLog {
     fn last_offsets(&self, stable: i64) -> HashMap<Bytes, i64> {
         let mut last = HashMap::new();
         for batch in &self.batches {
-            let decided = batch.last_offset < stable && !batch.is_control();
+            let decided = batch.last_offset() < stable && !batch.is_control();
             if !decided || self.is_aborted(batch) {
                 continue;
             }
-            for record in Records::of(batch).flatten() {
+            for record in batch.records().flatten() {
                 if let Some(key) = record.key {
                     last.insert(key, record.offset);
                 }
@@ -141,7 +141,7 @@ mod tests {
 
     fn keys(log: &PartitionLog) -> Vec<(i64, String)> {
         let data = log.batches.iter().filter(|batch| !batch.is_control());
-        data.flat_map(|batch| Records::of(batch).flatten().collect::<Vec<_>>())
+        data.flat_map(|batch| batch.records().flatten().collect::<Vec<_>>())
             .map(|record| {
                 let key = record.key.unwrap_or_default();
                 (record.offset, String::from_utf8_lossy(&key).into_owned())
@@ -168,7 +168,7 @@ mod tests {
         log.compact(0, 100);
         expect(&log, &[(1, "b"), (2, "a"), (3, "c")]);
         assert_eq!((log.start(), log.end()), (0, 4));
-        let bytes: usize = log.batches.iter().map(|it| it.bytes.len()).sum();
+        let bytes: usize = log.batches.iter().map(|it| it.bytes().len()).sum();
         assert_eq!(log.bytes(), bytes);
     }
 
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn a_tombstone_stays_while_a_compressed_batch_is_before_it() {
         let mut log = PartitionLog::default();
-        let hidden = Batch::read(compressed(&[("a", Some("1"), 0)]));
+        let hidden = compressed(&[("a", Some("1"), 0)]);
         append(&mut log, None, false, &[("b", Some("1"), 0)]);
         append(&mut log, None, false, &[("b", None, 0)]);
         log.produce(hidden.clone(), PLACE, 0).expect("appended");

@@ -1,8 +1,7 @@
 //! The log of one partition: record batches kept as bytes.
 //!
 //! ```text
-//! batch       one batch: its header, checks, offset assignment, markers
-//! records     the records inside, for what needs them: keys, timestamps
+//! batch       one batch: checks, offset assignment, markers
 //! producers   what is known of each producer: epoch, last batches, open transaction
 //! partition   append, read, high watermark, last stable offset, aborted list
 //! cleaner     retention, DeleteRecords and compaction
@@ -12,7 +11,6 @@ mod batch;
 mod cleaner;
 mod partition;
 mod producers;
-mod records;
 
 #[cfg(test)]
 pub(crate) use batch::produced;

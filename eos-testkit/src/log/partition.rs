@@ -10,10 +10,10 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use kafka_wire::batch::ProducerIdentity;
 
 use super::batch::{Batch, BatchError, TimestampType};
 use super::producers::{Producers, Refused, Verdict};
-use super::records::Records;
 
 /// What a reader may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,15 +123,15 @@ impl PartitionLog {
         now: i64,
     ) -> Result<Option<Appended>, AppendError> {
         batch.check_produced()?;
-        if batch.bytes.len() > place.max_bytes {
+        if batch.bytes().len() > place.max_bytes {
             return Err(AppendError::TooLarge {
-                bytes: batch.bytes.len(),
+                bytes: batch.bytes().len(),
                 limit: place.max_bytes,
             });
         }
         if place.needs_keys && batch.compression() == 0 {
-            for record in Records::of(batch) {
-                let record = record.map_err(|_| BatchError::Invalid("a record is malformed"))?;
+            for record in batch.records() {
+                let record = record.map_err(BatchError::from)?;
                 if record.key.is_none() {
                     return Err(AppendError::NoKey);
                 }
@@ -220,21 +220,25 @@ impl PartitionLog {
                 last_offset: offset,
             });
         }
-        let marker = Batch::marker(producer_id, epoch, commit, coordinator_epoch, offset, now);
+        let producer = ProducerIdentity {
+            id: producer_id,
+            epoch,
+        };
+        let marker = Batch::end_marker(producer, commit, coordinator_epoch, offset, now);
         self.push(marker);
         true
     }
 
     fn push(&mut self, batch: Batch) {
-        self.end = batch.last_offset + 1;
-        self.bytes += batch.bytes.len();
+        self.end = batch.last_offset() + 1;
+        self.bytes += batch.bytes().len();
         self.batches.push_back(batch);
     }
 
     /// The index of the first batch that ends at or behind an offset.
     fn index_of(&self, offset: i64) -> usize {
         self.batches
-            .partition_point(|batch| batch.last_offset < offset)
+            .partition_point(|batch| batch.last_offset() < offset)
     }
 
     /// How many bytes a read would find, counted up to `enough`.
@@ -245,7 +249,7 @@ impl PartitionLog {
             if batch.base_offset >= end || bytes >= enough {
                 break;
             }
-            bytes += batch.bytes.len();
+            bytes += batch.bytes().len();
         }
         bytes
     }
@@ -265,22 +269,22 @@ impl PartitionLog {
         let mut count = 0;
         let mut reached = offset;
         for batch in self.batches.range(from..) {
-            let size = batch.bytes.len();
+            let size = batch.bytes().len();
             let fits = bytes + size <= max_bytes || (count == 0 && at_least_one);
             if batch.base_offset >= end || !fits {
                 break;
             }
             bytes += size;
             count += 1;
-            reached = batch.last_offset + 1;
+            reached = batch.last_offset() + 1;
         }
         let records = match count {
             0 => Bytes::new(),
-            1 => self.batches[from].bytes.clone(),
+            1 => self.batches[from].bytes().clone(),
             _ => {
                 let mut all = BytesMut::with_capacity(bytes);
                 for batch in self.batches.range(from..from + count) {
-                    all.extend_from_slice(&batch.bytes);
+                    all.extend_from_slice(batch.bytes());
                 }
                 all.freeze()
             }
@@ -311,7 +315,8 @@ impl PartitionLog {
                 let offset = batch.base_offset.max(self.start);
                 return Some((offset, batch.max_timestamp));
             }
-            let found = Records::of(batch)
+            let found = batch
+                .records()
                 .flatten()
                 .find(|it| it.timestamp >= timestamp && it.offset >= self.start);
             if let Some(record) = found {
@@ -332,22 +337,23 @@ impl PartitionLog {
                 best
             }
         })?;
-        let offset = Records::of(best)
+        let offset = best
+            .records()
             .flatten()
             .find(|it| it.timestamp == best.max_timestamp)
-            .map_or(best.last_offset, |record| record.offset);
+            .map_or(best.last_offset(), |record| record.offset);
         Some((offset, best.max_timestamp))
     }
 
     /// Drops batches from the front, and what was remembered of them.
     pub(super) fn drop_front(&mut self, count: usize) {
         for batch in self.batches.drain(..count) {
-            self.bytes -= batch.bytes.len();
+            self.bytes -= batch.bytes().len();
         }
     }
 
     pub(super) fn recount(&mut self) {
-        self.bytes = self.batches.iter().map(|batch| batch.bytes.len()).sum();
+        self.bytes = self.batches.iter().map(|batch| batch.bytes().len()).sum();
     }
 }
 
@@ -378,7 +384,7 @@ pub(super) mod tests {
         let mut all = Vec::new();
         while !rest.is_empty() {
             let batch = Batch::split(&mut rest).expect("whole batches");
-            all.push((batch.base_offset, batch.last_offset));
+            all.push((batch.base_offset, batch.last_offset()));
         }
         all
     }
@@ -462,7 +468,7 @@ pub(super) mod tests {
         for _ in 0..3 {
             append(&mut log, None, false, &[("k", Some("v"), 0)]);
         }
-        let one = log.batches[0].bytes.len();
+        let one = log.batches[0].bytes().len();
         let read = |max, first| {
             log.read(0, Isolation::ReadUncommitted, max, first)
                 .records

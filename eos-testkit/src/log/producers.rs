@@ -114,7 +114,7 @@ impl Producers {
             first_sequence: batch.base_sequence,
             last_sequence: batch.last_sequence(),
             base_offset: batch.base_offset,
-            last_offset: batch.last_offset,
+            last_offset: batch.last_offset(),
             timestamp: batch.max_timestamp,
         });
         producer.last_timestamp = batch.max_timestamp;
@@ -177,7 +177,7 @@ impl Producers {
     pub(crate) fn is_last_of(&self, batch: &Batch) -> bool {
         let producer = self.known.get(&batch.producer_id);
         let last = producer.and_then(|producer| producer.batches.back());
-        last.is_some_and(|last| last.last_offset == batch.last_offset)
+        last.is_some_and(|last| last.last_offset == batch.last_offset())
     }
 }
 

@@ -12,10 +12,11 @@
 //! An EndTxn that is later still, after the offsets, tears outputs from each other or from the offsets,
 //! which shows as lost, torn and offsets.
 
+use kafka_wire::{CONSUMER_OFFSETS, LoggedTransaction, Span};
+
 use super::evidence::{Evidence, Output};
 use super::examples;
 use super::records::Row;
-use super::transactions::{CONSUMER_OFFSETS, LoggedTransaction, Span};
 use super::verdict::{Example, Finding};
 
 /// Counts records by the first kind of evidence, transactions by the second.

@@ -1,10 +1,11 @@
 //! What a run left behind, in compact form: millions of rows fit into memory.
 
+use kafka_wire::{LoggedTransaction, OpenProducer, Span, TransactionState};
+
 use super::fold::{Contents, Fold};
 use super::input::Input;
 use super::keys::Keys;
 use super::records::Row;
-use super::transactions::{LoggedTransaction, OpenProducer, Span, TransactionState};
 
 /// Everything a verdict rests on. By default nothing was read, not even the group's offsets.
 #[derive(Debug, Default, Clone)]

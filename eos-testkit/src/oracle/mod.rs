@@ -68,17 +68,16 @@ mod running;
 mod state;
 #[cfg(test)]
 mod tests;
-mod transactions;
 mod verdict;
 
 pub use decide::judge;
 pub use evidence::{Evidence, Expectation, LogEnd, Output, StateCopy};
 pub use fold::{Contents, Fold};
 pub use input::{Input, InputError};
+pub use kafka_wire::{
+    CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
+};
 pub use keys::{Key, Keys};
 pub use records::{InputRecord, Row};
 pub use report::text;
-pub use transactions::{
-    CONSUMER_OFFSETS, LoggedTransaction, Marker, OpenProducer, Span, TransactionState,
-};
 pub use verdict::{Example, Finding, Verdict};

@@ -1,8 +1,9 @@
 //! Transactions that have not ended: those whose coordinator will end them, and those that nobody
 //! will.
 
+use kafka_wire::{CONSUMER_OFFSETS, OpenProducer};
+
 use super::evidence::{Evidence, LogEnd, Output};
-use super::transactions::{CONSUMER_OFFSETS, OpenProducer};
 use super::verdict::{Example, Verdict};
 
 pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {

@@ -1,6 +1,6 @@
 //! One connection: frames in, answers out, one request at a time as Kafka's own do it.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,8 +14,6 @@ use crate::broker::{Output, Request, Unanswered};
 
 /// Enough for the small requests; a large one is read into its own buffer.
 const BUFFER: usize = 16 << 10;
-/// How much is allocated on a client's word; the rest as it arrives.
-const AT_ONCE: usize = 1 << 20;
 /// How often it is looked whether somebody still waits for the answer to a held request.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -51,7 +49,7 @@ pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
 /// What a request leads to on its connection.
 enum Then {
     /// The answer's bytes, none for a request that expects none.
-    Send(Result<Bytes, String>),
+    Send(anyhow::Result<Bytes>),
     Close,
     /// Nothing that comes after it is heard: TCP loses no part of a stream.
     Drain,
@@ -115,29 +113,18 @@ fn is_gone(socket: &TcpStream) -> bool {
     };
     match look() {
         Ok(bytes) => bytes == 0,
-        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
     }
 }
 
-/// The next frame without its length; None at the end.
+/// The next frame without its length; none at the end, a torn or a malformed frame included.
 fn read(reader: &mut impl Read, shared: &Shared) -> io::Result<Option<Bytes>> {
-    let mut length = [0; 4];
-    match reader.read_exact(&mut length) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
+    match kafka_wire::frame::read(reader, shared.limits.socket_request_max_bytes) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            shared.counters.malformed.fetch_add(1, Ordering::Relaxed);
+            Ok(None)
+        }
+        read => read,
     }
-    let limit = shared.limits.socket_request_max_bytes;
-    let length = usize::try_from(i32::from_be_bytes(length)).ok();
-    let Some(length) = length.filter(|length| *length <= limit) else {
-        shared.counters.malformed.fetch_add(1, Ordering::Relaxed);
-        return Ok(None);
-    };
-    let mut bytes = Vec::with_capacity(length.min(AT_ONCE));
-    reader.take(length as u64).read_to_end(&mut bytes)?;
-    if bytes.len() < length {
-        // The client is gone in the middle of a request.
-        return Ok(None);
-    }
-    Ok(Some(Bytes::from(bytes)))
 }

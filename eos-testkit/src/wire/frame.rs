@@ -1,12 +1,13 @@
 //! Bytes to a request, and an answer to bytes.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsResponse, RequestHeader, RequestKind, ResponseHeader, ResponseKind,
 };
 use kafka_protocol::protocol::{Decodable, Encodable};
+use kafka_wire::frame;
 
 use super::shape::{Misshapen, Shape};
 use crate::broker::Api;
@@ -105,22 +106,16 @@ pub(super) fn encode(
     version: i16,
     correlation: i32,
     body: &ResponseKind,
-) -> Result<Bytes, String> {
-    let mut out = BytesMut::new();
-    out.put_i32(0);
+) -> anyhow::Result<Bytes> {
     let header = ResponseHeader::default().with_correlation_id(correlation);
-    header
-        .encode(&mut out, key.response_header_version(version))
-        .map_err(|error| error.to_string())?;
-    body.encode(&mut out, version)
-        .map_err(|error| error.to_string())?;
-    let length = i32::try_from(out.len() - 4).map_err(|error| error.to_string())?;
-    out[..4].copy_from_slice(&length.to_be_bytes());
-    Ok(out.freeze())
+    frame::encode(|to| {
+        header.encode(to, key.response_header_version(version))?;
+        body.encode(to, version)
+    })
 }
 
 /// The answer to an ApiVersions that is too new: in version 0, which everybody reads.
-pub(super) fn encode_too_new(correlation: i32) -> Result<Bytes, String> {
+pub(super) fn encode_too_new(correlation: i32) -> anyhow::Result<Bytes> {
     let api = Api::of(ApiKey::ApiVersions as i16);
     let known = api.map(|api| {
         ApiVersion::default()

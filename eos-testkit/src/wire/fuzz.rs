@@ -18,6 +18,7 @@ use kafka_protocol::messages::produce_request::{
 };
 use kafka_protocol::messages::{ApiKey, RequestHeader, RequestKind, ResponseKind, TransactionalId};
 use kafka_protocol::protocol::{Encodable, StrBytes};
+use kafka_wire::requests::text;
 
 use super::frame::{self, Frame};
 use super::shape::Shape;
@@ -88,10 +89,6 @@ fn frame_of(random: &mut Seeded) -> Bytes {
 
 const TOPICS: [(&str, i32); 3] = [("t", 0), ("t", 1), ("x", 0)];
 
-fn text(text: &str) -> StrBytes {
-    StrBytes::from_string(text.to_owned())
-}
-
 /// A batch of a few records, of a producer that may be known. Half of them have bytes changed, and then a
 /// checksum that is right again.
 fn batch_of(random: &mut Seeded) -> (Bytes, bool) {
@@ -121,8 +118,7 @@ fn batch_of(random: &mut Seeded) -> (Bytes, bool) {
             _ => random.next() as u8,
         };
     }
-    let checksum = crc32c::crc32c(&bytes[21..]);
-    bytes[17..21].copy_from_slice(&checksum.to_be_bytes());
+    kafka_wire::batch::seal(&mut bytes);
     (bytes.freeze(), is_transactional)
 }
 

@@ -9,6 +9,7 @@
 //! end with tagged fields.
 
 use kafka_protocol::messages::ApiKey;
+use kafka_wire::varint;
 
 const SHAPES: [(ApiKey, i16, &str); 33] = [
     (ApiKey::Produce, 9, "S 2 4 [ S [ 4 B ] ]"),
@@ -205,15 +206,8 @@ impl Walk<'_> {
     }
 
     fn varint(&mut self) -> Result<usize, Misshapen> {
-        let mut value = 0usize;
-        for shift in (0..35).step_by(7) {
-            let byte = self.take(1)?[0];
-            value |= usize::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(Misshapen)
+        let value = varint::take(&mut self.rest, varint::BYTES_OF_32).ok_or(Misshapen)?;
+        usize::try_from(value).map_err(|_| Misshapen)
     }
 
     fn skip(&mut self, length: usize) -> Result<(), Misshapen> {
@@ -262,18 +256,10 @@ pub(super) mod tests {
 
     fn length(count: usize, width: usize, compact: bool, out: &mut BytesMut) {
         match (compact, width) {
-            (true, _) => varint(count + 1, out),
+            (true, _) => varint::put(out, count as u64 + 1),
             (false, 2) => out.put_i16(count as i16),
             (false, _) => out.put_i32(count as i32),
         }
-    }
-
-    fn varint(mut value: usize, out: &mut BytesMut) {
-        while value >= 0x80 {
-            out.put_u8(value as u8 | 0x80);
-            value >>= 7;
-        }
-        out.put_u8(value as u8);
     }
 
     fn structure(fields: &[Field], compact: bool, random: &mut Seeded, out: &mut BytesMut) {

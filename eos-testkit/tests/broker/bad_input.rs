@@ -1,20 +1,15 @@
 //! What a client may do to the embedded broker, over the wire: it stays alive, and says what was wrong.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 
-use bytes::{Bytes, BytesMut};
 use eos_testkit::EmbeddedKafka;
 use eos_testkit::broker::BrokerOptions;
 use eos_testkit::wire::Limits;
-use kafka_protocol::messages::produce_request::{
-    PartitionProduceData, ProduceRequest, TopicProduceData,
-};
-use kafka_protocol::messages::{ApiKey, ProduceResponse, RequestHeader, ResponseHeader};
-use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
-use kafka_protocol::records::{
-    Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType,
-};
+use kafka_protocol::messages::ProduceRequest;
+use kafka_wire::batch::BatchBuilder;
+use kafka_wire::frame;
+use kafka_wire::requests::{self, NO_PRODUCER};
 
 use crate::common::{HELLO, connect, is_closed, is_served, until};
 
@@ -98,59 +93,17 @@ fn a_frame_above_the_limit_is_not_read() {
     assert!(is_served(&connect(&kafka)));
 }
 
-/// A batch with one record of this many bytes.
-fn batch(bytes: usize) -> Bytes {
-    let record = Record {
-        transactional: false,
-        control: false,
-        partition_leader_epoch: -1,
-        producer_id: -1,
-        producer_epoch: -1,
-        timestamp_type: TimestampType::Creation,
-        offset: 0,
-        sequence: -1,
-        timestamp: 0,
-        key: None,
-        value: Some(vec![b'v'; bytes].into()),
-        headers: [].into(),
-        delete_horizon: false,
-    };
-    let options = RecordEncodeOptions {
-        version: 2,
-        compression: Compression::None,
-    };
-    let mut batch = BytesMut::new();
-    RecordBatchEncoder::encode(&mut batch, [&record], &options).expect("encoded");
-    batch.freeze()
-}
-
-/// Produces one record to `t-0`. Answers the error's code and its text.
+/// Produces one record of this many bytes to `t-0`. Returns the error's code and its text.
 fn produce(mut socket: &TcpStream, bytes: usize) -> (i16, String) {
-    let data = PartitionProduceData::default().with_records(Some(batch(bytes)));
-    let topic = TopicProduceData::default()
-        .with_name(StrBytes::from_static_str("t").into())
-        .with_partition_data(vec![data]);
-    let mut request = BytesMut::new();
-    RequestHeader::default()
-        .with_request_api_key(ApiKey::Produce as i16)
-        .with_request_api_version(9)
-        .encode(&mut request, ApiKey::Produce.request_header_version(9))
-        .expect("a header");
-    ProduceRequest::default()
-        .with_acks(-1)
-        .with_topic_data(vec![topic])
-        .encode(&mut request, 9)
-        .expect("a request");
-    let length = u32::try_from(request.len()).expect("short");
-    socket.write_all(&length.to_be_bytes()).expect("sent");
+    let mut batch = BatchBuilder::new(bytes);
+    batch.push(0, None, Some(&vec![b'v'; bytes]), std::iter::empty());
+    let records = batch.close(NO_PRODUCER, -1, false).into_bytes();
+    let request = requests::produce("t", 0, records, None, -1);
+    let request = frame::encode_request(&request, 9, 7, "test").expect("a request");
     socket.write_all(&request).expect("sent");
-    let mut length = [0; 4];
-    socket.read_exact(&mut length).expect("answered");
-    let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-    socket.read_exact(&mut answer).expect("answered");
-    let mut answer = Bytes::from(answer);
-    ResponseHeader::decode(&mut answer, ApiKey::Produce.response_header_version(9)).expect("one");
-    let answer = ProduceResponse::decode(&mut answer, 9).expect("an answer");
+    let answer = frame::read(&mut socket, frame::LARGEST).expect("answered");
+    let answer = frame::decode_answer::<ProduceRequest>(&mut answer.expect("open"), 9);
+    let (_, answer) = answer.expect("an answer");
     let answer = &answer.responses[0].partition_responses[0];
     let text = answer.error_message.as_deref().unwrap_or_default();
     (answer.error_code, text.to_owned())

@@ -13,8 +13,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use integration_tests::data::{self, City, CityEvent};
 use integration_tests::partitioner;
+use kafka_wire::{Client, Producer};
 use serde::Serialize;
-use xtask::wire::{Client, Producer};
 
 /// A paced run sends what is due this often.
 const SLICE: Duration = Duration::from_millis(10);

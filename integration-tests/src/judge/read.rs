@@ -8,8 +8,8 @@ use eos_testkit::oracle::{
     CONSUMER_OFFSETS, Evidence, Input, InputError, Keys, LogEnd, OpenProducer, Output, Row,
     TransactionState,
 };
+use kafka_wire::{Client, Isolation, Record};
 use serde::Deserialize;
-use xtask::wire::{Client, Isolation, Record};
 
 use crate::wait::wait_until;
 

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation};
+use kafka_launcher::os::Signal;
+use kafka_wire::{Client, Isolation};
 
 use super::load::Load;
 use super::outcome::{Fault, Judged, Kill, Outcome, Rebalances};

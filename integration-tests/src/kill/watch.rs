@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use xtask::wire::{Client, Isolation};
+use kafka_wire::{Client, Isolation};
 
 const PERIOD: Duration = Duration::from_millis(30);
 const TIMEOUT: Duration = Duration::from_secs(20);

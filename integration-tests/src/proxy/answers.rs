@@ -1,28 +1,27 @@
 //! Answers: the error code in a broker's, and one of our own with a given code.
 
 use anyhow::{Context, Result};
-use xtask::wire::protocol::messages::add_partitions_to_txn_response::{
+use kafka_wire::frame::{self, Header};
+use kafka_wire::protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
 };
-use xtask::wire::protocol::messages::offset_commit_response::{
+use kafka_wire::protocol::messages::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
-use xtask::wire::protocol::messages::produce_response::{
+use kafka_wire::protocol::messages::produce_response::{
     PartitionProduceResponse, TopicProduceResponse,
 };
-use xtask::wire::protocol::messages::txn_offset_commit_response::{
+use kafka_wire::protocol::messages::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
-use xtask::wire::protocol::messages::{
+use kafka_wire::protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse, ApiKey, EndTxnRequest, EndTxnResponse, HeartbeatRequest,
     HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, OffsetCommitRequest,
     OffsetCommitResponse, ProduceRequest, ProduceResponse, ProducerId, RequestHeader,
     ResponseHeader, TxnOffsetCommitRequest, TxnOffsetCommitResponse,
 };
-use xtask::wire::protocol::protocol::{Decodable, Encodable, Request};
-
-use super::frame::Header;
+use kafka_wire::protocol::protocol::{Decodable, Encodable, HeaderVersion, Request};
 
 /// The first error code in an answer, 0 if it has none; nothing for an API that is not known here.
 pub(super) fn code(header: &Header, answer: &[u8]) -> Option<i16> {
@@ -169,9 +168,8 @@ fn produce(header: &Header, request: &[u8], code: i16) -> Result<Vec<u8>> {
 }
 
 fn decode<R: Request>(header: &Header, answer: &mut &[u8]) -> Option<R::Response> {
-    let version = response_header(header)?;
-    ResponseHeader::decode(answer, version).ok()?;
-    R::Response::decode(answer, header.version).ok()
+    let (_, answer) = frame::decode_answer::<R>(answer, header.version).ok()?;
+    Some(answer)
 }
 
 fn body<R: Request>(header: &Header, mut request: &[u8]) -> Result<R> {
@@ -181,18 +179,14 @@ fn body<R: Request>(header: &Header, mut request: &[u8]) -> Result<R> {
     R::decode(&mut request, header.version).with_context(|| format!("read {header}"))
 }
 
+/// A frame without its length.
 fn encode<R: Request>(header: &Header, answer: &R::Response) -> Result<Vec<u8>> {
-    let version = response_header(header).context("an unknown API")?;
     let mut frame = Vec::new();
     ResponseHeader::default()
         .with_correlation_id(header.correlation)
-        .encode(&mut frame, version)?;
+        .encode(&mut frame, R::Response::header_version(header.version))?;
     answer
         .encode(&mut frame, header.version)
         .with_context(|| format!("answer {header}"))?;
     Ok(frame)
-}
-
-fn response_header(header: &Header) -> Option<i16> {
-    Some(header.api()?.response_header_version(header.version))
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::frame::Header;
+use kafka_wire::frame::Header;
+
 use super::late::{Kept, Late};
 use super::rule::{Act, Rule, RuleId, Until};
 use crate::kill::Random;

@@ -5,8 +5,10 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use kafka_wire::frame::{self, Header};
+
 use super::answers;
-use super::frame::{self, Header};
 use super::rule::{Hold, On, RuleId};
 
 /// How long a broker may take to accept a connection, and to answer.
@@ -17,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Kept {
     pub(super) rule: RuleId,
     pub(super) header: Header,
-    pub(super) frame: Vec<u8>,
+    pub(super) frame: Bytes,
     pub(super) hold: Hold,
     pub(super) since: Instant,
     /// Steps done of [`Until::Answered`](super::Until::Answered).
@@ -69,12 +71,12 @@ impl Kept {
 }
 
 /// One request on a connection of its own. Brokers ask for no greeting before it.
-fn ask(to: SocketAddr, request: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
+fn ask(to: SocketAddr, request: &[u8]) -> std::io::Result<Option<Bytes>> {
     let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     frame::write(&mut stream, request)?;
-    let answer = frame::read(&mut stream);
+    let answer = frame::read(&mut stream, frame::LARGEST);
     // The broker may have closed it before.
     let _ = stream.shutdown(Shutdown::Both);
     answer

@@ -12,10 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use kafka_wire::frame::{self, Header};
+
 use super::answers;
 use super::book::Deed;
 use super::dispatch::{Dispatch, lock};
-use super::frame::{self, Header};
 use super::late::{Kept, Late, Origin};
 use super::rule::{Act, Cut, Hold, On, RuleId, Until};
 
@@ -99,7 +101,7 @@ impl Link {
     }
 
     fn take_requests(self: &Arc<Self>, from: &mut TcpStream) -> io::Result<()> {
-        while let Some(request) = frame::read(from)? {
+        while let Some(request) = frame::read(from, frame::LARGEST)? {
             let header = Header::parse(&request)?;
             let verdict = lock(&self.dispatch.book).decide(&header);
             match verdict {
@@ -118,7 +120,7 @@ impl Link {
         rule: RuleId,
         act: Act,
         header: Header,
-        request: Vec<u8>,
+        request: Bytes,
     ) -> io::Result<()> {
         match act {
             Act::Hold(hold) => self.hold(rule, hold, header, request),
@@ -156,7 +158,7 @@ impl Link {
         Ok(())
     }
 
-    fn hold(self: &Arc<Self>, rule: RuleId, hold: Hold, header: Header, frame: Vec<u8>) {
+    fn hold(self: &Arc<Self>, rule: RuleId, hold: Hold, header: Header, frame: Bytes) {
         if hold.on == On::Same {
             self.promised.fetch_add(1, Ordering::AcqRel);
         }
@@ -206,7 +208,7 @@ impl Link {
     }
 
     fn take_answers(&self, from: &mut TcpStream) -> io::Result<()> {
-        while let Some(answer) = frame::read(from)? {
+        while let Some(answer) = frame::read(from, frame::LARGEST)? {
             match self.pending_of(&answer) {
                 Some(Pending { header, fate }) => self.answer(&header, fate, &answer),
                 None => self.to_client(&answer),

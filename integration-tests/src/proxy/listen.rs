@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xtask::wire::protocol::messages::ApiKey;
+use kafka_wire::protocol::messages::ApiKey;
 
 use super::book::Entry;
 use super::dispatch::{Dispatch, lock};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xtask::wire::protocol::messages::ApiKey;
+use kafka_wire::protocol::messages::ApiKey;
 
 /// A rule that was added to a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,20 +1,22 @@
 //! The proxy before a broker that answers everything, and a client that is a socket.
 
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use xtask::wire::protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use xtask::wire::protocol::messages::{
+use kafka_wire::frame;
+use kafka_wire::protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_wire::protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, HeartbeatRequest, ProducerId,
-    RequestHeader, TransactionalId,
+    TransactionalId,
 };
-use xtask::wire::protocol::protocol::{Encodable, Request, StrBytes};
+use kafka_wire::protocol::protocol::{Request, StrBytes};
 
 use super::dispatch::lock;
-use super::{Act, ApiKey, Cut, Header, Hold, On, Proxy, Rule, answers, frame};
+use super::{Act, ApiKey, Cut, Header, Hold, On, Proxy, Rule, answers};
 use crate::wait::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,7 +53,7 @@ impl Broker {
 }
 
 fn serve(mut stream: TcpStream, heard: &Mutex<Vec<Header>>) -> Option<()> {
-    while let Some(request) = frame::read(&mut stream).ok()? {
+    while let Some(request) = frame::read(&mut stream, frame::LARGEST).ok()? {
         let header = Header::parse(&request).ok()?;
         lock(heard).push(header.clone());
         let answer = answers::refusal(&header, &request, 0).ok()??;
@@ -75,22 +77,15 @@ impl Client {
 
     fn send<R: Request>(&mut self, request: &R) -> Result<Header> {
         self.sent += 1;
-        let mut bytes = Vec::new();
-        RequestHeader::default()
-            .with_request_api_key(R::KEY)
-            .with_request_api_version(VERSION)
-            .with_correlation_id(self.sent)
-            .with_client_id(Some(StrBytes::from_static_str(self.name)))
-            .encode(&mut bytes, R::header_version(VERSION))?;
-        request.encode(&mut bytes, VERSION)?;
-        frame::write(&mut self.stream, &bytes)?;
-        Ok(Header::parse(&bytes)?)
+        let frame = frame::encode_request(request, VERSION, self.sent, self.name)?;
+        self.stream.write_all(&frame)?;
+        Ok(Header::parse(&frame[4..])?)
     }
 
     /// The correlation id and the code of the next answer; none if the connection is closed.
     fn hear(&mut self, header: &Header) -> Result<Option<(i32, i16)>> {
         self.stream.set_read_timeout(Some(PATIENCE))?;
-        let answer = match frame::read(&mut self.stream) {
+        let answer = match frame::read(&mut self.stream, frame::LARGEST) {
             Ok(answer) => answer,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
             Err(error) => return Err(error.into()),
@@ -109,7 +104,7 @@ impl Client {
 
     fn hears_nothing(&mut self) -> bool {
         let limit = self.stream.set_read_timeout(Some(SILENCE));
-        limit.is_ok() && frame::read(&mut self.stream).is_err()
+        limit.is_ok() && frame::read(&mut self.stream, frame::LARGEST).is_err()
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use xtask::os::Signal;
+use kafka_launcher::os::Signal;
 
 use crate::process::ChildGuard;
 use crate::wait::wait_until;

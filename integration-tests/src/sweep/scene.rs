@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use kafka_wire::{Client, Isolation, Producer};
 use serde::Deserialize;
 use tempfile::TempDir;
-use xtask::wire::{Client, Isolation, Producer};
 
 use super::member::Member;
 use crate::judge::{self, Expectation, Question, Verdict};

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, Running, Topic};
 use integration_tests::wait::wait_until;
+use kafka_launcher::for_tests;
+use kafka_wire::{Client, Isolation, Producer};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use xtask::kafka::for_tests;
-use xtask::wire::{Client, Isolation, Producer};
 
 /// How long anything may take that should take a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

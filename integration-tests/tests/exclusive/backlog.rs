@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use kafka_wire::{Client, Isolation, Producer};
+
 use crate::common::{PATIENCE, ended};
 use anyhow::{Result, ensure};
 use eos_core::codec::PlainCodec;
 use eos_core::{App, StopMode, Topic, Tumbling, WindowStore, WindowedCodec};
 use eos_testkit::EmbeddedKafka;
 use integration_tests::wait::wait_until;
-use xtask::wire::{Client, Isolation, Producer};
 
 const PARTITIONS: i32 = 6;
 const RECORDS: i64 = 400_000;

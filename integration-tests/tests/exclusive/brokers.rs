@@ -17,9 +17,9 @@ use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::kill::{Load, Watch};
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{Cluster, ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Node, TransactionState};
+use kafka_launcher::os::Signal;
+use kafka_launcher::{Cluster, ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation, Node, TransactionState};
 
 const INPUT: &str = "cities";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];

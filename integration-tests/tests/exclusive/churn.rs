@@ -8,7 +8,7 @@
 use anyhow::{Result, ensure};
 use integration_tests::kill::{Members, Programs, Scenario, run};
 use integration_tests::process::{Program, build};
-use xtask::kafka::{ClusterOptions, own_for_tests};
+use kafka_launcher::{ClusterOptions, own_for_tests};
 
 #[test]
 fn static_members_come_and_go() -> Result<()> {

@@ -18,9 +18,9 @@ use integration_tests::faults::{Row, is_full, record};
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Producer};
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Producer};
 
 const PARTITIONS: i32 = 6;
 const PROCESSES: usize = 2;

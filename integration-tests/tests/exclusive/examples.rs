@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::data::{self, City};
 use integration_tests::user::{Pipeline, User, blocks};
+use kafka_launcher::skipped;
+use kafka_wire::{Client, Isolation, Producer, Record};
 use serde::Deserialize;
-use xtask::kafka::skipped;
-use xtask::wire::{Client, Isolation, Producer, Record};
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -64,7 +64,7 @@ fn examples_do_what_their_headers_say() -> Result<()> {
 
 /// Runs the commands of an example's header; what they printed, by command.
 fn follow(user: &User<'_>, example: &str) -> Result<HashMap<String, String>> {
-    let source = xtask::workspace_root().join(format!("examples/{example}/main.rs"));
+    let source = kafka_launcher::workspace_root().join(format!("examples/{example}/main.rs"));
     let header = fs::read_to_string(source)?;
     let header = header.lines().map_while(|line| line.strip_prefix("//!"));
     let header: String = header.map(|line| format!("{}\n", line.trim())).collect();

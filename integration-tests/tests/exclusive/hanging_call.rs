@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use kafka_launcher::ClusterOptions;
+
 use crate::common::PATIENCE;
 use crate::proxied::{Settings, Subject};
 use anyhow::{Result, ensure};
 use integration_tests::faults::{Row, record};
 use integration_tests::proxy::behind;
 use integration_tests::wait::wait_until;
-use xtask::kafka::ClusterOptions;
 
 /// A call may be under way for two thirds of it; the failpoint hangs for 20 s.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(9);

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use eos_testkit::EmbeddedKafka;
 use integration_tests::kill::{Outcome, Programs, Promise, Scenario, run};
 use integration_tests::process::{Program, build};
-use xtask::kafka::{ClusterOptions, own_for_tests};
+use kafka_launcher::{ClusterOptions, own_for_tests};
 
 /// On what it runs.
 #[derive(Debug, Clone, Copy)]

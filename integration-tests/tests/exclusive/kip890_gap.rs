@@ -11,6 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use kafka_launcher::ClusterOptions;
+use kafka_wire::{Client, Isolation};
+
 use crate::common::PATIENCE;
 use crate::proxied::{Found, Settings, Subject, in_parallel};
 use anyhow::{Context, Result, bail, ensure};
@@ -20,8 +23,6 @@ use integration_tests::proxy::{Act, ApiKey, Hold, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use xtask::kafka::ClusterOptions;
-use xtask::wire::{Client, Isolation};
 
 const POINT: &str = "1 KIP-890 gap";
 const POINT_EMBEDDED: &str = "1 KIP-890 gap, embedded broker";
@@ -254,7 +255,7 @@ impl Outcome {
         let name = |code: &Option<i16>| match code {
             Some(0) => "NONE".to_owned(),
             Some(code) => {
-                let known = xtask::wire::protocol::ResponseError::try_from_code(*code);
+                let known = kafka_wire::protocol::ResponseError::try_from_code(*code);
                 known.map_or_else(|| code.to_string(), |error| format!("{error:?}"))
             }
             None => "no answer".to_owned(),

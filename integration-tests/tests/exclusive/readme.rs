@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::user::{Pipeline, User, blocks};
-use xtask::kafka::skipped;
-use xtask::wire::{Client, Isolation};
+use kafka_launcher::skipped;
+use kafka_wire::{Client, Isolation};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CITIES: usize = 100_000;
@@ -35,7 +35,7 @@ const PIPELINES: [Pipeline<'static>; 2] = [
 #[test]
 fn every_command_does_what_it_says() -> Result<()> {
     let _alone = crate::alone();
-    let readme = fs::read_to_string(xtask::workspace_root().join("README.md"))?;
+    let readme = fs::read_to_string(kafka_launcher::workspace_root().join("README.md"))?;
     let commands = blocks(&readme, "sh").concat();
     ensure!(
         commands.lines().count() >= 12,

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use kafka_launcher::ClusterOptions;
+
 use crate::common::{PATIENCE, ended};
 use crate::proxied::{Settings, Subject, in_parallel};
 use anyhow::{Context, Result, ensure};
@@ -10,7 +12,6 @@ use eos_core::{StopMode, Topic};
 use integration_tests::faults::{Row, record};
 use integration_tests::proxy::{Act, ApiKey, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
-use xtask::kafka::ClusterOptions;
 
 /// A commit has a third of it, a revocation as long again for the abort.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(9);

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kafka_wire::{End, Isolation, Producer, TransactionalProducer};
+
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
 use eos_core::{App, ErrorPolicy, Failure, Handle, Running, StopMode, Topic};
 use integration_tests::wait::wait_until;
-use xtask::wire::{End, Isolation, Producer, TransactionalProducer};
 
 #[test]
 fn what_takes_long_holds_up_nothing_else() -> Result<()> {

@@ -10,9 +10,9 @@ use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::kill::Load;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation};
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation};
 
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
 const PATIENCE: Duration = Duration::from_secs(60);

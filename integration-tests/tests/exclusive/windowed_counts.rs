@@ -24,9 +24,9 @@ use integration_tests::fleet::Fleet;
 use integration_tests::partitioner::partition;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Producer, Record};
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation, Producer, Record};
 
 const INPUT: &str = "page-views";
 const OUTPUT: &str = "page-views-per-minute";

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{Cluster, ClusterOptions, own_for_tests};
-use xtask::wire::{Client, Isolation, Producer};
+use kafka_launcher::{Cluster, ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation, Producer};
 
 const PARTITIONS: i32 = 3;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Isolation, Producer};
+
 use crate::common::{Case, PATIENCE, ended, says};
 use anyhow::{Context, Result, ensure};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::wire::{Isolation, Producer};
 
 /// Longer than the time after which any client refreshes the metadata of a missing topic.
 const AFTERWARDS: Duration = Duration::from_secs(15);

@@ -6,12 +6,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use kafka_wire::Isolation;
+
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
 use eos_core::metrics::RestoreKind;
 use eos_core::{App, KeyValueStore, Running, StopMode, Topic};
 use integration_tests::wait::wait_until;
-use xtask::wire::Isolation;
 
 const PARTITIONS: i32 = 2;
 

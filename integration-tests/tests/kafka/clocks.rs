@@ -1,12 +1,13 @@
 //! Clocks that are hours apart. Nothing that the runtime decides reads the time of day (a unit test
 //! of `eos-core` holds that); what is left is the time that records carry, which is their producers'.
 
+use kafka_wire::{Isolation, Producer};
+
 use crate::common::{Case, PATIENCE, ended, on_kafka, says};
 use anyhow::{Result, bail, ensure};
 use eos_core::{App, Error, ErrorPolicy, StopMode, Topic, WorkerError};
 use integration_tests::wait::wait_until;
 use std::time::{SystemTime, UNIX_EPOCH};
-use xtask::wire::{Isolation, Producer};
 
 const HOUR: i64 = 3_600_000;
 /// Brokers refuse what is more than an hour ahead of them, unless told otherwise.

@@ -6,6 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kafka_launcher::{Cluster, ClusterOptions};
+use kafka_wire::{Client, Isolation};
+
 use crate::common::{Case, PATIENCE, ended, says};
 use crate::permanent_errors::feeder::Feeder;
 use anyhow::{Context, Result, bail, ensure};
@@ -14,8 +17,6 @@ use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::proxy::{Act, Cut, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;
-use xtask::kafka::{Cluster, ClusterOptions};
-use xtask::wire::{Client, Isolation};
 
 const LIMIT: &str = "max.connections.per.ip";
 /// What the broker logs for each connection that it does not take.

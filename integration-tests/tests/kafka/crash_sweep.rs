@@ -9,11 +9,12 @@
 use std::path::Path;
 use std::time::Instant;
 
+use kafka_launcher::for_tests;
+
 use crate::common::sweeps::{build_app, print, repeated, wanted};
 use anyhow::{Result, ensure};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::sweep::{Act, At, Case, POINTS, Report, at_once, each, sweep};
-use xtask::kafka::for_tests;
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka crash_sweep::";
 const ACTS: [Act; 3] = [Act::Crash, Act::Freeze, Act::Error];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::wait::wait_until;
-use xtask::os::Signal;
+use kafka_launcher::os::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,7 +41,7 @@ fn examples_bring_what_they_need() -> Result<()> {
 /// One result for each word of the book, as it stands in the file.
 #[test]
 fn word_count_counts_its_book() -> Result<()> {
-    let book = xtask::workspace_root().join("examples/06-word-count/alice.txt");
+    let book = kafka_launcher::workspace_root().join("examples/06-word-count/alice.txt");
     let book = fs::read_to_string(book)?;
     let words = book.split(|c: char| !c.is_alphanumeric() && c != '\'');
     let words = words.filter(|word| word.contains(|c| c != '\'')).count();

@@ -8,9 +8,9 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use kafka_launcher::for_tests;
+use kafka_wire::{Client, Isolation};
 use serde_json::Value;
-use xtask::kafka::for_tests;
-use xtask::wire::{Client, Isolation};
 
 const RECORDS: u64 = 5_000;
 

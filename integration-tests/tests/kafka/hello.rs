@@ -10,10 +10,10 @@ use integration_tests::fleet::Fleet;
 use integration_tests::partitioner;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation, Record};
 use serde::Deserialize;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Record};
 
 const RECORDS: usize = 100_000;
 /// Not as many as the input has: then only the key decides.

@@ -6,13 +6,14 @@
 
 use std::time::Duration;
 
+use kafka_launcher::ClusterOptions;
+
 use crate::common::PATIENCE;
 use crate::proxied::{Found, LOT, Settings, Subject, in_parallel};
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::proxy::{Act, ApiKey, Cut, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
-use xtask::kafka::ClusterOptions;
 
 /// A third of it is the commit's deadline, until which it is only asked again.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(6);

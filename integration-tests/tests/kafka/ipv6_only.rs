@@ -2,9 +2,10 @@
 
 use std::net::TcpListener;
 
+use kafka_launcher::{ClusterOptions, own_for_tests, print_skipped};
+
 use crate::common::Case;
 use anyhow::{Result, ensure};
-use xtask::kafka::{ClusterOptions, own_for_tests, print_skipped};
 
 #[test]
 fn brokers_that_listen_on_ipv6_only_are_brokers_like_others() -> Result<()> {

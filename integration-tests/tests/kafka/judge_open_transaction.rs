@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use integration_tests::judge::{self, Expectation, Question};
-use xtask::kafka::for_tests;
-use xtask::wire::{Client, End, TransactionalProducer};
+use kafka_launcher::for_tests;
+use kafka_wire::{Client, End, TransactionalProducer};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::wire::{Client, End, Isolation, Producer, TransactionalProducer};
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
 
 use Expectation::{Behind, Finished};
 

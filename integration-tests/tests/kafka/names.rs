@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests, print_skipped};
+use kafka_wire::{Client, Isolation, Producer};
+
 use crate::common::{PATIENCE, says};
 use anyhow::{Context, Result, ensure};
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
 use tempfile::TempDir;
-use xtask::kafka::{ClusterOptions, own_for_tests, print_skipped};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Producer};
 
 const INPUT: &str = "cities";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];

@@ -1,12 +1,13 @@
 //! Records that are allowed and odd: nulls, bytes that are no text, JSON without end, times of
 //! nowhere, and partitions that hold nothing but markers.
 
+use kafka_wire::{End, Isolation, Producer, Record, TransactionalProducer};
+
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
 use eos_core::{App, ErrorPolicy, StopMode, Topic};
 use integration_tests::wait::wait_until;
 use std::time::Duration;
-use xtask::wire::{End, Isolation, Producer, Record, TransactionalProducer};
 
 #[test]
 fn odd_records_are_carried_or_told_of() -> Result<()> {

@@ -1,10 +1,11 @@
 //! The next version of an app reads other topics than the one before it.
 
+use kafka_launcher::for_tests;
+
 use crate::common::{Case, PATIENCE, ended};
 use anyhow::Result;
 use eos_core::{App, StopMode, Topic};
 use integration_tests::wait::wait_until;
-use xtask::kafka::for_tests;
 
 /// A coordinator gives a static member that comes back what it had before, whatever it subscribes
 /// to now (KIP-345).
@@ -33,7 +34,7 @@ fn a_topic_that_is_new_is_read_and_one_that_is_gone_is_not_held() -> Result<()> 
     for (app, topics) in versions.into_iter().zip(sources) {
         let mut running = app.start(&case.bootstrap)?;
         for topic in topics {
-            let mut producer = xtask::wire::Producer::new(&case.bootstrap)?;
+            let mut producer = kafka_wire::Producer::new(&case.bootstrap)?;
             producer.send(topic, 0, Some(b"k"), Some(b"v"), &[], 1_000)?;
             producer.flush()?;
             expected += 1;

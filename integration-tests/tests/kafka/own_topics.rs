@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, KeyValueStore, PreflightError, StopMode, Topic};
-use xtask::kafka::for_tests;
-use xtask::wire::protocol::messages::describe_configs_request::DescribeConfigsResource;
-use xtask::wire::protocol::messages::metadata_request::MetadataRequestTopic;
-use xtask::wire::protocol::messages::{DescribeConfigsRequest, MetadataRequest};
-use xtask::wire::protocol::protocol::StrBytes;
-use xtask::wire::{Client, Node};
+use kafka_launcher::for_tests;
+use kafka_wire::protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_wire::protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_wire::protocol::messages::{DescribeConfigsRequest, MetadataRequest};
+use kafka_wire::protocol::protocol::StrBytes;
+use kafka_wire::{Client, Node};
 
 use crate::common::{Case, ended, says};
 

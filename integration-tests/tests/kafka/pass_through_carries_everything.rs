@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use kafka_launcher::for_tests;
+use kafka_wire::{Client, Isolation, Producer};
+
 use crate::common::{Case, PATIENCE, ended};
 use anyhow::{Result, ensure};
 use eos_core::{StopMode, Topic};
 use integration_tests::partitioner;
 use integration_tests::wait::wait_until;
-use xtask::kafka::for_tests;
-use xtask::wire::{Client, Isolation, Producer};
 
 type Bytes = Option<Vec<u8>>;
 type Sent = (Bytes, Bytes, Vec<(String, Bytes)>, i64);

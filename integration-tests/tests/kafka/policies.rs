@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use kafka_launcher::os::Signal;
+use kafka_wire::{Client, Isolation, Producer, Record};
+
 use crate::common::{PATIENCE, on_kafka};
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
 use tempfile::TempDir;
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Producer, Record};
 
 const PARTITIONS: i32 = 3;
 /// `max.message.bytes` of the output: too little for a `large` one and for a batch of the others.

@@ -7,11 +7,12 @@
 use std::thread;
 use std::time::Duration;
 
+use kafka_wire::{Isolation, Producer};
+
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
 use eos_core::{Running, StopMode};
 use integration_tests::wait::wait_until;
-use xtask::wire::{Isolation, Producer};
 
 const PARTITIONS: i32 = 4;
 

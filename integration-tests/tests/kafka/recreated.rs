@@ -12,10 +12,10 @@ use anyhow::{Context, Result, ensure};
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation, Producer};
 use serde_json::Value;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation, Producer};
 
 const APP: &str = "enrich-v1";
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];

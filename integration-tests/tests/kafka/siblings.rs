@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
+
 use crate::common::{Case, KEEP, PATIENCE, ended, on_kafka, says};
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, PreflightError, Running, StartError, StopMode, Topic, WorkerError};
 use integration_tests::wait::wait_until;
-use xtask::wire::{Client, End, Isolation, Producer, TransactionalProducer};
 
 #[test]
 fn siblings_are_read_in_order_of_time() -> Result<()> {

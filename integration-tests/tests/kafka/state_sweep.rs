@@ -20,10 +20,10 @@ use integration_tests::faults::{Row, is_full, record};
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::sweep::{POINTS, each};
 use integration_tests::wait::wait_until;
+use kafka_launcher::for_tests;
+use kafka_launcher::os::Signal;
+use kafka_wire::{Client, Producer};
 use tempfile::TempDir;
-use xtask::kafka::for_tests;
-use xtask::os::Signal;
-use xtask::wire::{Client, Producer};
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka state_sweep::";
 /// The points that an app without state does not pass.

@@ -4,6 +4,10 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use kafka_launcher::os::Signal;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation};
+
 use crate::common::{Case, PATIENCE, ended};
 use anyhow::{Result, ensure};
 use eos_core::StopMode;
@@ -12,9 +16,6 @@ use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::kill::Load;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::os::Signal;
-use xtask::wire::{Client, Isolation};
 
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
 const APP: &str = "enrich-v1";

@@ -18,9 +18,9 @@ use eos_core::{
 use eos_core::{RestartError, StartError};
 use integration_tests::sweep::each;
 use integration_tests::wait::wait_until;
+use kafka_launcher::{ClusterOptions, own_for_tests};
+use kafka_wire::{Client, Isolation, Producer};
 use tempfile::TempDir;
-use xtask::kafka::{ClusterOptions, own_for_tests};
-use xtask::wire::{Client, Isolation, Producer};
 
 use crate::common::{KEEP, PATIENCE, ended, log};
 

@@ -6,14 +6,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use kafka_launcher::for_tests;
+use kafka_wire::Isolation;
+
 use crate::common::{Case, PATIENCE, Scenario, each, ended, says};
 use anyhow::{Context, Result, ensure};
 use eos_core::{App, Error, Running, StopMode, Topic, WorkerError};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;
-use xtask::kafka::for_tests;
-use xtask::wire::Isolation;
 
 const PARTITIONS: i32 = 3;
 const RATE: u64 = 10_000;

@@ -1,10 +1,11 @@
 //! Brokers that do not verify transactions are refused: a late record could land outside its
 //! transaction.
 
+use kafka_launcher::{ClusterOptions, own_for_tests};
+
 use crate::common::{Case, says};
 use anyhow::{Result, ensure};
 use eos_core::{Error, Guarantee, PreflightError};
-use xtask::kafka::{ClusterOptions, own_for_tests};
 
 #[test]
 fn exactly_once_is_refused_and_at_least_once_is_not() -> Result<()> {

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use integration_tests::wait::wait_until;
-use xtask::kafka::{Provided, for_tests};
-use xtask::wire::{Client, End, Fetched, Isolation, TransactionalProducer};
+use kafka_launcher::{Provided, for_tests};
+use kafka_wire::{Client, End, Fetched, Isolation, TransactionalProducer};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -8,13 +8,14 @@
 
 use std::time::Instant;
 
+use kafka_launcher::for_tests;
+
 use crate::common::sweeps::{build_app, print, repeated, wanted};
 use anyhow::{Result, ensure};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::sweep::{
     Act, At, Case, IN_REVOKE_LONG, POINTS, at_once, each, takeover, zombie,
 };
-use xtask::kafka::for_tests;
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka zombies::";
 const TIMES: [At; 3] = [At::First, At::Middle, At::Last];

@@ -14,8 +14,8 @@ use eos_core::{Handle, Running, StopMode, Topic};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::proxy::Proxy;
 use integration_tests::wait::wait_until;
+use kafka_wire::{Isolation, Producer};
 use tokio::runtime::Runtime;
-use xtask::wire::{Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended};
 

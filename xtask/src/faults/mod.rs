@@ -11,14 +11,14 @@ mod page;
 mod row;
 mod table;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
+use crate::cargo::{cargo, exit_code};
 use crate::setup::{self, Need};
-use crate::{kafka, workspace_root};
 
 /// The file to which the tests append their rows.
 const REPORT_VAR: &str = "EOS_FAULTS_REPORT";
@@ -58,7 +58,7 @@ const fn instrumented(name: &'static str) -> Test {
 
 /// What to run and how.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Only these modules [default: all of them]
     tests: Vec<String>,
     /// The full size, an hour, instead of the one for each change
@@ -74,14 +74,14 @@ pub struct Options {
 /// # Errors
 /// When a test has another name, something is missing that cannot be installed, or the table cannot
 /// be written. Failed tests are no error but the exit code.
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.tests)?;
     setup::ensure(Need::BUILD)?;
     setup::ensure(Need::KAFKA)?;
-    if kafka::is_skipped() {
+    if kafka_launcher::is_skipped() {
         bail!(
             "{}=1: these tests need a real Kafka; unset it",
-            kafka::SKIP_VAR
+            kafka_launcher::SKIP_VAR
         );
     }
     let dir = tempfile::tempdir()?;
@@ -94,8 +94,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         if names.is_empty() {
             continue;
         }
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(workspace_root());
+        let mut cargo = cargo();
         cargo.args(arguments(&names, failpoints));
         cargo.env(REPORT_VAR, &report);
         if options.full {
@@ -113,11 +112,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
         page::write(&table, options.full, begun.elapsed())?;
     }
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(passed))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Test>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::workspace_root;
+use kafka_launcher::workspace_root;
 
 const PAGE: &str = "docs/faults.md";
 const BEGIN: &str = "<!-- begin results -->";
@@ -39,7 +39,7 @@ fn origin(full: bool, took: Duration) -> String {
     let facts = [
         said("date", &["-u", "+%F"]),
         said("git", &["rev-parse", "--short=10", "HEAD"]).map(|commit| format!("eos {commit}")),
-        Some(format!("Kafka {}", crate::kafka::VERSION)),
+        Some(format!("Kafka {}", kafka_launcher::VERSION)),
         Some(format!("{cores} cores, the brokers on the same machine")),
         Some(size.to_owned()),
         Some(format!("{:.0} min in all", took.as_secs_f64() / 60.0)),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run;
+use kafka_launcher::run;
 
 /// Directories that hold one, or one per LLVM release.
 const PLACES: &[&str] = &[

@@ -17,11 +17,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kafka_launcher::{os, run};
 
-use crate::{kafka, os, run};
 use plan::{Manager, Plan};
 
-pub use needs::Need;
+pub(crate) use needs::Need;
 
 /// A JDK over a slow line.
 const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
@@ -30,17 +30,16 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
 ///
 /// # Errors
 /// As [`ensure`], or when the jars cannot be downloaded.
-pub fn everything() -> Result<()> {
+pub(crate) fn everything() -> Result<()> {
     ensure(Need::ALL)?;
-    kafka::prepare()?;
-    Ok(())
+    kafka_launcher::download()
 }
 
 /// Sees to it that all of this is there.
 ///
 /// # Errors
 /// When something is missing that could not be installed. The message holds the command to run.
-pub fn ensure(needs: &[Need]) -> Result<()> {
+pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     let missing = missing(needs);
     let manager = Manager::of_this_system();
     let jdk = || apt_jdk().unwrap_or_else(|| plan::DEFAULT_JDK.into());
@@ -52,7 +51,7 @@ pub fn ensure(needs: &[Need]) -> Result<()> {
 }
 
 /// What of this is not there.
-pub fn missing(needs: &[Need]) -> Vec<Need> {
+pub(crate) fn missing(needs: &[Need]) -> Vec<Need> {
     let needs = needs.iter().copied();
     needs.filter(|need| !need.is_met()).collect()
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use kafka_launcher::run;
+
 use super::libclang;
-use crate::{kafka, run};
 
 /// Something that comes from the system, not from cargo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Need {
+pub(crate) enum Need {
     /// A C compiler, for librdkafka and RocksDB.
     C,
     /// A C++ compiler, for the same two.
@@ -31,7 +32,7 @@ pub enum Need {
 
 impl Need {
     /// For building the workspace.
-    pub const BUILD: &[Need] = &[
+    pub(crate) const BUILD: &[Need] = &[
         Need::C,
         Need::Cpp,
         Need::Make,
@@ -41,10 +42,10 @@ impl Need {
     ];
 
     /// For a local Kafka.
-    pub const KAFKA: &[Need] = &[Need::Java, Need::Maven];
+    pub(crate) const KAFKA: &[Need] = &[Need::Java, Need::Maven];
 
     /// For everything.
-    pub const ALL: &[Need] = &[
+    pub(crate) const ALL: &[Need] = &[
         Need::C,
         Need::Cpp,
         Need::Make,
@@ -56,7 +57,7 @@ impl Need {
     ];
 
     /// Whether it is there.
-    pub fn is_met(self) -> bool {
+    pub(crate) fn is_met(self) -> bool {
         match self {
             Need::C => run::find("cc").is_some(),
             Need::Cpp => run::find("c++").is_some(),
@@ -64,8 +65,8 @@ impl Need {
             Need::Bash => run::find("bash").is_some(),
             Need::Zlib => compiles("#include <zlib.h>\n"),
             Need::Libclang => libclang::is_found(),
-            Need::Java => kafka::Java::find().is_some(),
-            Need::Maven => run::find("mvn").is_some() || kafka::is_downloaded(),
+            Need::Java => kafka_launcher::is_java_installed(),
+            Need::Maven => run::find("mvn").is_some() || kafka_launcher::is_downloaded(),
         }
     }
 }
@@ -79,7 +80,7 @@ impl fmt::Display for Need {
             Need::Bash => f.write_str("bash"),
             Need::Zlib => f.write_str("zlib's headers"),
             Need::Libclang => f.write_str("libclang"),
-            Need::Java => write!(f, "a JDK {} or newer", kafka::OLDEST_JAVA),
+            Need::Java => write!(f, "a JDK {} or newer", kafka_launcher::OLDEST_JAVA),
             Need::Maven => f.write_str("Maven"),
         }
     }

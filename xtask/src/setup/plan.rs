@@ -1,7 +1,8 @@
 //! What to do about what is missing. Pure: the system's state comes in as values.
 
+use kafka_launcher::run;
+
 use super::needs::Need;
-use crate::run;
 
 /// How this system installs packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

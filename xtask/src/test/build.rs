@@ -1,12 +1,12 @@
 //! Builds the test programs and the programs that tests start.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::paths;
+use crate::cargo::cargo;
 
 /// A compiled test target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,13 +24,6 @@ pub(crate) struct Built {
     pub(crate) targets: Vec<Target>,
     /// Binaries and examples.
     pub(crate) programs: Vec<PathBuf>,
-}
-
-/// The cargo that runs this program, in the workspace root.
-pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(paths::workspace_root());
-    cargo
 }
 
 /// Compiles the tests of `selection` (packages and features) without running them. Returns `None` if the build

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use kafka_launcher::{os, run};
 
 use super::build::Target;
-use crate::{kafka, os, run};
 
 /// The time limit of a test. A longer one hangs, and is killed.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -96,7 +96,7 @@ fn end(name: &str, success: bool, output: String) -> End {
     if !success || !output.contains("test result: ok. 1 passed") {
         return End::Failed { output };
     }
-    let mark = format!("{} {name}: ", kafka::SKIPPED);
+    let mark = format!("{} {name}: ", kafka_launcher::SKIPPED);
     let skipped = output.lines().find(|line| line.starts_with(&mark));
     match skipped {
         Some(why) => End::Skipped {
@@ -128,9 +128,9 @@ mod tests {
         let none = "test result: ok. 0 passed; 0 failed; 0 ignored";
         assert!(matches!(end(true, none.into()), End::Failed { .. }));
         assert!(matches!(end(false, passed.into()), End::Failed { .. }));
-        let skipped = format!("{} a::b: no Kafka\n{passed}", kafka::SKIPPED);
+        let skipped = format!("{} a::b: no Kafka\n{passed}", kafka_launcher::SKIPPED);
         assert!(matches!(end(true, skipped), End::Skipped { .. }));
-        let of_another = format!("{} c: no Kafka\n{passed}", kafka::SKIPPED);
+        let of_another = format!("{} c: no Kafka\n{passed}", kafka_launcher::SKIPPED);
         assert_eq!(end(true, of_another), End::Passed);
     }
 }

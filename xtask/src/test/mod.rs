@@ -19,30 +19,29 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use kafka_launcher::PROGRAMS_VAR;
 
-use crate::kafka;
+use crate::cargo::{cargo, exit_code};
+use crate::eos;
 use crate::setup::{self, Need};
-use build::{Built, build_with_programs, cargo};
+use build::{Built, build_with_programs};
 use count::Count;
 use report::Report;
 
-pub use check::run as check;
-pub use soak::{Options as SoakOptions, run as soak};
+pub(crate) use check::run as check;
+pub(crate) use soak::{Options as SoakOptions, run as soak};
 
 /// The features of the one build: those of tests and of the programs that tests start.
 /// Cargo unifies the features of dependent packages (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
-pub const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
+pub(crate) const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
     eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
-
-/// The variable with the directory of the programs that tests start (`integration_tests::process::build`).
-pub const PROGRAMS_VAR: &str = "TEST_PROGRAMS_DIR";
 
 /// Runs the tests. A single word filters them by name; other arguments go to `cargo test`.
 ///
 /// # Errors
 /// When what the build needs is missing, or cargo cannot be started. Failed tests are no error
 /// but the exit code.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
+pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     setup::ensure(Need::BUILD)?;
     let kafka = Kafka::find()?;
     let mut report = Report::default();
@@ -53,14 +52,6 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     kafka.explain();
     Ok(exit_code(report.print()))
-}
-
-fn exit_code(success: bool) -> ExitCode {
-    if success {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
 }
 
 fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {
@@ -127,29 +118,22 @@ enum Kafka {
 
 impl Kafka {
     fn find() -> Result<Kafka> {
-        if kafka::external().is_some() {
+        if kafka_launcher::external().is_some() {
             return Ok(Kafka::Here);
         }
         let why = match setup::ensure(Need::KAFKA) {
             // Also `EOS_SKIP_KAFKA=1`, which the user may have set.
-            Ok(()) => kafka::missing(),
+            Ok(()) => kafka_launcher::missing(),
             Err(error) => Some(format!("{error:#}")),
         };
         match why {
-            None => kafka::prepare().map(|_| Kafka::Here),
-            Some(why) if kafka::is_ci() => {
+            None => kafka_launcher::download().map(|()| Kafka::Here),
+            Some(why) if kafka_launcher::is_ci() => {
                 bail!("CI must not skip the tests on a real Kafka.\n{why}")
             }
-            Some(_) if !kafka::is_skipped() && kafka::docker_usable() => {
-                let up = kafka::Up {
-                    nodes: None,
-                    port: None,
-                    docker: true,
-                    embedded: false,
-                    fresh: false,
-                };
+            Some(_) if !kafka_launcher::is_skipped() && kafka_launcher::docker::usable() => {
                 // A cluster that runs already is not replaced.
-                Ok(match kafka::up(&up) {
+                Ok(match eos::up_in_docker() {
                     Ok(bootstrap) => Kafka::InDocker { bootstrap },
                     Err(error) => Kafka::Missing {
                         why: format!("{error:#}"),
@@ -161,21 +145,23 @@ impl Kafka {
     }
 
     /// Starts one broker for all tests that only need *a* broker.
-    fn shared_broker(&self) -> Result<Option<kafka::Cluster>> {
+    fn shared_broker(&self) -> Result<Option<kafka_launcher::Cluster>> {
         match self {
-            Kafka::Here if kafka::external().is_none() => {
-                kafka::Cluster::start(&kafka::ClusterOptions::default()).map(Some)
+            Kafka::Here if kafka_launcher::external().is_none() => {
+                kafka_launcher::Cluster::start(&kafka_launcher::ClusterOptions::default()).map(Some)
             }
             _ => Ok(None),
         }
     }
 
-    fn environment(&self, shared: Option<&kafka::Cluster>) -> Vec<(String, String)> {
+    fn environment(&self, shared: Option<&kafka_launcher::Cluster>) -> Vec<(String, String)> {
         let (name, value) = match (self, shared) {
-            (_, Some(shared)) => (kafka::SHARED_VAR, shared.bootstrap()),
+            (_, Some(shared)) => (kafka_launcher::SHARED_VAR, shared.bootstrap()),
             (Kafka::Here, None) => return Vec::new(),
-            (Kafka::InDocker { bootstrap }, None) => (kafka::BOOTSTRAP_VAR, bootstrap.as_str()),
-            (Kafka::Missing { .. }, None) => (kafka::SKIP_VAR, "1"),
+            (Kafka::InDocker { bootstrap }, None) => {
+                (kafka_launcher::BOOTSTRAP_VAR, bootstrap.as_str())
+            }
+            (Kafka::Missing { .. }, None) => (kafka_launcher::SKIP_VAR, "1"),
         };
         vec![(name.to_owned(), value.to_owned())]
     }

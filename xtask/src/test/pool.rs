@@ -11,7 +11,7 @@ const ALONE: [(&str, &str, &str); 3] = [
     ("integration-tests", "exclusive", ""),
     ("conformance", "all", "throughput::"),
     // These tests kill a broker and restart it on the same port.
-    ("xtask", "all", "local::"),
+    ("eos-cli", "all", "local::"),
 ];
 
 /// Tests in [`ALONE`] that kill processes at fixed times and judge the outputs. On a busy machine no record would get

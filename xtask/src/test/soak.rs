@@ -6,10 +6,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::build::cargo;
 use super::case::Case;
-use super::exit_code;
 use super::report::Report;
+use crate::cargo::{cargo, exit_code};
 use crate::setup::{self, Need};
 
 /// One long run.
@@ -145,7 +144,7 @@ pub(crate) fn row_of(case: &Case<'_>) -> Option<&'static str> {
 
 /// What to run.
 #[derive(Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Only these rows [default: all]
     names: Vec<String>,
     /// Prints the names and commands without running them
@@ -158,7 +157,7 @@ pub struct Options {
 /// # Errors
 /// When a name is not in the table, a tool is missing and cannot be installed, or cargo cannot be started. Failed
 /// commands only set the exit code.
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.names)?;
     if options.list {
         for soak in chosen {

@@ -28,17 +28,8 @@ fn a_fetch_with_another_leader_epoch_is_answered_at_once() {
         (-2, Some(Error::FencedLeaderEpoch)),
     ];
     for (epoch, error) in expected {
-        let partition = FetchPartition::default()
-            .with_current_leader_epoch(epoch)
-            .with_partition_max_bytes(10_000);
-        let topic = FetchTopic::default()
-            .with_topic(text("t").into())
-            .with_partitions(vec![partition]);
-        let request = FetchRequest::default()
-            .with_max_wait_ms(500)
-            .with_min_bytes(1)
-            .with_max_bytes(10_000)
-            .with_topics(vec![topic]);
+        let mut request = requests::fetch("t", 0, 0, 0, 500, 10_000);
+        request.topics[0].partitions[0].current_leader_epoch = epoch;
         let ticket = model.send(11, request);
         let answer = model.fetched(ticket);
         assert_eq!(answer.map(|it| it.0), error.map(|it| it.code()), "{epoch}");

@@ -9,16 +9,15 @@ mod transactions;
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
-use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
-use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, DeleteGroupsRequest, DescribeGroupsRequest,
-    DescribeTransactionsRequest, EndTxnRequest, FetchRequest, HeartbeatRequest,
-    InitProducerIdRequest, JoinGroupRequest, MetadataRequest, OffsetDeleteRequest, ProduceRequest,
+    ApiKey, DeleteGroupsRequest, DescribeGroupsRequest, DescribeTransactionsRequest,
+    HeartbeatRequest, JoinGroupRequest, MetadataRequest, OffsetDeleteRequest, ProduceRequest,
     RequestKind, ResponseKind, TransactionalId,
 };
+use kafka_wire::batch::ProducerIdentity;
+use kafka_wire::requests::{self, NO_PRODUCER};
 
 use super::{Broker, BrokerOptions, Hold, Output, Request, Ticket, Unanswered, text};
 use crate::faults::{Act, Rule};
@@ -89,11 +88,7 @@ impl Model {
     }
 
     fn init(&mut self) -> (i16, i64, i16) {
-        let request = InitProducerIdRequest::default()
-            .with_transactional_id(Some(TransactionalId(text("x"))))
-            .with_transaction_timeout_ms(5_000)
-            .with_producer_id((-1).into())
-            .with_producer_epoch(-1);
+        let request = requests::init_producer_id(Some("x"), 5_000, NO_PRODUCER);
         let ticket = self.send(4, request);
         match self.answer(ticket) {
             Some(ResponseKind::InitProducerId(it)) => {
@@ -104,14 +99,8 @@ impl Model {
     }
 
     fn add(&mut self, id: i64, epoch: i16) -> i16 {
-        let topic = AddPartitionsToTxnTopic::default()
-            .with_name(text("t").into())
-            .with_partitions(vec![0]);
-        let request = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(TransactionalId(text("x")))
-            .with_v3_and_below_producer_id(id.into())
-            .with_v3_and_below_producer_epoch(epoch)
-            .with_v3_and_below_topics(vec![topic]);
+        let producer = ProducerIdentity { id, epoch };
+        let request = requests::add_partitions("x", producer, &[("t", 0)]);
         let ticket = self.send(0, request);
         match self.answer(ticket) {
             Some(ResponseKind::AddPartitionsToTxn(it)) => {
@@ -122,14 +111,7 @@ impl Model {
     }
 
     fn send_records(&mut self, records: Bytes, acks: i16) -> Ticket {
-        let data = PartitionProduceData::default().with_records(Some(records));
-        let topic = TopicProduceData::default()
-            .with_name(text("t").into())
-            .with_partition_data(vec![data]);
-        let request = ProduceRequest::default()
-            .with_transactional_id(Some(TransactionalId(text("x"))))
-            .with_acks(acks)
-            .with_topic_data(vec![topic]);
+        let request = requests::produce("t", 0, records, Some("x"), acks);
         self.send(10, request)
     }
 
@@ -152,11 +134,7 @@ impl Model {
     }
 
     fn send_end(&mut self, id: i64, epoch: i16, commit: bool) -> Ticket {
-        let request = EndTxnRequest::default()
-            .with_transactional_id(TransactionalId(text("x")))
-            .with_producer_id(id.into())
-            .with_producer_epoch(epoch)
-            .with_committed(commit);
+        let request = requests::end_txn("x", ProducerIdentity { id, epoch }, commit);
         self.send(1, request)
     }
 
@@ -169,18 +147,7 @@ impl Model {
     }
 
     fn send_fetch(&mut self, offset: i64, wait: i32) -> Ticket {
-        let partition = FetchPartition::default()
-            .with_fetch_offset(offset)
-            .with_partition_max_bytes(10_000);
-        let topic = FetchTopic::default()
-            .with_topic(text("t").into())
-            .with_partitions(vec![partition]);
-        let request = FetchRequest::default()
-            .with_max_wait_ms(wait)
-            .with_min_bytes(1)
-            .with_max_bytes(10_000)
-            .with_isolation_level(1)
-            .with_topics(vec![topic]);
+        let request = requests::fetch("t", 0, offset, 1, wait, 10_000);
         self.send(11, request)
     }
 

@@ -45,18 +45,8 @@ fn a_batch_for_another_partition_waits_while_the_transaction_ends() {
     let (id, epoch) = model.open();
     model.broker.hold_markers(Hold::All);
     assert_eq!(model.end(id, epoch, true), 0);
-    let data = PartitionProduceData::default().with_records(Some(produced(
-        Some((id, epoch, 0)),
-        true,
-        &[("k", None, 0)],
-    )));
-    let topic = TopicProduceData::default()
-        .with_name(text("u").into())
-        .with_partition_data(vec![data]);
-    let request = ProduceRequest::default()
-        .with_transactional_id(Some(TransactionalId(text("x"))))
-        .with_acks(-1)
-        .with_topic_data(vec![topic]);
+    let records = produced(Some((id, epoch, 0)), true, &[("k", None, 0)]);
+    let request = requests::produce("u", 0, records, Some("x"), -1);
     let ticket = model.send(10, request);
     match model.answer(ticket) {
         Some(ResponseKind::Produce(it)) => {

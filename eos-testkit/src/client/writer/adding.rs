@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use eos_protocol::CallSite;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::{AddPartitionsToTxnRequest, RequestKind, ResponseKind};
+use kafka_wire::batch::ProducerIdentity;
 
 use super::{Place, Writer};
 use crate::client::call::Call;
@@ -12,7 +13,6 @@ use crate::client::errors::{Sense, sense};
 use crate::client::fabric::Wire;
 use crate::client::network::Line;
 use crate::client::requests::text;
-use crate::records::ProducerIdentity;
 
 impl Writer {
     pub(super) fn add_partitions(&mut self, wire: &mut Wire<'_>) {
@@ -75,7 +75,7 @@ impl Writer {
                 .with_partitions(partitions)
         });
         AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(self.id().into())
+            .with_v3_and_below_transactional_id(text(self.id()).into())
             .with_v3_and_below_producer_id(identity.id.into())
             .with_v3_and_below_producer_epoch(identity.epoch)
             .with_v3_and_below_topics(topics.collect())

@@ -1,16 +1,15 @@
 //! Records go out in batches, one of a partition at a time.
 
 use eos_protocol::{CallSite, code};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
-use kafka_protocol::messages::{ProduceRequest, ResponseKind};
+use kafka_protocol::messages::ResponseKind;
+use kafka_wire::batch::{BatchBuilder, ProducerIdentity};
+use kafka_wire::requests;
 
 use super::{Place, Writer};
 use crate::client::call::Call;
 use crate::client::errors::{Sense, sense};
 use crate::client::fabric::Wire;
 use crate::client::network::Line;
-use crate::client::requests::text;
-use crate::records::{BatchBuilder, ProducerIdentity};
 
 impl Writer {
     pub(super) fn produce(&mut self, wire: &mut Wire<'_>) {
@@ -79,18 +78,10 @@ impl Writer {
         let count = batch.count();
         let sequence = self.sequences.get(&place).copied().unwrap_or(0);
         let transactional = self.is_transactional();
-        let data = PartitionProduceData::default()
-            .with_index(partition)
-            .with_records(Some(batch.close(identity, sequence, transactional)));
-        let topic = TopicProduceData::default()
-            .with_name(text(&self.topics[topic]).into())
-            .with_partition_data(vec![data]);
-        let id = self.transactional_id.as_deref();
-        let request = ProduceRequest::default()
-            .with_transactional_id(id.map(|id| text(id).into()))
-            .with_acks(-1)
-            .with_timeout_ms(30_000)
-            .with_topic_data(vec![topic]);
+        let batch = batch.close(identity, sequence, transactional);
+        let (topic_name, id) = (&self.topics[topic], self.transactional_id.as_deref());
+        let records = batch.into_bytes();
+        let request = requests::produce(topic_name, partition, records, id, -1);
         self.produces
             .insert(place, (Call::new(Line::Data, request), count));
     }

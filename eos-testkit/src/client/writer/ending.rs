@@ -2,7 +2,8 @@
 
 use eos_core::client::ClientError;
 use eos_protocol::CallSite;
-use kafka_protocol::messages::{EndTxnRequest, ResponseKind};
+use kafka_protocol::messages::ResponseKind;
+use kafka_wire::requests;
 
 use super::Writer;
 use super::phase::Phase;
@@ -48,11 +49,7 @@ impl Writer {
             } else {
                 Phase::Aborting
             };
-            let request = EndTxnRequest::default()
-                .with_transactional_id(self.id().into())
-                .with_producer_id(identity.id.into())
-                .with_producer_epoch(identity.epoch)
-                .with_committed(commits);
+            let request = requests::end_txn(self.id(), identity, commits);
             self.end = Some((Call::new(Line::Coordinator, request), commits));
         }
         let (mut end, _) = self.end.take()?;

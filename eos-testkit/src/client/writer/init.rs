@@ -2,7 +2,9 @@
 
 use eos_core::client::ClientError;
 use eos_protocol::CallSite;
-use kafka_protocol::messages::{InitProducerIdRequest, ResponseKind};
+use kafka_protocol::messages::ResponseKind;
+use kafka_wire::batch::ProducerIdentity;
+use kafka_wire::requests;
 
 use super::Writer;
 use super::phase::Phase;
@@ -10,8 +12,6 @@ use crate::client::call::Call;
 use crate::client::errors::{Sense, sense};
 use crate::client::fabric::Wire;
 use crate::client::network::Line;
-use crate::client::requests::text;
-use crate::records::ProducerIdentity;
 
 impl Writer {
     /// InitProducerId, until it is answered well.
@@ -21,11 +21,7 @@ impl Writer {
     ) -> Option<Result<(), ClientError>> {
         let mut call = self.init.take().unwrap_or_else(|| {
             let id = self.transactional_id.as_deref();
-            let request = InitProducerIdRequest::default()
-                .with_transactional_id(id.map(|id| text(id).into()))
-                .with_transaction_timeout_ms(self.timeout_ms)
-                .with_producer_id((-1).into())
-                .with_producer_epoch(-1);
+            let request = requests::init_producer_id(id, self.timeout_ms, requests::NO_PRODUCER);
             Call::new(Line::Coordinator, request)
         });
         let Some(ResponseKind::InitProducerId(answer)) = call.poll(wire) else {

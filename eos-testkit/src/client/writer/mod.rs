@@ -17,13 +17,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use eos_core::client::{ClientError, ProducerSpec};
 use eos_protocol::CallSite;
-use kafka_protocol::protocol::StrBytes;
+use kafka_wire::batch::ProducerIdentity;
 
 use super::call::Call;
 use super::errors::{self, Sense, sense};
 use super::fabric::Wire;
-use super::requests::text;
-use crate::records::ProducerIdentity;
 use offsets::Offsets;
 use phase::Phase;
 
@@ -164,7 +162,7 @@ impl Writer {
         self.produce(wire);
     }
 
-    fn id(&self) -> StrBytes {
-        text(self.transactional_id.as_deref().unwrap_or_default())
+    fn id(&self) -> &str {
+        self.transactional_id.as_deref().unwrap_or_default()
     }
 }

@@ -5,7 +5,9 @@ use eos_protocol::CallSite;
 use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
-use kafka_protocol::messages::{AddOffsetsToTxnRequest, ResponseKind, TxnOffsetCommitRequest};
+use kafka_protocol::messages::{ResponseKind, TxnOffsetCommitRequest};
+use kafka_wire::batch::ProducerIdentity;
+use kafka_wire::requests;
 
 use super::Writer;
 use crate::client::call::Call;
@@ -14,7 +16,6 @@ use crate::client::fabric::Wire;
 use crate::client::member::ModelMember;
 use crate::client::network::Line;
 use crate::client::requests::{by_topic, text};
-use crate::records::ProducerIdentity;
 
 /// Which of them is under way.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Writer {
                 .with_partitions(partitions.collect())
         });
         let then = TxnOffsetCommitRequest::default()
-            .with_transactional_id(self.id().into())
+            .with_transactional_id(text(self.id()).into())
             .with_group_id(text(&member.group).into())
             .with_producer_id(identity.id.into())
             .with_producer_epoch(identity.epoch)
@@ -129,11 +130,7 @@ impl Writer {
             .with_member_id(text(&member.id))
             .with_group_instance_id(member.instance_id.as_deref().map(text))
             .with_topics(topics.collect());
-        let add = AddOffsetsToTxnRequest::default()
-            .with_transactional_id(self.id().into())
-            .with_producer_id(identity.id.into())
-            .with_producer_epoch(identity.epoch)
-            .with_group_id(text(&member.group).into());
+        let add = requests::add_offsets(self.id(), identity, &member.group);
         Offsets::Adding(Call::new(Line::Coordinator, add), Box::new(then))
     }
 }

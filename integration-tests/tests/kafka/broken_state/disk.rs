@@ -6,11 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use eos_core::{Error, WorkerError};
+use kafka_launcher::print_skipped;
 
 use super::Told;
 use crate::common::says;
 use crate::restart_table::scene::Scene;
-use xtask::kafka::print_skipped;
 
 /// Says that the test is to be left out where there is no right to mount.
 const SKIP_VAR: &str = "EOS_SKIP_FULL_DISK";

@@ -12,13 +12,14 @@ mod swapped;
 
 use std::time::Instant;
 
+use kafka_launcher::for_tests;
+
 use crate::common::log;
 use crate::restart_table::scene::{self, Scene};
 use anyhow::{Context, Result, ensure};
 use integration_tests::counted;
 use integration_tests::faults::{Row, record};
 use integration_tests::sweep::each;
-use xtask::kafka::for_tests;
 
 /// What happened, in words, and how often.
 type Told = (String, u64);

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use eos_core::{Error, WorkerError};
 use integration_tests::faults::is_full;
 use integration_tests::kill::Random;
-use xtask::os::Signal;
+use kafka_launcher::os::Signal;
 
 use super::Told;
 use crate::restart_table::scene::Scene;

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
-use xtask::wire::Producer;
+use kafka_wire::Producer;
 
 use crate::common::{Case, PATIENCE};
 

@@ -14,12 +14,13 @@ mod starting;
 
 use std::time::Duration;
 
+use kafka_launcher::{ClusterOptions, own_for_tests};
+
 use crate::common::Case;
 use anyhow::{Result, ensure};
 use eos_core::{App, Topic};
 use feeder::Feeder;
 use integration_tests::judge::{self, Expectation, Question};
-use xtask::kafka::{ClusterOptions, own_for_tests};
 
 const POINT: &str = "7 permanent errors";
 const COMMAND: &str = "cargo xtask faults permanent_errors";

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use eos_core::{Error, TopicChange, WorkerError};
 use integration_tests::wait::wait_until;
-use xtask::wire::Isolation;
+use kafka_wire::Isolation;
 
 use super::{Feeder, copy};
 use crate::common::{Case, KEEP, PATIENCE, ended, says};

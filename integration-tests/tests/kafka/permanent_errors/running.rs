@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use eos_core::{Error, WorkerError};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::wait::wait_until;
-use xtask::wire::{Isolation, Operation, Resource};
+use kafka_wire::{Isolation, Operation, Resource};
 
 use super::{COMMAND, Feeder, POINT, clean, copy};
 use crate::common::{Case, PATIENCE, ended, says};

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use eos_core::StopMode;
 use integration_tests::faults::{Row, record};
 use integration_tests::wait::wait_until;
-use xtask::wire::{Operation, Resource};
+use kafka_wire::{Operation, Resource};
 
 use super::{COMMAND, POINT, copy};
 use crate::common::{Case, PATIENCE, ended, says};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use eos_core::RestartError;
-use xtask::kafka::Cluster;
+use kafka_launcher::Cluster;
 
 use super::scene::Scene;
 use crate::common::says;

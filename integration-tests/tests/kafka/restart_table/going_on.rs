@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use eos_core::RestartError;
 use eos_core::failpoints::Failpoints;
-use xtask::wire::{End, TransactionalProducer};
+use kafka_wire::{End, TransactionalProducer};
 
 use super::scene::Scene;
 
@@ -175,7 +175,7 @@ pub(crate) fn end_of_changelog(scene: &mut Scene) -> Result<i64> {
     let ends = scene
         .case
         .client
-        .end_offsets(&changelog, xtask::wire::Isolation::ReadUncommitted)?;
+        .end_offsets(&changelog, kafka_wire::Isolation::ReadUncommitted)?;
     Ok(ends[0])
 }
 

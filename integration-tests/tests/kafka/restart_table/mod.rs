@@ -14,6 +14,8 @@ mod stopping;
 
 use std::time::Instant;
 
+use kafka_launcher::{ClusterOptions, own_for_tests};
+
 use crate::common::log;
 use anyhow::{Context, Result, ensure};
 use eos_testkit::EmbeddedKafka;
@@ -21,7 +23,6 @@ use integration_tests::counted;
 use integration_tests::faults::{Row, record};
 use integration_tests::sweep::each;
 use scene::Scene;
-use xtask::kafka::{ClusterOptions, own_for_tests};
 
 type One = (&'static str, fn(&mut Scene) -> Result<()>);
 

@@ -15,8 +15,8 @@ use eos_core::{
 use integration_tests::counted::{Counted, Counts};
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::wait::wait_until;
+use kafka_wire::{Isolation, Producer};
 use tempfile::TempDir;
-use xtask::wire::{Isolation, Producer};
 
 use crate::common::log;
 use crate::common::{Case, PATIENCE, ended};

@@ -13,8 +13,8 @@ use integration_tests::counted::{self, Findings};
 use integration_tests::faults::{Row, record};
 use integration_tests::sweep::{Member, each};
 use integration_tests::wait::wait_until;
+use kafka_launcher::for_tests;
 use scene::{Counter, PATIENCE, Scene, Start, rows, stop};
-use xtask::kafka::for_tests;
 
 const COMMAND: &str = "cargo test -p integration-tests --test kafka state_controls::";
 /// One of these after the other, by its processes' log.
@@ -194,8 +194,8 @@ fn beside_a_zombie(scene: &mut Scene, undefended: &str) -> Result<Findings> {
 
 /// Sends one more record of a key, waits until it is committed, and judges.
 fn go_on(scene: &mut Scene, mut member: Member, key: &str, input: &str) -> Result<Findings> {
-    let partition = usize::try_from(xtask::wire::partitioner::partition(key.as_bytes(), 2))?;
-    let ends = xtask::wire::Isolation::ReadUncommitted;
+    let partition = usize::try_from(kafka_wire::partitioner::partition(key.as_bytes(), 2))?;
+    let ends = kafka_wire::Isolation::ReadUncommitted;
     scene.send([key])?;
     let end = scene.client.end_offsets(input, ends)?[partition];
     wait_until(PATIENCE, "the successor has counted all", || {

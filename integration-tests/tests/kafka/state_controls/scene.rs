@@ -10,9 +10,9 @@ use integration_tests::counted::{Counted, Counts, Findings, visible};
 use integration_tests::process::{Program, build};
 use integration_tests::sweep::Member;
 use integration_tests::wait::wait_until;
+use kafka_wire::partitioner::partition;
+use kafka_wire::{Client, Producer};
 use tempfile::TempDir;
-use xtask::wire::partitioner::partition;
-use xtask::wire::{Client, Producer};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,0 +1,72 @@
+//! Sends the lines, at a steady pace.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow};
+use kafka_wire::Producer;
+
+use super::book::Book;
+use super::plan::Plan;
+use super::topics::{INPUT, PARTITIONS};
+
+/// What is due is sent this often.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Sends until all is sent, or until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Feed {
+    pub(crate) fn start(plan: &Plan, bootstrap: &str) -> Result<Feed> {
+        let (stop, plan) = (Arc::<AtomicBool>::default(), *plan);
+        let (asked, producer) = (Arc::clone(&stop), Producer::new(bootstrap)?);
+        Ok(Feed {
+            stop,
+            thread: Some(thread::spawn(move || send(&plan, producer, &asked))),
+        })
+    }
+
+    /// Whether all is sent; an error if it could not be.
+    pub(crate) fn ended(&mut self) -> Result<Option<()>> {
+        let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else {
+            return Ok(None);
+        };
+        let sent = thread.join();
+        sent.unwrap_or_else(|_| Err(anyhow!("the thread that sends the lines panicked")))
+            .map(Some)
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Whatever went wrong, nobody waits for it any more.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn send(plan: &Plan, mut producer: Producer, stop: &AtomicBool) -> Result<()> {
+    let (book, began) = (Book::open(), Instant::now());
+    let mut next = 0;
+    while next < plan.lines && !stop.load(Ordering::Relaxed) {
+        let due = (began.elapsed().as_secs_f64() * plan.rate as f64) as u64 + 1;
+        let now = i64::try_from(UNIX_EPOCH.elapsed()?.as_millis())?;
+        while next < due.min(plan.lines) {
+            let partition = (next % PARTITIONS.unsigned_abs() as u64) as i32;
+            let line = book.line(next).as_bytes();
+            producer.send(INPUT, partition, None, Some(line), &[], now)?;
+            next += 1;
+        }
+        producer.flush()?;
+        thread::sleep(SLICE);
+    }
+    Ok(())
+}

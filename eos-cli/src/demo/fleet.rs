@@ -1,0 +1,160 @@
+//! The processes of the pipeline: started, killed, started again, stopped.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use kafka_launcher::os::Signal;
+
+use super::child::Guard;
+use super::rebalances::Rebalances;
+use super::stop::Stop;
+
+/// How many processes of the pipeline run.
+pub(crate) const PROCESSES: usize = 3;
+
+/// How long a process may take to its first line of log.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Longer than a process may take to commit and to close.
+const STOP_LIMIT: Duration = Duration::from_secs(45);
+
+/// How every process is started.
+#[derive(Debug, Clone)]
+pub(crate) struct Recipe {
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// What it is told.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Where the logs go.
+    pub(crate) logs: PathBuf,
+}
+
+/// The running processes; all are killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    recipe: Recipe,
+    running: Vec<Guard>,
+    rebalances: Rebalances,
+    started: u64,
+}
+
+/// A process that was killed.
+#[derive(Debug)]
+pub(crate) struct Fallen {
+    pub(crate) pid: u32,
+    /// By which Kafka knows its transactions; none if it had not come so far.
+    pub(crate) instance: Option<String>,
+}
+
+impl Fleet {
+    /// Starts all of them.
+    pub(crate) fn start(recipe: Recipe) -> Result<Fleet> {
+        let mut fleet = Fleet {
+            recipe,
+            running: Vec::new(),
+            rebalances: Rebalances::default(),
+            started: 0,
+        };
+        for place in 0..PROCESSES {
+            let process = fleet.spawn(place)?;
+            fleet.running.push(process);
+        }
+        Ok(fleet)
+    }
+
+    /// How many were started in all.
+    pub(crate) fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Fails if a process has ended by itself: nothing that is done to it may make it give up.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        for process in &mut self.running {
+            if let Some(status) = process.ended()? {
+                bail!(process.obituary(&format!("gave up ({status})")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a process outright. It is down until [`Fleet::restart`].
+    pub(crate) fn kill(&mut self, place: usize) -> Result<Fallen> {
+        self.check()?;
+        let process = &mut self.running[place];
+        process.kill()?;
+        let log = process.log();
+        self.rebalances.add_log(&log);
+        Ok(Fallen {
+            pid: process.id(),
+            instance: instance(&log).map(str::to_owned),
+        })
+    }
+
+    /// Starts another process in the place of the killed one.
+    pub(crate) fn restart(&mut self, place: usize) -> Result<()> {
+        self.running[place] = self.spawn(place)?;
+        Ok(())
+    }
+
+    /// Asks all processes to stop, waits for their end, and answers what they logged.
+    pub(crate) fn stop(mut self, signal: Signal, stop: &Stop) -> Result<Rebalances> {
+        // Before its first words a process may not hear signals yet, and would die of one.
+        stop.wait_for(START_LIMIT, "every process logs something", || {
+            let all = self.running.iter().all(|process| !process.log().is_empty());
+            Ok(all.then_some(()))
+        })?;
+        self.check()?;
+        for process in &self.running {
+            process.signal(signal)?;
+        }
+        for process in &mut self.running {
+            process.succeed(STOP_LIMIT)?;
+            self.rebalances.add_log(&process.log());
+        }
+        Ok(self.rebalances)
+    }
+
+    fn spawn(&mut self, place: usize) -> Result<Guard> {
+        self.started += 1;
+        let log = log_file(&self.recipe.logs, self.started);
+        let mut command = Command::new(&self.recipe.program);
+        command
+            .envs(
+                self.recipe
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            // The demo reads the log.
+            .env("RUST_LOG", "info")
+            .env("NO_COLOR", "1")
+            // The end of a log is shown; with a backtrace behind it the error would not be in it.
+            .env("RUST_LIB_BACKTRACE", "0")
+            .env_remove("GUARANTEE");
+        Guard::spawn(&format!("worker process {}", place + 1), command, &log)
+    }
+}
+
+fn log_file(logs: &Path, nth: u64) -> PathBuf {
+    logs.join(format!("start-{nth}.log"))
+}
+
+/// The identity that a process logs when it starts.
+fn instance(log: &str) -> Option<&str> {
+    let (_, after) = log.split_once(" instance=")?;
+    after.split_whitespace().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_names_itself_in_its_log() {
+        let log = "INFO eos_core::runtime::run: starting app=enrich-v1 instance=00c0ffee00c0ffee slot=/x\n";
+        assert_eq!(instance(log), Some("00c0ffee00c0ffee"));
+        assert_eq!(instance("INFO something else"), None);
+    }
+}

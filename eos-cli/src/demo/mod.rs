@@ -1,0 +1,135 @@
+//! `eos demo`: a pipeline whose processes are killed while it works, and an audit of what is
+//! left. On the embedded broker, which is in this process and needs neither Java nor Docker; with
+//! `--kafka` on a real Kafka.
+//!
+//! ```text
+//! build ──► Kafka ──► topics ──► fleet (3 × 06-word-count) ◄── feed ──► audit ──► report
+//!                       watch ────────┤ how much is committed, read from the log
+//!                       script ───────┘ whom to kill when
+//! ```
+//!
+//! Everything that is counted is counted in Kafka's log, by code that it does not share with the
+//! framework. Whatever way the demo ends, nothing that it started is left: each part is a value
+//! that stops and removes its own when dropped, and Ctrl-C is an error like others.
+
+mod aborts;
+mod audit;
+mod book;
+mod broker;
+mod build;
+mod child;
+mod feed;
+mod fleet;
+mod kills;
+mod plan;
+mod rebalances;
+mod report;
+mod script;
+mod show;
+mod stage;
+mod stop;
+mod text;
+mod topics;
+mod watch;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+
+use book::Book;
+use broker::Broker;
+use plan::Plan;
+use show::Show;
+use stage::Stage;
+use stop::Stop;
+use topics::Topics;
+
+/// The exit code of a program that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// What the user may choose.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Options {
+    /// How many lines go in [default: 40,000; with --calm 3,000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    lines: Option<u64>,
+    /// Lines per second [default: 2,200; with --calm 30,000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
+    /// Kills nobody: a book is counted, and that is all
+    #[arg(long)]
+    calm: bool,
+    /// Starts a real Kafka (with Java) instead of the embedded broker. KAFKA_BOOTSTRAP_SERVERS names one
+    /// that is there already
+    #[arg(long)]
+    kafka: bool,
+    /// Keeps the counts in RocksDB, so that a killed process finds them on its disk. Without it they are
+    /// in memory and read from the changelog topic again
+    #[arg(long)]
+    rocksdb: bool,
+    /// Decides who is killed when; a new one each time if not given
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+impl Options {
+    fn lines(&self) -> u64 {
+        self.lines.unwrap_or(if self.calm { 3_000 } else { 40_000 })
+    }
+
+    fn rate(&self) -> u64 {
+        self.rate.unwrap_or(if self.calm { 30_000 } else { 2_200 })
+    }
+}
+
+/// Runs the demo and tells its story on standard output.
+///
+/// # Errors
+/// When something cannot be built, started or reached, or a process of the pipeline gives up. What
+/// the audit finds, and Ctrl-C, are no error but the exit code.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let stop = Stop::listen()?;
+    let outcome = perform(options, &stop);
+    // Also other errors then come from the signal: cargo, for one, hears it as well.
+    if outcome.is_err() && stop.is_asked() {
+        println!("Stopped. Nothing that the demo started is left.");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    outcome
+}
+
+fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
+    let program = build::pipeline(options.rocksdb, stop)?;
+    let begun = Instant::now();
+    let words = Book::open().words(options.lines());
+    let show = Show::on_stdout(words);
+    let (kafka, took) = timed(|| match options.kafka {
+        true => Broker::kafka(),
+        false => Broker::embedded(),
+    })?;
+    stop.check()?;
+    let topics = Topics::create(&kafka, stop)?;
+    let plan = Plan {
+        lines: options.lines(),
+        words,
+        rate: options.rate(),
+        calm: options.calm,
+        seed: options.seed.unwrap_or_else(script::fresh_seed),
+        own_kafka: !kafka.is_external(),
+    };
+    show.line(&kafka.opening(took));
+    show.line(&plan.to_string());
+    let told = Stage::set(&plan, &program, kafka.bootstrap(), stop, &show)
+        .and_then(Stage::play)
+        .map_err(|error| anyhow!("{error:#}{}", kafka.log_tail()))?;
+    drop((topics, kafka));
+    print!("{}", report::render(&told, begun.elapsed(), show.paint()));
+    Ok(told.exit_code())
+}
+
+fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+    let begun = Instant::now();
+    Ok((work()?, begun.elapsed()))
+}

@@ -1,0 +1,133 @@
+//! `eos kafka topic | produce | read`: topics and records by hand, to try a pipeline.
+//!
+//! On the cluster that `up` started, or the one that `KAFKA_BOOTSTRAP_SERVERS` names.
+
+use std::io::{BufRead, ErrorKind, Write};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use kafka_wire::lines::{self, Keys};
+use kafka_wire::{Client, Isolation, Producer};
+
+use super::local;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// As many partitions as the examples use, and as inputs of one stage should all have.
+const PARTITIONS: i32 = 6;
+
+/// Replicas of a topic, if there are as many brokers.
+const REPLICAS: usize = 3;
+
+/// A topic to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NewTopic {
+    name: String,
+    partitions: i32,
+}
+
+impl std::str::FromStr for NewTopic {
+    type Err = String;
+
+    /// `name` or `name:partitions`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, partitions) = match text.split_once(':') {
+            None => (text, PARTITIONS),
+            Some((name, count)) => (
+                name,
+                count.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
+                    format!("{count:?} is no number of partitions: write name:{PARTITIONS}")
+                })?,
+            ),
+        };
+        if name.is_empty() {
+            return Err("a topic needs a name".to_owned());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            partitions,
+        })
+    }
+}
+
+/// Creates topics unless they exist. Answers what is there now, for people.
+///
+/// # Errors
+/// When no cluster is up, a name is refused, or a topic exists with another number of partitions.
+pub(crate) fn create_topics(topics: &[NewTopic]) -> Result<String> {
+    let mut client = connect()?;
+    let before = client.metadata(None)?;
+    let replicas = before.brokers.len().clamp(1, REPLICAS) as i16;
+    let mut lines = Vec::new();
+    for NewTopic { name, partitions } in topics {
+        client.create_topic(name, *partitions, replicas, &[])?;
+        let there = if before.topics.contains_key(name) {
+            "was there"
+        } else {
+            "created"
+        };
+        lines.push(format!("{name}: {partitions} partitions, {there}"));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// Sends each line as a record, to the partition that Java would choose for its key. Returns how
+/// many are acknowledged.
+///
+/// # Errors
+/// When no cluster is up, there is no such topic, or a line can't be parsed; the lines before it are
+/// sent all the same.
+pub(crate) fn produce(topic: &str, lines: impl BufRead, keys: Keys) -> Result<u64> {
+    let bootstrap = local::address()?;
+    must_exist(&mut Client::connect(&bootstrap, PATIENCE)?, topic)?;
+    let mut producer = Producer::with_patience(&bootstrap, PATIENCE)?;
+    lines::produce(&mut producer, topic, lines, keys)
+}
+
+/// Writes what a topic holds, partition by partition: only what is committed, unless asked
+/// otherwise.
+///
+/// # Errors
+/// When no cluster is up, there is no such topic, or `out` can't be written to. A reader that has
+/// seen enough (`| head`) is no error.
+pub(crate) fn read(topic: &str, isolation: Isolation, out: &mut impl Write) -> Result<()> {
+    let mut client = connect()?;
+    must_exist(&mut client, topic)?;
+    let mut written = Ok(());
+    client.read_all(topic, isolation, |partition, record| {
+        if written.is_ok() {
+            written = writeln!(out, "{}", lines::render(partition, record));
+        }
+    })?;
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn connect() -> Result<Client> {
+    Client::connect(&local::address()?, PATIENCE)
+}
+
+/// A topic that is not there would be waited for, in case it is just being made.
+fn must_exist(client: &mut Client, topic: &str) -> Result<()> {
+    if client.metadata(None)?.topics.contains_key(topic) {
+        return Ok(());
+    }
+    bail!("there is no topic {topic:?}: create it with `cargo xtask kafka topic {topic}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_a_name_and_maybe_a_number() {
+        let parse = |text: &str| text.parse::<NewTopic>().map(|t| (t.name, t.partitions));
+        assert_eq!(parse("orders"), Ok(("orders".into(), PARTITIONS)));
+        assert_eq!(parse("orders:12"), Ok(("orders".into(), 12)));
+        for wrong in ["orders:many", "orders:0", ":3", ""] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

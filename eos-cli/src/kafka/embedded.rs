@@ -1,0 +1,128 @@
+//! The embedded broker in a process of its own: `eos kafka up --embedded`.
+//!
+//! It needs neither Java nor Docker, is there at once, and holds everything in memory: what it held is gone
+//! when it ends. The process is this same program, which then does nothing else.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use eos_testkit::EmbeddedKafka;
+use kafka_launcher::{ProcessId, paths, ports, ready};
+use serde::{Deserialize, Serialize};
+
+/// It takes milliseconds; a machine that is busy may take longer to run it at all.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Begins the line of its log that says where it listens.
+const LISTENING: &str = "bootstrap.servers=";
+
+/// An embedded broker that was left running.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Embedded {
+    process: ProcessId,
+    port: u16,
+    /// Holds its log.
+    dir: PathBuf,
+}
+
+impl Embedded {
+    /// Starts one and waits until it answers. What `started` does with it happens before the wait, so that
+    /// another command can end it if this program is interrupted.
+    pub(crate) fn start(
+        port: Option<u16>,
+        dir: &Path,
+        started: impl FnOnce(&Embedded) -> Result<()>,
+    ) -> Result<Embedded> {
+        let port = match port {
+            // Another Kafka would answer in its place.
+            Some(port) if !ports::is_free(port) => {
+                bail!("port {port} is taken: choose another with --port, or leave --port out")
+            }
+            Some(port) => port,
+            None => *ports::free(1)?.first().context("a free port")?,
+        };
+        paths::create_dir(dir)?;
+        let log = dir.join("broker.log");
+        let out = File::create(&log).with_context(|| format!("create {}", log.display()))?;
+        let program = std::env::current_exe().context("find this program")?;
+        let mut child = Command::new(program)
+            .args(["kafka", "serve-embedded", "--port", &port.to_string()])
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            // A group of its own: Ctrl-C is not for it.
+            .process_group(0)
+            .spawn()
+            .context("start the embedded broker")?;
+        let process = ProcessId::of(child.id()).context("the embedded broker ended at once")?;
+        let embedded = Embedded {
+            process,
+            port,
+            dir: dir.to_owned(),
+        };
+        let outcome = started(&embedded).and_then(|()| embedded.await_ready(&mut child, &log));
+        if let Err(error) = outcome {
+            // No state file names it.
+            let _ended_already = child.kill();
+            let _collected = child.wait();
+            return Err(error.context(format!("the embedded broker's log is {}", log.display())));
+        }
+        Ok(embedded)
+    }
+
+    /// Waits until it says that the port is its own, and answers there.
+    fn await_ready(&self, child: &mut Child, log: &Path) -> Result<()> {
+        let deadline = Instant::now() + START_LIMIT;
+        let mut possible = || match child.try_wait()? {
+            Some(status) => bail!("it ended ({status})"),
+            None => Ok(()),
+        };
+        while !fs::read_to_string(log)?.contains(LISTENING) {
+            possible()?;
+            ensure!(Instant::now() < deadline, "it does not listen yet");
+            thread::sleep(Duration::from_millis(10));
+        }
+        ready::wait(&[self.bootstrap()], 1, deadline, possible)
+    }
+
+    /// Where clients connect.
+    pub(crate) fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    /// Ends it, and with it everything it held.
+    pub(crate) fn destroy(&self) -> Result<()> {
+        self.process.kill()?;
+        paths::remove_dir(&self.dir)
+    }
+}
+
+/// Is the embedded broker until the process ends.
+///
+/// # Errors
+/// When it cannot listen there.
+pub(crate) fn serve_embedded(port: u16) -> Result<()> {
+    let kafka = EmbeddedKafka::builder().port(port).start()?;
+    println!("embedded dev broker, not Apache Kafka: in memory, for development and tests");
+    println!("{LISTENING}{}", kafka.bootstrap());
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,364 @@
+//! `eos kafka up | down | status`: one cluster per checkout that stays until `down` stops it.
+//!
+//! No command here touches a broker of another checkout, or replaces one of another kind.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kafka_launcher::{
+    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, VERSION, docker, external,
+    kill_orphans, paths, ports, ready,
+};
+use kafka_wire::Client;
+
+use super::embedded::Embedded;
+use super::place::{Other, Place, State};
+
+/// Where everybody expects Kafka.
+const USUAL_PORT: u16 = 9092;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What `up` is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Up {
+    /// 1 or 3; whatever is up already, if not given.
+    pub(crate) nodes: Option<u8>,
+    /// The first node's port; 9092 if it is free, otherwise any free one.
+    pub(crate) port: Option<u16>,
+    /// In containers, by `docker-compose.yml`.
+    pub(crate) docker: bool,
+    /// The broker of `eos-testkit`: no JVM, one node, everything in memory.
+    pub(crate) embedded: bool,
+    /// Without what this checkout's cluster of the same kind holds: its data is removed first.
+    pub(crate) fresh: bool,
+}
+
+/// Brings a cluster up, or finds it up, and answers its addresses.
+///
+/// # Errors
+/// When it cannot start, or a different one is up.
+pub(crate) fn up(wanted: &Up) -> Result<String> {
+    if let Some(theirs) = external() {
+        eprintln!(
+            "{} is set: using that cluster, nothing is started.",
+            BOOTSTRAP_VAR
+        );
+        return Ok(theirs);
+    }
+    let place = Place::find()?;
+    let _one_at_a_time = paths::lock(&place.lock)?;
+    let earlier = place.load()?;
+    if let Some(state) = &earlier
+        && let Some(difference) = difference(state, wanted)
+    {
+        bail!(
+            "a different Kafka is up, {} at {} ({difference}): `cargo xtask kafka down` stops it and removes its data",
+            state.kind(),
+            state.bootstrap()
+        );
+    }
+    let state = match earlier {
+        Some(state) if wanted.fresh => {
+            remove(&state, &place)?;
+            first(wanted, &place)?
+        }
+        Some(state) => again(state, &place)?,
+        None => first(wanted, &place)?,
+    };
+    Ok(state.bootstrap())
+}
+
+fn first(wanted: &Up, place: &Place) -> Result<State> {
+    let nodes = wanted.nodes.unwrap_or(1);
+    if wanted.embedded && nodes != 1 {
+        bail!("the embedded broker is one node: leave --nodes {nodes} or --embedded out");
+    }
+    let state = if wanted.embedded {
+        // An interrupted `up` may have left brokers and data without a state.
+        kill_orphans(&place.data)?;
+        paths::remove_dir(&place.data)?;
+        State::Embedded(on_a_port(wanted, 1, place, |port| {
+            start_embedded(port, place)
+        })?)
+    } else if wanted.docker {
+        // Its ports and container names are those of docker-compose.yml, once per machine.
+        let containers = |other: &Other| matches!(other.state, State::Containers { .. });
+        if let Some(other) = place.others().into_iter().find(containers) {
+            bail!("{other}: stop it there with `cargo xtask kafka down`, or leave --docker out");
+        }
+        // Noted before, so that `down` finds the containers of a start that failed half way.
+        place.save(&State::Containers { nodes })?;
+        docker::up(nodes)?;
+        State::Containers { nodes }
+    } else {
+        // An interrupted `up` may have left brokers and data without a state.
+        kill_orphans(&place.data)?;
+        paths::remove_dir(&place.data)?;
+        State::Jvms(on_a_port(wanted, nodes, place, |port| {
+            let mut options = ClusterOptions::default().nodes(nodes).outlives_owner();
+            options = options.data_dir(&place.data);
+            if let Some(port) = port {
+                options = options.port(port);
+            }
+            Cluster::start(&options)?.detach()
+        })?)
+    };
+    place.save(&state)?;
+    Ok(state)
+}
+
+fn start_embedded(port: Option<u16>, place: &Place) -> Result<Embedded> {
+    let started = Embedded::start(port, &place.data, |embedded| {
+        place.save(&State::Embedded(embedded.clone()))
+    });
+    if started.is_err() {
+        place.forget()?;
+    }
+    started
+}
+
+/// Starts on the port that is wanted, or on the usual one. Another program may take that one between the look
+/// and the start: then on free ports.
+fn on_a_port<T>(
+    wanted: &Up,
+    nodes: u8,
+    place: &Place,
+    mut start: impl FnMut(Option<u16>) -> Result<T>,
+) -> Result<T> {
+    let port = choose_port(wanted.port, nodes, place)?;
+    let started = start(port);
+    match (&started, port) {
+        (Err(error), Some(port)) if wanted.port.is_none() && !ports::is_free(port) => {
+            eprintln!("Port {port} was taken meanwhile ({error:#}): this one uses free ports.");
+            paths::remove_dir(&place.data)?;
+            start(None)
+        }
+        _ => started,
+    }
+}
+
+fn choose_port(wanted: Option<u16>, nodes: u8, place: &Place) -> Result<Option<u16>> {
+    let first = wanted.unwrap_or(USUAL_PORT);
+    let last = first.saturating_add(u16::from(nodes - 1));
+    let Some(taken) = (first..=last).find(|port| !ports::is_free(*port)) else {
+        return Ok(Some(first));
+    };
+    let owner = place
+        .others()
+        .into_iter()
+        .find(|other| listens(other, taken));
+    let by = owner.map_or_else(String::new, |other| format!(" by {other}"));
+    if wanted.is_some() {
+        bail!("port {taken} is taken{by}: choose another with --port, or leave --port out");
+    }
+    // Another Kafka may listen there, and clients would not notice.
+    eprintln!(
+        "Port {taken} is taken{by}: this one uses free ports. A program that assumes \
+         localhost:{USUAL_PORT} needs the following lines in its environment."
+    );
+    Ok(None)
+}
+
+fn listens(other: &Other, port: u16) -> bool {
+    let end = format!(":{port}");
+    other
+        .state
+        .bootstrap()
+        .split(',')
+        .any(|address| address.ends_with(&end))
+}
+
+/// Something is up, or was until a reboot.
+fn again(state: State, place: &Place) -> Result<State> {
+    match state {
+        State::Jvms(mut detached) => {
+            let revived = detached.revive()?;
+            if revived {
+                place.save(&State::Jvms(detached.clone()))?;
+            }
+            detached.wait_ready()?;
+            tell_what_is_there(&detached.bootstrap(), revived)?;
+            Ok(State::Jvms(detached))
+        }
+        State::Containers { nodes } => docker::up(nodes).map(|()| state),
+        State::Embedded(embedded) => {
+            let ended = !embedded.is_alive();
+            let embedded = if ended {
+                start_embedded(Some(embedded.port()), place)?
+            } else {
+                embedded
+            };
+            tell_what_is_there(&embedded.bootstrap(), ended)?;
+            Ok(State::Embedded(embedded))
+        }
+    }
+}
+
+/// Old topics and offsets would confuse a user who expects an empty Kafka.
+fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
+    let topics = Client::connect(bootstrap, PATIENCE)?.metadata(None)?.topics;
+    let names = topics.into_keys().filter(|name| !name.starts_with("__"));
+    let names: Vec<_> = names.collect();
+    let how = if revived {
+        "Kafka had ended and was started again"
+    } else {
+        "Kafka was up already"
+    };
+    let what = match &names[..] {
+        [] => "it has no topics".to_owned(),
+        names => format!("it still has the topics {}", names.join(", ")),
+    };
+    eprintln!("{how}: {what}. `cargo xtask kafka up --fresh` begins without them.");
+    Ok(())
+}
+
+fn difference(state: &State, wanted: &Up) -> Option<String> {
+    let nodes = state.nodes();
+    if wanted.nodes.is_some_and(|wanted| wanted != nodes) {
+        return Some(format!("with {nodes} nodes"));
+    }
+    match state {
+        State::Containers { .. } if !wanted.docker => Some("in Docker".into()),
+        State::Jvms(_) | State::Embedded(_) if wanted.docker => Some("not in Docker".into()),
+        State::Jvms(_) if wanted.embedded => Some("not the embedded one".into()),
+        State::Embedded(_) if !wanted.embedded => Some("the embedded one".into()),
+        State::Embedded(embedded) => {
+            let port = embedded.port();
+            let other = wanted.port.is_some_and(|wanted| wanted != port);
+            other.then(|| format!("on port {port}"))
+        }
+        State::Jvms(detached) => {
+            let port = detached.nodes().next()?.0.port;
+            let other = wanted.port.is_some_and(|wanted| wanted != port);
+            other.then(|| format!("on port {port}"))
+        }
+        State::Containers { .. } => None,
+    }
+}
+
+/// Stops what `up` started and removes its data. Answers what it did, for people.
+///
+/// # Errors
+/// When a process cannot be stopped or data cannot be removed.
+pub(crate) fn down() -> Result<String> {
+    let place = Place::find()?;
+    let _one_at_a_time = paths::lock(&place.lock)?;
+    let Some(state) = place.load()? else {
+        return Ok(none_is_up(&place));
+    };
+    remove(&state, &place)?;
+    let nodes = state.nodes();
+    Ok(format!(
+        "Kafka is down: {nodes} node(s) stopped, data removed."
+    ))
+}
+
+fn remove(state: &State, place: &Place) -> Result<()> {
+    match state {
+        State::Jvms(detached) => detached.destroy()?,
+        State::Containers { .. } => docker::down()?,
+        State::Embedded(embedded) => embedded.destroy()?,
+    }
+    place.forget()
+}
+
+/// Where the cluster is that the user works with: the one named, or the one that `up` started.
+pub(super) fn address() -> Result<String> {
+    if let Some(theirs) = external() {
+        return Ok(theirs);
+    }
+    let state = Place::find()?.load()?;
+    state.map(|state| state.bootstrap()).with_context(|| {
+        format!(
+            "no local Kafka is up: start one with `cargo xtask kafka up`, or name yours in {}",
+            BOOTSTRAP_VAR
+        )
+    })
+}
+
+/// What is up: nodes, processes, ports, and whether they are ready. For people.
+///
+/// # Errors
+/// When the state in the cache cannot be read.
+pub(crate) fn status() -> Result<String> {
+    if let Some(theirs) = external() {
+        let answer = verdict(&theirs, 1);
+        return Ok(format!("{} is set: {theirs}, {answer}", BOOTSTRAP_VAR));
+    }
+    let place = Place::find()?;
+    let Some(state) = place.load()? else {
+        return Ok(none_is_up(&place));
+    };
+    let what = match &state {
+        State::Embedded(_) => "The embedded broker, not Apache Kafka".to_owned(),
+        State::Jvms(_) | State::Containers { .. } => format!("Kafka {VERSION}"),
+    };
+    let mut lines = vec![format!("{what}, {} node(s)", state.nodes())];
+    match &state {
+        State::Jvms(detached) => lines.extend(node_lines(detached)),
+        State::Containers { nodes } => {
+            let addresses = docker::bootstrap(*nodes).split(',');
+            lines.extend(
+                addresses.map(|a| format!("container at {a}: {}", verdict(a, usize::from(*nodes)))),
+            );
+        }
+        State::Embedded(_) => {}
+    }
+    if let State::Embedded(embedded) = &state {
+        let (port, answer) = (embedded.port(), verdict(&embedded.bootstrap(), 1));
+        lines.push(format!("pid {}, port {port}, {answer}", embedded.pid()));
+    }
+    lines.push(environment(&state.bootstrap()));
+    Ok(lines.join("\n"))
+}
+
+/// Names what other checkouts have up, which no command here touches.
+fn none_is_up(place: &Place) -> String {
+    let mut lines = vec![format!(
+        "No local Kafka is up for {}. `cargo xtask kafka up` starts one.",
+        paths::workspace_root().display()
+    )];
+    let others = place.others();
+    lines.extend(others.iter().map(|other| format!("Elsewhere: {other}.")));
+    lines.join("\n")
+}
+
+/// What tells programs where the cluster is: lines that a shell and an env file take as they are.
+#[must_use]
+pub(crate) fn environment(bootstrap: &str) -> String {
+    format!(
+        "# your apps, whatever address their program names:\n{}={bootstrap}\n\
+         # the examples, the tests and cargo xtask:\n{}={bootstrap}",
+        APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR,
+    )
+}
+
+fn node_lines(detached: &Detached) -> Vec<String> {
+    let count = detached.nodes().count();
+    let lines = detached.nodes().map(|(node, process)| {
+        let (process, answer) = match process {
+            Some(process) => (
+                format!("pid {}", process.pid),
+                verdict(&node.address(), count),
+            ),
+            None => (
+                "no process".into(),
+                "ended: `cargo xtask kafka up` starts it again".into(),
+            ),
+        };
+        let (id, port, log) = (node.id, node.port, node.log());
+        format!(
+            "node {id}: {process}, port {port}, {answer}; log {}",
+            log.display()
+        )
+    });
+    lines.collect()
+}
+
+fn verdict(address: &str, nodes: usize) -> String {
+    match ready::ask(address, nodes) {
+        Ok(()) => "ready".into(),
+        Err(error) => format!("not ready ({:#})", error.root_cause()),
+    }
+}

@@ -1,0 +1,174 @@
+//! What is up, as the user's cache remembers it between two commands: for each checkout its own.
+
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use kafka_launcher::{Detached, VERSION, docker, paths};
+use serde::{Deserialize, Serialize};
+
+use super::embedded::Embedded;
+
+const STATE: &str = "state.json";
+
+/// What is up, as kept in the user's cache.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum State {
+    Jvms(Detached),
+    Containers { nodes: u8 },
+    Embedded(Embedded),
+}
+
+impl State {
+    pub(crate) fn bootstrap(&self) -> String {
+        match self {
+            State::Jvms(detached) => detached.bootstrap(),
+            State::Containers { nodes } => docker::bootstrap(*nodes).to_owned(),
+            State::Embedded(embedded) => embedded.bootstrap(),
+        }
+    }
+
+    /// What it is, for people.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            State::Jvms(_) => format!("Kafka {VERSION}"),
+            State::Containers { .. } => format!("Kafka {VERSION} in Docker"),
+            State::Embedded(_) => "the embedded broker".to_owned(),
+        }
+    }
+
+    /// Whether any of its processes runs. Containers end by themselves only with Docker.
+    fn is_alive(&self) -> bool {
+        match self {
+            State::Jvms(detached) => detached.nodes().any(|(_, process)| process.is_some()),
+            State::Containers { .. } => true,
+            State::Embedded(embedded) => embedded.is_alive(),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> u8 {
+        match self {
+            State::Jvms(detached) => detached.nodes().count() as u8,
+            State::Containers { nodes } => *nodes,
+            State::Embedded(_) => 1,
+        }
+    }
+}
+
+/// The file of a state.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// Where it was started.
+    checkout: PathBuf,
+    state: State,
+}
+
+/// What runs for another checkout of the same user.
+#[derive(Debug)]
+pub(crate) struct Other {
+    pub(crate) checkout: PathBuf,
+    pub(crate) state: State,
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} at {}, which the checkout in {} started",
+            self.state.kind(),
+            self.state.bootstrap(),
+            self.checkout.display()
+        )
+    }
+}
+
+/// The files of this checkout's cluster.
+pub(crate) struct Place {
+    /// One for all checkouts: two that start at the same time would choose the same port.
+    pub(crate) lock: PathBuf,
+    base: PathBuf,
+    checkout: PathBuf,
+    state: PathBuf,
+    pub(crate) data: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn find() -> Result<Place> {
+        let base = paths::cache_dir()?.join("local");
+        Ok(Place::of(base, paths::workspace_root()))
+    }
+
+    fn of(base: PathBuf, checkout: &Path) -> Place {
+        let own = base.join(format!(
+            "{:08x}",
+            crc32c::crc32c(checkout.as_os_str().as_encoded_bytes())
+        ));
+        Place {
+            lock: base.join("lock"),
+            checkout: checkout.to_owned(),
+            state: own.join(STATE),
+            data: own.join("data"),
+            base,
+        }
+    }
+
+    pub(crate) fn load(&self) -> Result<Option<State>> {
+        Ok(load(&self.state)?.map(|kept| kept.state))
+    }
+
+    /// What other checkouts have up. A state that does not read is none of ours, and left alone.
+    pub(crate) fn others(&self) -> Vec<Other> {
+        let entries = fs::read_dir(&self.base).into_iter().flatten().flatten();
+        let states = entries.map(|entry| entry.path().join(STATE));
+        let others = states.filter(|state| *state != self.state);
+        let others = others.filter_map(|state| load(&state).ok().flatten());
+        let mut others: Vec<_> = others
+            .map(|Kept { checkout, state }| Other { checkout, state })
+            .filter(|other| other.state.is_alive())
+            .collect();
+        others.sort_by(|a, b| a.checkout.cmp(&b.checkout));
+        others
+    }
+
+    pub(crate) fn save(&self, state: &State) -> Result<()> {
+        #[derive(Serialize)]
+        struct Kept<'a> {
+            checkout: &'a Path,
+            state: &'a State,
+        }
+        let checkout = &self.checkout;
+        let text = serde_json::to_string_pretty(&Kept { checkout, state })?;
+        // Renamed when whole: a torn state would hide running brokers.
+        let fresh = self.state.with_extension("fresh");
+        paths::write(&fresh, &text)?;
+        fs::rename(&fresh, &self.state).with_context(|| unreadable(&self.state))
+    }
+
+    pub(crate) fn forget(&self) -> Result<()> {
+        match fs::remove_file(&self.state) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| unreadable(&self.state))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<Option<Kept>> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).context(unreadable(path)),
+    };
+    let kept = serde_json::from_slice(&text).with_context(|| unreadable(path))?;
+    Ok(Some(kept))
+}
+
+fn unreadable(state: &Path) -> String {
+    format!(
+        "the state of the local Kafka in {}: stop its processes by hand and remove the file if this stays",
+        state.display()
+    )
+}

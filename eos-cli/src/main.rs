@@ -1,0 +1,151 @@
+//! `eos`: a local Kafka, topics and records by hand, and the demo.
+//!
+//! ```text
+//! kafka   up | down | status | topic | produce | read
+//! demo    a pipeline whose processes are killed while it works, and an audit
+//! ```
+
+mod demo;
+mod kafka;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use kafka_wire::Isolation;
+use kafka_wire::lines::Keys;
+
+use crate::kafka::NewTopic;
+
+/// A local Kafka, topics and records by hand, and a demo of exactly-once processing.
+#[derive(Debug, Parser)]
+#[command(name = "eos", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A Kafka on this machine, without Docker
+    #[command(subcommand)]
+    Kafka(Kafka),
+    /// A pipeline on a Kafka of its own, its processes killed while it works, and an audit of what is left
+    Demo(demo::Options),
+}
+
+#[derive(Debug, Subcommand)]
+enum Kafka {
+    /// Starts it, or finds it running, and prints where it is
+    Up {
+        /// 1 node, or 3 with replication
+        #[arg(long, value_parser = ["1", "3"])]
+        nodes: Option<String>,
+        /// Port of the first node; further nodes take the next ones
+        /// [default: 9092 if it is free, otherwise any free port]
+        #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+        port: Option<u16>,
+        /// In containers, by docker-compose.yml
+        #[arg(long, conflicts_with = "port")]
+        docker: bool,
+        /// The embedded broker: without Java, in memory, for development and tests
+        #[arg(long, conflicts_with = "docker")]
+        embedded: bool,
+        /// Without the topics and records of an earlier one, which are removed
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// Is the embedded broker until it is stopped; `up --embedded` calls it
+    #[command(hide = true)]
+    ServeEmbedded {
+        /// Where to listen
+        #[arg(long)]
+        port: u16,
+    },
+    /// Stops it and removes its data
+    Down,
+    /// Says what runs where, and whether it is ready
+    Status,
+    /// Creates topics unless they exist
+    Topic {
+        /// A name, or name:partitions
+        /// [default: 6 partitions]
+        #[arg(required = true, value_name = "NAME[:PARTITIONS]")]
+        topics: Vec<NewTopic>,
+    },
+    /// Sends each line of standard input as a record: `key:value`; nothing is Kafka's null
+    Produce {
+        /// The topic
+        topic: String,
+        /// Lines are values only, spread over the partitions
+        #[arg(long)]
+        no_keys: bool,
+    },
+    /// Prints what a topic holds: `partition@offset key:value`, and its headers; null is Kafka's null,
+    /// "null" the text
+    Read {
+        /// The topic
+        topic: String,
+        /// Also what is in open and aborted transactions, as readers without
+        /// isolation.level=read_committed see it
+        #[arg(long)]
+        uncommitted: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Kafka(kafka) => run_kafka(kafka).map(|()| ExitCode::SUCCESS),
+        Command::Demo(options) => demo::run(&options),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_kafka(command: Kafka) -> Result<()> {
+    match command {
+        Kafka::Up {
+            nodes,
+            port,
+            docker,
+            embedded,
+            fresh,
+        } => {
+            let nodes = nodes.map(|nodes| if nodes == "3" { 3 } else { 1 });
+            let bootstrap = kafka::up(&kafka::Up {
+                nodes,
+                port,
+                docker,
+                embedded,
+                fresh,
+            })?;
+            println!("{}", kafka::environment(&bootstrap));
+        }
+        Kafka::ServeEmbedded { port } => kafka::serve_embedded(port)?,
+        Kafka::Down => println!("{}", kafka::down()?),
+        Kafka::Status => println!("{}", kafka::status()?),
+        Kafka::Topic { topics } => println!("{}", kafka::create_topics(&topics)?),
+        Kafka::Produce { topic, no_keys } => {
+            let keys = if no_keys {
+                Keys::None
+            } else {
+                Keys::BeforeColon
+            };
+            let sent = kafka::produce(&topic, std::io::stdin().lock(), keys)?;
+            let records = if sent == 1 { "record" } else { "records" };
+            println!("sent {sent} {records} to {topic}");
+        }
+        Kafka::Read { topic, uncommitted } => {
+            let isolation = if uncommitted {
+                Isolation::ReadUncommitted
+            } else {
+                Isolation::ReadCommitted
+            };
+            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+            kafka::read(&topic, isolation, &mut out)?;
+        }
+    }
+    Ok(())
+}

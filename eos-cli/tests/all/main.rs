@@ -1,0 +1,4 @@
+//! `eos kafka`, on real brokers and on the embedded one.
+
+mod embedded;
+mod local;

@@ -1,0 +1,80 @@
+//! The same cluster in containers, by the `docker-compose.yml` of the checkout.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::ready;
+use crate::{paths, run};
+
+/// Pulling an image may be part of it.
+const UP_LIMIT: Duration = Duration::from_secs(900);
+
+/// Where clients on this machine connect; `docker-compose.yml` publishes these ports.
+pub fn bootstrap(nodes: u8) -> &'static str {
+    match nodes {
+        1 => "localhost:9092",
+        _ => "localhost:9192,localhost:9193,localhost:9194",
+    }
+}
+
+/// The services of `docker-compose.yml` that make up the cluster.
+pub(crate) fn services(nodes: u8) -> &'static [&'static str] {
+    match nodes {
+        1 => &["kafka"],
+        _ => &["kafka-1", "kafka-2", "kafka-3"],
+    }
+}
+
+/// Whether containers can be started: the client, its compose plug-in, and a daemon that answers.
+pub fn usable() -> bool {
+    let mut info = Command::new("docker");
+    info.args(["info", "--format", "{{.ServerVersion}}"]);
+    run::succeed(&mut info, Duration::from_secs(10)).is_ok() && compose().is_ok()
+}
+
+/// Starts the containers, and waits until the brokers are ready.
+///
+/// # Errors
+/// When Docker Compose is missing or fails, or the brokers are not ready in time.
+pub fn up(nodes: u8) -> Result<()> {
+    let mut up = compose()?;
+    up.args(["up", "--detach"]).args(services(nodes));
+    run::succeed(&mut up, UP_LIMIT)?;
+    let addresses: Vec<_> = bootstrap(nodes).split(',').map(str::to_owned).collect();
+    let deadline = Instant::now() + crate::cluster::START_LIMIT;
+    ready::wait(&addresses, usize::from(nodes), deadline, || Ok(()))
+        .context("the containers run, but Kafka in them is not ready; see `docker compose logs`")
+}
+
+/// Removes the containers with their data.
+///
+/// # Errors
+/// When Docker Compose is missing or fails.
+pub fn down() -> Result<()> {
+    let mut down = compose()?;
+    down.args(["--profile", "three", "down", "--volumes"]);
+    run::succeed(&mut down, Duration::from_secs(120)).map(drop)
+}
+
+/// `docker compose`, or the older program of its own.
+fn compose() -> Result<Command> {
+    let file = paths::workspace_root().join("docker-compose.yml");
+    let known: [&[&str]; 2] = [&["docker", "compose"], &["docker-compose"]];
+    for words in known {
+        let command = || {
+            let mut command = Command::new(words[0]);
+            command.args(&words[1..]);
+            command
+        };
+        if run::succeed(command().arg("version"), Duration::from_secs(10)).is_ok() {
+            let mut compose = command();
+            compose.arg("--file").arg(file);
+            return Ok(compose);
+        }
+    }
+    bail!(
+        "Docker Compose is not there: install Docker with its compose plug-in, or leave out --docker (that needs no Docker)"
+    );
+}

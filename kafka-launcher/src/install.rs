@@ -1,0 +1,195 @@
+//! Kafka's jars: brought once by Maven into the user's cache, shared by every cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::java::{Java, OLDEST};
+use crate::{VERSION, archive, format};
+use crate::{paths, run};
+
+/// Long enough for 45 MB over a slow line.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(900);
+
+/// Pinned: Maven's own default is a release of 2013.
+const DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
+
+/// Kafka has no logging backend of its own; this is the version its build pins.
+const LOG4J: &str = "2.25.3";
+
+/// Jars and Java, ready to start brokers.
+#[derive(Debug, Clone)]
+pub(crate) struct Installation {
+    /// Holds `libs`, `formatted` and the class data archives.
+    pub(crate) dir: PathBuf,
+    pub(crate) java: Java,
+}
+
+impl Installation {
+    /// Every jar, in a fixed order: a class data archive fits one class path only.
+    pub(crate) fn class_path(&self) -> Result<String> {
+        let libs = self.dir.join("libs");
+        let entries = std::fs::read_dir(&libs)
+            .with_context(|| format!("list Kafka's jars in {}", libs.display()))?;
+        let paths = entries.flatten().map(|entry| entry.path());
+        let mut jars: Vec<_> = paths
+            .filter(|p| p.extension() == Some("jar".as_ref()))
+            .collect();
+        jars.sort();
+        let joined = std::env::join_paths(jars).context("the cache directory's path has a `:`")?;
+        Ok(joined.to_string_lossy().into_owned())
+    }
+
+    /// A `java` command with the jars on its class path and nothing of the caller's JVM settings.
+    pub(crate) fn java(&self, flags: &[String]) -> Result<Command> {
+        let mut command = Command::new(&self.java.program);
+        // Not as an argument: 45 paths would bury whatever a process listing has to say.
+        command.args(flags).env("CLASSPATH", self.class_path()?);
+        // The user's agent or heap setting for another program must not reach the brokers.
+        command
+            .env_remove("JAVA_TOOL_OPTIONS")
+            .env_remove("_JAVA_OPTIONS");
+        command.env_remove("JDK_JAVA_OPTIONS");
+        Ok(command)
+    }
+}
+
+/// A command that runs a Java program of one source file, with Kafka's clients on its class path.
+///
+/// # Errors
+/// When Java or Kafka's jars cannot be had.
+pub fn java_program(source: &Path) -> Result<Command> {
+    let mut command = prepare()?.java(&["-Xmx256m".to_owned()])?;
+    command.arg(source);
+    Ok(command)
+}
+
+/// What is missing to start a broker, and how to get it.
+pub(crate) fn missing() -> Option<String> {
+    if Java::find().is_none() {
+        return Some(format!(
+            "no Java {OLDEST} or newer (neither JAVA_HOME nor PATH leads to one): run `cargo xtask setup`"
+        ));
+    }
+    if run::find("mvn").is_none() && !is_downloaded() {
+        return Some("no Maven to download Kafka's jars with: run `cargo xtask setup`".into());
+    }
+    None
+}
+
+/// Whether the jars are there.
+pub fn is_downloaded() -> bool {
+    home().is_ok_and(|dir| dir.is_dir())
+}
+
+/// Downloads Kafka's jars, unless they are there.
+///
+/// # Errors
+/// When Java or Maven is missing, or the download fails.
+pub fn download() -> Result<()> {
+    prepare().map(drop)
+}
+
+/// Downloads what is not there yet, one process at a time, and answers where it is.
+pub(crate) fn prepare() -> Result<Installation> {
+    if let Some(missing) = missing() {
+        bail!(missing);
+    }
+    let java = Java::find().context("a Java runtime")?;
+    let dir = home()?;
+    let installation = Installation { dir, java };
+    if !is_complete(&installation) {
+        let _one_at_a_time = paths::lock(&paths::cache_dir()?.join("lock"))?;
+        // Another process may have finished the work while this one waited for the lock.
+        if !installation.dir.is_dir() {
+            download_into(&installation)?;
+        }
+        archive::make(&installation)?;
+    }
+    Ok(installation)
+}
+
+fn is_complete(installation: &Installation) -> bool {
+    installation.dir.is_dir() && archive::is_decided(installation)
+}
+
+fn home() -> Result<PathBuf> {
+    Ok(paths::cache_dir()?.join(format!("kafka-{VERSION}")))
+}
+
+/// Into a directory beside the final one, renamed when whole: a torn download is never used.
+fn download_into(installation: &Installation) -> Result<()> {
+    let cache = paths::cache_dir()?;
+    eprintln!(
+        "Downloading Kafka {VERSION} (45 MB, once) with Maven into {}",
+        installation.dir.display()
+    );
+    let fresh = tempfile::Builder::new()
+        .prefix("download-")
+        .tempdir_in(&cache)
+        .with_context(|| format!("create a directory in {}", cache.display()))?;
+    fetch_jars(fresh.path())?;
+    let partial = Installation {
+        dir: fresh.path().to_owned(),
+        java: installation.java.clone(),
+    };
+    format::make_template(&partial)?;
+    std::fs::rename(fresh.keep(), &installation.dir)
+        .with_context(|| format!("move the download to {}", installation.dir.display()))
+}
+
+fn fetch_jars(dir: &Path) -> Result<()> {
+    paths::write(&dir.join("pom.xml"), &pom())?;
+    let libs = dir.join("libs");
+    let mut maven = Command::new("mvn");
+    maven
+        .current_dir(dir)
+        // `-C`: a download whose checksum is wrong is an error, not a warning.
+        .args(["-q", "-B", "-C"])
+        .arg(format!("{DEPENDENCY_PLUGIN}:copy-dependencies"))
+        .arg("-DincludeScope=runtime")
+        .arg(format!("-DoutputDirectory={}", libs.display()));
+    run::succeed(&mut maven, DOWNLOAD_LIMIT).context(
+        "Maven could not download Kafka's jars. It needs Maven Central or, in ~/.m2/settings.xml, a mirror of it",
+    )?;
+    let server = libs.join(format!("kafka_2.13-{VERSION}.jar"));
+    if !server.is_file() {
+        bail!("Maven ended well but {} is not there", server.display());
+    }
+    Ok(())
+}
+
+fn pom() -> String {
+    let dependency = |group: &str, artifact: &str, version: &str| {
+        format!(
+            "    <dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>\n"
+        )
+    };
+    let dependencies = [
+        dependency("org.apache.kafka", "kafka_2.13", VERSION),
+        dependency("org.apache.logging.log4j", "log4j-core", LOG4J),
+        dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
+    ];
+    format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n  \
+           <modelVersion>4.0.0</modelVersion>\n  \
+           <groupId>local.eos</groupId>\n  <artifactId>kafka-jars</artifactId>\n  <version>1</version>\n  \
+           <dependencies>\n{}  </dependencies>\n</project>\n",
+        dependencies.concat()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pom_pins_every_version_and_names_no_repository() {
+        let pom = pom();
+        assert_eq!(pom.matches("<dependency>").count(), 3);
+        assert!(pom.contains(&format!("<version>{VERSION}</version>")));
+        assert!(!pom.contains("<repositor"), "{pom}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Apache Kafka on this machine: real brokers from the official jars, without Docker.
+//!
+//! ```text
+//! install   jars by Maven into the user's cache, formatted once, class archive made once
+//!    └── layout   ids, ports, directories ──► properties
+//!          └── node   one JVM  ◄── spawner: a thread whose end is the JVMs' end
+//!                └── cluster   start, ready, kill, freeze, stop; removed when dropped
+//!                      ├── provide    the broker of a test or a benchmark: named by the user, or started
+//!                      └── detached   a cluster that outlives the process that started it
+//! docker    the same cluster in containers, by `docker-compose.yml`; prove: that file without Docker
+//! os, paths, run   signals, directories and other programs, also for those that use this crate
+//! ```
+//!
+//! Left out: TLS, SASL, separate controllers, and other Kafka versions.
+
+#[cfg(not(unix))]
+compile_error!(
+    "kafka-launcher starts and signals processes the Unix way: use Linux, macOS, or WSL 2"
+);
+
+mod archive;
+mod cluster;
+mod compose;
+mod detached;
+pub mod docker;
+mod error;
+mod faults;
+mod format;
+mod home;
+mod ids;
+mod install;
+mod java;
+mod layout;
+mod node;
+mod options;
+pub mod os;
+pub mod paths;
+pub mod ports;
+mod process;
+mod properties;
+mod prove;
+mod provide;
+pub mod ready;
+mod remap;
+pub mod run;
+mod scratch;
+mod smoke;
+mod spawner;
+mod yaml;
+
+pub use cluster::Cluster;
+pub use detached::Detached;
+pub use error::StartError;
+pub use install::{download, is_downloaded, java_program};
+pub use java::{Compiler, OLDEST as OLDEST_JAVA, is_installed as is_java_installed};
+pub use layout::NodeLayout;
+pub use options::ClusterOptions;
+pub use paths::{cache_dir, workspace_root};
+pub use process::ProcessId;
+pub use prove::prove_compose;
+pub use provide::{
+    APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, PROGRAMS_VAR, Provided, SHARED_VAR, SKIP_VAR, SKIPPED,
+    external, for_tests, is_ci, is_skipped, missing, own_for_tests, print_skipped, provide,
+    skipped,
+};
+pub use scratch::kill_orphans;
+pub use smoke::smoke;
+
+/// The version of Kafka that is started.
+///
+/// 4.3.1, not 4.3.0: that release leaks native memory in Kafka Streams, our peer in benchmarks.
+pub const VERSION: &str = "4.3.1";

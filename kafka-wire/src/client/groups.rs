@@ -1,0 +1,186 @@
+//! Consumer groups from the outside: committed offsets, members.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::describe_groups_request::DescribeGroupsRequest;
+use kafka_protocol::messages::describe_groups_response::DescribedGroupMember;
+use kafka_protocol::messages::offset_delete_request::{
+    OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic,
+};
+use kafka_protocol::messages::offset_fetch_response::OffsetFetchResponse;
+
+use super::Client;
+use super::routing::Node;
+use crate::connection::{Failure, check};
+use crate::requests::{self, group_id, topic_name};
+
+/// A consumer group at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupState {
+    /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable` or `Dead`.
+    pub state: String,
+    /// Who is in it.
+    pub members: Vec<GroupMember>,
+}
+
+/// The offset and metadata of each partition of a topic; none where nothing is committed.
+pub type Offsets = Vec<Option<(i64, String)>>;
+
+/// One member of a consumer group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupMember {
+    /// The id its coordinator gave it.
+    pub member_id: String,
+    /// How its client names itself.
+    pub client_id: String,
+    /// Its static id, if it has one.
+    pub group_instance_id: Option<String>,
+}
+
+impl Client {
+    /// The offset and metadata a group committed for each partition of a topic.
+    ///
+    /// Waits for offsets that an unfinished transaction still holds.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer in time, or such a transaction does not end in time.
+    pub fn committed(&mut self, group: &str, topic: &str) -> Result<Offsets> {
+        let what = format!("read the offsets of group {group} on {topic}");
+        let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
+        let request = requests::offset_fetch(group, topic, (0..count).collect(), true);
+        self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            offsets(&answer, topic, count)
+        })
+    }
+
+    /// The same, or none when an unfinished transaction holds one of them for longer than `patience`.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer in time.
+    pub fn committed_unless_held(
+        &mut self,
+        group: &str,
+        topic: &str,
+        patience: Duration,
+    ) -> Result<Option<Offsets>> {
+        let what = format!("read the offsets of group {group} on {topic}");
+        let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
+        let request = requests::offset_fetch(group, topic, (0..count).collect(), true);
+        let mut held_since = None;
+        let limit = self.timeout() + patience;
+        self.retry_for(limit, &what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            let read = offsets(&answer, topic, count);
+            if matches!(&read, Err(Failure::Retry(error)) if is_held(error)) {
+                // From the first answer on: how long it took to come says nothing about the transaction.
+                let since: &mut Instant = held_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= patience {
+                    return Ok(None);
+                }
+            }
+            read.map(Some)
+        })
+    }
+
+    /// Sets an offset of a group that has no members, as an administrator would.
+    ///
+    /// # Errors
+    /// When the group has members (`UnknownMemberId`: stop them first), or its coordinator does
+    /// not answer in time.
+    pub fn commit_offset(
+        &mut self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        metadata: &str,
+    ) -> Result<()> {
+        let by = (-1, "");
+        let request = requests::offset_commit(group, topic, partition, offset, metadata, by);
+        let what = format!("commit offset {offset} of {topic}-{partition} for group {group}");
+        self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+            partitions.try_for_each(|p| check(p.error_code, || format!("{topic}-{partition}")))
+        })
+    }
+
+    /// Deletes an offset of a group that has no members, as `kafka-consumer-groups.sh --delete-offsets`
+    /// does.
+    ///
+    /// # Errors
+    /// When the group has members that read the topic, or its coordinator does not answer in time.
+    pub fn delete_offset(&mut self, group: &str, topic: &str, partition: i32) -> Result<()> {
+        let partitions =
+            vec![OffsetDeleteRequestPartition::default().with_partition_index(partition)];
+        let request = OffsetDeleteRequest::default()
+            .with_group_id(group_id(group))
+            .with_topics(vec![
+                OffsetDeleteRequestTopic::default()
+                    .with_name(topic_name(topic))
+                    .with_partitions(partitions),
+            ]);
+        let what = format!("delete the offset of {topic}-{partition} of group {group}");
+        self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            check(answer.error_code, || group.to_owned())?;
+            let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+            partitions.try_for_each(|p| check(p.error_code, || format!("{topic}-{partition}")))
+        })
+    }
+
+    /// The state of a group and who is in it. A group that does not exist is `Dead`.
+    ///
+    /// Speaks of classic groups; one of the newer consumer protocol appears as `Dead` too.
+    ///
+    /// # Errors
+    /// When the coordinator does not answer in time.
+    pub fn group_members(&mut self, group: &str) -> Result<GroupState> {
+        let request = DescribeGroupsRequest::default().with_groups(vec![group_id(group)]);
+        let what = format!("describe group {group}");
+        self.retry(&what, |client, deadline| {
+            let answer = client.exchange(Node::Group(group), &request, deadline)?;
+            let found = answer.groups.first().context("answer without the group")?;
+            check(found.error_code, || group.to_owned())?;
+            Ok(GroupState {
+                state: found.group_state.to_string(),
+                members: found.members.iter().map(member).collect(),
+            })
+        })
+    }
+}
+
+fn member(described: &DescribedGroupMember) -> GroupMember {
+    let instance = described.group_instance_id.as_ref();
+    GroupMember {
+        member_id: described.member_id.to_string(),
+        client_id: described.client_id.to_string(),
+        group_instance_id: instance.map(ToString::to_string),
+    }
+}
+
+/// Whether an unfinished transaction holds the offsets (KIP-447).
+fn is_held(error: &anyhow::Error) -> bool {
+    error.downcast_ref() == Some(&ResponseError::UnstableOffsetCommit)
+}
+
+/// What the coordinator said of the partitions of a topic.
+fn offsets(answer: &OffsetFetchResponse, topic: &str, count: i32) -> Result<Offsets, Failure> {
+    let answer = answer.groups.first().context("answer without the group")?;
+    check(answer.error_code, || answer.group_id.to_string())?;
+    let mut committed = vec![None; count as usize];
+    for partition in answer.topics.iter().flat_map(|topic| &topic.partitions) {
+        let id = partition.partition_index;
+        check(partition.error_code, || format!("{topic}-{id}"))?;
+        let metadata = partition.metadata.as_ref().map_or("", |text| text.as_str());
+        if let Some(slot) = committed.get_mut(id as usize)
+            && partition.committed_offset >= 0
+        {
+            *slot = Some((partition.committed_offset, metadata.to_owned()));
+        }
+    }
+    Ok(committed)
+}

@@ -1,0 +1,57 @@
+//! Where partitions begin and end.
+
+use anyhow::{Context, Result};
+
+use super::Client;
+use super::fetch::Isolation;
+use super::routing::Node;
+use crate::connection::check;
+use crate::requests;
+
+/// Special timestamps of ListOffsets.
+const EARLIEST: i64 = -2;
+const LATEST: i64 = -1;
+
+impl Client {
+    /// The offset after the last record of each partition: the high watermark, or under
+    /// [`Isolation::ReadCommitted`] the last stable offset.
+    ///
+    /// # Errors
+    /// When the topic does not exist or its leaders do not answer in time.
+    pub fn end_offsets(&mut self, topic: &str, isolation: Isolation) -> Result<Vec<i64>> {
+        self.list_offsets(topic, LATEST, isolation)
+    }
+
+    /// The first offset that each partition still has.
+    ///
+    /// # Errors
+    /// As [`Client::end_offsets`].
+    pub fn start_offsets(&mut self, topic: &str) -> Result<Vec<i64>> {
+        self.list_offsets(topic, EARLIEST, Isolation::ReadUncommitted)
+    }
+
+    fn list_offsets(
+        &mut self,
+        topic: &str,
+        timestamp: i64,
+        isolation: Isolation,
+    ) -> Result<Vec<i64>> {
+        let what = format!("list the offsets of {topic}");
+        let partitions =
+            self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
+        (0..partitions)
+            .map(|partition| {
+                let level = isolation.level();
+                let request = requests::list_offsets(topic, partition, timestamp, level);
+                self.retry(&what, |client, deadline| {
+                    let leader = Node::Leader(topic, partition);
+                    let answer = client.exchange(leader, &request, deadline)?;
+                    let mut partitions = answer.topics.iter().flat_map(|topic| &topic.partitions);
+                    let found = partitions.next().context("answer without the partition")?;
+                    check(found.error_code, || format!("{topic}-{partition}"))?;
+                    Ok(found.offset)
+                })
+            })
+            .collect()
+    }
+}

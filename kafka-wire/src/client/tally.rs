@@ -1,0 +1,105 @@
+//! How much of which kind lies in a log: committed data, hidden data, markers.
+//!
+//! Only the headers of batches are looked at, so a follower of a busy topic costs next to nothing.
+
+use anyhow::{Context, Result};
+use kafka_protocol::messages::fetch_response::PartitionData;
+
+use super::Client;
+use super::fetch::Isolation;
+use crate::batch::{Aborted, Batches};
+
+/// What lies between two offsets of a partition, as a read_committed reader would count it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Records that such a reader sees.
+    pub visible: u64,
+    /// Records of aborted transactions.
+    pub hidden: u64,
+    /// The abort markers, by who wrote the transactions they ended.
+    pub aborts: Vec<EndedBy>,
+    /// Where to continue.
+    pub next_offset: i64,
+}
+
+/// The producer that a marker names. A coordinator that fences one writes the epoch after its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndedBy {
+    /// The producer id.
+    pub producer_id: i64,
+    /// Its epoch.
+    pub producer_epoch: i16,
+}
+
+impl Client {
+    /// Counts a partition from an offset on, up to 8 MB and not beyond the last stable offset.
+    ///
+    /// At the end of the log it waits a quarter of a second for more.
+    ///
+    /// # Errors
+    /// As [`Client::fetch`].
+    pub fn tally(&mut self, topic: &str, partition: i32, from: i64) -> Result<Tally> {
+        let data = self.fetch_data(topic, partition, from, Isolation::ReadCommitted)?;
+        count(data, from).with_context(|| format!("count {topic}-{partition} from offset {from}"))
+    }
+}
+
+fn count(data: PartitionData, from: i64) -> Result<Tally> {
+    let mut aborted = Aborted::listed(data.aborted_transactions);
+    let mut tally = Tally {
+        next_offset: from,
+        ..Tally::default()
+    };
+    for batch in Batches(data.records.unwrap_or_default()) {
+        let batch = batch?;
+        let hidden = aborted.hides(&batch)?;
+        tally.next_offset = tally.next_offset.max(batch.last_offset() + 1);
+        if batch.is_abort_marker()? {
+            tally.aborts.push(EndedBy {
+                producer_id: batch.producer_id,
+                producer_epoch: batch.producer_epoch,
+            });
+        } else if hidden {
+            tally.hidden += u64::from(batch.count.unsigned_abs());
+        } else if !batch.is_control() {
+            tally.visible += u64::from(batch.count.unsigned_abs());
+        }
+    }
+    Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::ProducerId;
+    use kafka_protocol::messages::fetch_response::AbortedTransaction;
+
+    use super::*;
+    use crate::batch::logged::{bytes, marker, records};
+
+    #[test]
+    fn committed_and_aborted_records_are_told_apart_and_markers_are_neither() {
+        let log = [
+            records(10, (7, 4), 3, true),
+            records(13, (8, 4), 2, true),
+            marker(15, (7, 4), true),
+            marker(16, (8, 4), false),
+            records(17, (8, 4), 1, true),
+        ];
+        let aborted = AbortedTransaction::default()
+            .with_producer_id(ProducerId(8))
+            .with_first_offset(13);
+        let data = PartitionData::default()
+            .with_records(Some(bytes(&log)))
+            .with_aborted_transactions(Some(vec![aborted]));
+        let expected = Tally {
+            visible: 4,
+            hidden: 2,
+            aborts: vec![EndedBy {
+                producer_id: 8,
+                producer_epoch: 4,
+            }],
+            next_offset: 18,
+        };
+        assert_eq!(count(data, 10).unwrap(), expected);
+    }
+}

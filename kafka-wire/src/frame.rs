@@ -1,0 +1,217 @@
+//! Frames: a length of four bytes, and as many bytes (protocol guide, "Protocol Primitives").
+//!
+//! A request begins with a header, which names its API and a correlation id; its answer begins with the same id.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use anyhow::{Context, Result};
+use bytes::{BufMut, Bytes, BytesMut};
+use kafka_protocol::messages::{ApiKey, RequestHeader, ResponseHeader};
+use kafka_protocol::protocol::buf::ByteBuf;
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+
+/// Larger than any request or answer that brokers take with their default settings: a longer frame means that the
+/// peer does not speak Kafka's protocol.
+pub const LARGEST: usize = 256 << 20;
+
+/// How much is allocated before as many bytes have arrived.
+const AT_ONCE: usize = 1 << 20;
+
+/// Reads the next frame, without its length; none once the peer has closed between two frames.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] when the length is negative or above `largest`,
+/// [`io::ErrorKind::UnexpectedEof`] when the peer closes within a frame, and as the stream.
+pub fn read(from: &mut impl Read, largest: usize) -> io::Result<Option<Bytes>> {
+    let mut length = [0; 4];
+    match from.read(&mut length)? {
+        0 => return Ok(None),
+        begun => from.read_exact(&mut length[begun..])?,
+    }
+    let length = i32::from_be_bytes(length);
+    let whole = usize::try_from(length).ok().filter(|it| *it <= largest);
+    let whole = whole.ok_or_else(|| {
+        let why = format!("frame of {length} bytes: is this a Kafka listener?");
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    })?;
+    let mut frame = Vec::with_capacity(whole.min(AT_ONCE));
+    from.take(whole as u64).read_to_end(&mut frame)?;
+    if frame.len() < whole {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Some(frame.into()))
+}
+
+/// Writes a frame and its length at once.
+///
+/// # Errors
+/// As the stream.
+pub fn write(to: &mut impl Write, frame: &[u8]) -> io::Result<()> {
+    let length = i32::try_from(frame.len()).map_err(io::Error::other)?;
+    let mut whole = Vec::with_capacity(4 + frame.len());
+    whole.put_i32(length);
+    whole.put_slice(frame);
+    to.write_all(&whole)
+}
+
+/// The frame that `fill` writes, its length in front.
+///
+/// # Errors
+/// As `fill`, and when the frame is longer than 2 GiB.
+pub fn encode(fill: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<Bytes> {
+    let mut frame = BytesMut::new();
+    frame.put_i32(0);
+    fill(&mut frame)?;
+    let length = i32::try_from(frame.len() - 4).context("a frame above 2 GiB")?;
+    (&mut frame[..4]).put_i32(length);
+    Ok(frame.freeze())
+}
+
+/// The frame of a request, its length in front.
+///
+/// # Errors
+/// When the request has fields that this version can't express.
+pub fn encode_request<R: Request>(
+    request: &R,
+    version: i16,
+    correlation: i32,
+    client: &str,
+) -> Result<Bytes> {
+    let header = RequestHeader::default()
+        .with_request_api_key(R::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(correlation)
+        .with_client_id(Some(StrBytes::from_string(client.to_owned())));
+    encode(|to| {
+        header.encode(to, R::header_version(version))?;
+        request.encode(to, version)
+    })
+}
+
+/// The correlation id of an answer and the answer, from a frame without its length.
+///
+/// # Errors
+/// When the frame is not an answer to such a request in this version.
+pub fn decode_answer<R: Request>(
+    frame: &mut impl ByteBuf,
+    version: i16,
+) -> Result<(i32, R::Response)> {
+    let header = ResponseHeader::decode(frame, R::Response::header_version(version))?;
+    Ok((header.correlation_id, R::Response::decode(frame, version)?))
+}
+
+/// The correlation id that an answer begins with.
+pub fn correlation(answer: &[u8]) -> Option<i32> {
+    answer.first_chunk().map(|id| i32::from_be_bytes(*id))
+}
+
+/// The beginning of every request, whatever its version (KIP-482 left these fields where they were).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The API's number.
+    pub key: i16,
+    /// The version of the API.
+    pub version: i16,
+    /// The id that the answer begins with.
+    pub correlation: i32,
+    /// `client.id`, empty if there is none.
+    pub client: String,
+}
+
+impl Header {
+    /// Reads the header of a request, from a frame without its length.
+    ///
+    /// # Errors
+    /// When the frame is too short.
+    pub fn parse(frame: &[u8]) -> io::Result<Header> {
+        let short = || io::Error::new(io::ErrorKind::InvalidData, "a request without a header");
+        let (head, rest) = frame.split_at_checked(10).ok_or_else(short)?;
+        let number = |at: usize| i16::from_be_bytes([head[at], head[at + 1]]);
+        // -1 is null.
+        let length = usize::try_from(number(8)).unwrap_or(0);
+        let client = rest.get(..length).ok_or_else(short)?;
+        Ok(Header {
+            key: number(0),
+            version: number(2),
+            correlation: correlation(&head[4..]).ok_or_else(short)?,
+            client: String::from_utf8_lossy(client).into_owned(),
+        })
+    }
+
+    /// The API, if it is one of Kafka 4's.
+    pub fn api(&self) -> Option<ApiKey> {
+        ApiKey::try_from(self.key).ok()
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (version, correlation) = (self.version, self.correlation);
+        let api = api_name(self.key);
+        write!(f, "{api} v{version} #{correlation} of {}", self.client)
+    }
+}
+
+/// The name of an API, for messages.
+pub(crate) fn api_name(key: i16) -> String {
+    ApiKey::try_from(key).map_or_else(|()| format!("api {key}"), |api| format!("{api:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::{EndTxnRequest, EndTxnResponse};
+
+    use super::*;
+
+    #[test]
+    fn a_written_frame_is_read_and_then_the_end() {
+        let mut stream = Vec::new();
+        write(&mut stream, b"abc").expect("written");
+        write(&mut stream, b"").expect("written");
+        let mut stream = &stream[..];
+        let read = || read(&mut stream, LARGEST).expect("a frame");
+        let frames: Vec<_> = std::iter::from_fn(read).collect();
+        assert_eq!(frames, ["abc", ""]);
+    }
+
+    #[test]
+    fn a_bad_length_and_a_torn_frame_are_told_apart() {
+        let kind = |bytes: &[u8]| read(&mut &bytes[..], 4).expect_err("refused").kind();
+        for bad in [[0xff, 0xff, 0xff, 0xff], [0, 0, 0, 5]] {
+            assert_eq!(kind(&bad), io::ErrorKind::InvalidData);
+        }
+        for torn in [&[0][..], &[0, 0, 0, 1], &[0, 0, 0, 4, 1, 2, 3]] {
+            assert_eq!(kind(torn), io::ErrorKind::UnexpectedEof);
+        }
+    }
+
+    #[test]
+    fn a_request_begins_with_its_header_in_every_version() {
+        for version in 0..=4 {
+            let frame = encode_request(&EndTxnRequest::default(), version, 7, "me");
+            let frame = frame.expect("encoded");
+            let header = Header::parse(&frame[4..]).expect("a header");
+            assert_eq!(header.api(), Some(ApiKey::EndTxn));
+            assert_eq!(header.to_string(), format!("EndTxn v{version} #7 of me"));
+        }
+        assert!(Header::parse(&[0; 9]).is_err());
+        assert!(Header::parse(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_decoded_with_its_id() {
+        let answer = EndTxnResponse::default().with_error_code(3);
+        let mut frame = encode(|to| {
+            ResponseHeader::default()
+                .with_correlation_id(9)
+                .encode(to, 1)?;
+            answer.encode(to, 4)
+        })
+        .expect("encoded");
+        let mut frame = frame.split_off(4);
+        assert_eq!(correlation(&frame), Some(9));
+        let decoded = decode_answer::<EndTxnRequest>(&mut frame, 4).expect("decoded");
+        assert_eq!(decoded, (9, answer));
+    }
+}

@@ -1,0 +1,68 @@
+//! Topics as they grow, as lines of text.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::render;
+use crate::{Client, Isolation};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Reads what is committed to some topics, each record once.
+#[derive(Debug)]
+pub struct Follower {
+    client: Client,
+    topics: Vec<Topic>,
+}
+
+#[derive(Debug)]
+struct Topic {
+    name: String,
+    /// Where each partition is read on.
+    next: Vec<i64>,
+}
+
+impl Follower {
+    /// Begins at the beginning of each topic.
+    ///
+    /// # Errors
+    /// When no broker answers at that address, or there is no such topic.
+    pub fn new(bootstrap: &str, topics: &[&str]) -> Result<Follower> {
+        let mut client = Client::connect(bootstrap, PATIENCE)?;
+        let topics = topics.iter().map(|name| {
+            Ok(Topic {
+                name: (*name).to_owned(),
+                next: client.start_offsets(name)?,
+            })
+        });
+        let topics = topics.collect::<Result<_>>()?;
+        Ok(Follower { client, topics })
+    }
+
+    /// Hands `each` the name of the topic and the line, as `kafka read` prints it, of every record that was
+    /// committed since the last call.
+    ///
+    /// # Errors
+    /// When a broker does not answer in time.
+    pub fn read(&mut self, mut each: impl FnMut(&str, String)) -> Result<()> {
+        for topic in &mut self.topics {
+            let ends = self
+                .client
+                .end_offsets(&topic.name, Isolation::ReadCommitted)?;
+            for (partition, (next, end)) in (0..).zip(topic.next.iter_mut().zip(ends)) {
+                while *next < end {
+                    let name = &topic.name;
+                    let fetched =
+                        self.client
+                            .fetch(name, partition, *next, Isolation::ReadCommitted)?;
+                    for record in &fetched.records {
+                        each(name, render(partition, record));
+                    }
+                    *next = fetched.next_offset;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Records as lines of text: what `kafka produce` reads and `kafka read` prints.
+
+mod follower;
+
+use std::fmt::Write;
+use std::io::BufRead;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{Producer, Record, partitioner};
+
+pub use follower::Follower;
+
+/// How lines are understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// `key:value`. The key ends at the first colon; an empty one is no key.
+    BeforeColon,
+    /// The whole line is the value; there are no keys.
+    None,
+}
+
+/// Produces each line as a record, to the partition that Java would choose for its key, and flushes. Returns how
+/// many records are acknowledged.
+///
+/// # Errors
+/// When the topic does not exist or a line can't be parsed; the lines before it are produced all the same.
+pub fn produce(
+    producer: &mut Producer,
+    topic: &str,
+    lines: impl BufRead,
+    keys: Keys,
+) -> Result<u64> {
+    let sent = send(producer, topic, lines, keys);
+    producer.flush()?;
+    sent.with_context(|| format!("{} records before it are sent", producer.acknowledged()))?;
+    Ok(producer.acknowledged())
+}
+
+fn send(producer: &mut Producer, topic: &str, lines: impl BufRead, keys: Keys) -> Result<()> {
+    let partitions = producer.partitions(topic)?;
+    for (number, line) in (1..).zip(lines.lines()) {
+        let line = line.with_context(|| format!("line {number}"))?;
+        if line.is_empty() {
+            continue;
+        }
+        let (key, value) = parse(&line, keys).with_context(|| format!("line {number}"))?;
+        let key = key.map(str::as_bytes);
+        let partition = key.map_or(number % partitions, |key| {
+            partitioner::partition(key, partitions)
+        });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+        let value = value.map(str::as_bytes);
+        producer.send(topic, partition, key, value, &[], now)?;
+    }
+    Ok(())
+}
+
+/// A line's key and value; none is Kafka's null.
+type KeyAndValue<'l> = (Option<&'l str>, Option<&'l str>);
+
+/// Key and value of a line. Nothing after the colon is a tombstone.
+fn parse(line: &str, keys: Keys) -> Result<KeyAndValue<'_>> {
+    if keys == Keys::None {
+        return Ok((None, Some(line)));
+    }
+    // JSON has colons of its own: cut at the first one, it would be a strange key and a broken value.
+    if line.starts_with(['{', '[', '"']) {
+        bail!(
+            "{line:?} begins like JSON where a key should be: write `key:{line}`, `:{line}` for no \
+             key, or give --no-keys for lines that are values only"
+        );
+    }
+    let Some((key, value)) = line.split_once(':') else {
+        bail!(
+            "{line:?} has no colon: write `key:value`, `:value` for no key, `key:` for a tombstone, or \
+             give --no-keys for lines that are values only"
+        );
+    };
+    Ok((non_empty(key), non_empty(value)))
+}
+
+fn non_empty(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// `partition@offset key:value`, and a line for each header. `null` is Kafka's null; text that looks
+/// like it stands in quotes.
+pub fn render(partition: i32, record: &Record) -> String {
+    let key = one_line(record.key.as_deref());
+    let value = one_line(record.value.as_deref());
+    let mut lines = format!("{partition}@{} {key}:{value}", record.offset);
+    for (name, value) in &record.headers {
+        // Writing to a `String` never fails.
+        let _ = write!(lines, "\n    {name}: {}", one_line(value.as_deref()));
+    }
+    lines
+}
+
+/// The bytes as text on one line, whatever is in them.
+fn one_line(bytes: Option<&[u8]>) -> String {
+    let Some(bytes) = bytes else {
+        return "null".to_owned();
+    };
+    let mut line = String::with_capacity(bytes.len());
+    for c in String::from_utf8_lossy(bytes).chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    // With or without quotes already, so that no two records look the same.
+    if line.trim_matches(['"', '\\']) == "null" {
+        format!("{line:?}")
+    } else {
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_key_and_a_value() {
+        let parse = |line| parse(line, Keys::BeforeColon).unwrap();
+        assert_eq!(parse("pen:5"), (Some("pen"), Some("5")));
+        // Only the first colon parts: the value may be JSON.
+        assert_eq!(parse(r#"a:{"b":1}"#), (Some("a"), Some(r#"{"b":1}"#)));
+        assert_eq!(parse(":5"), (None, Some("5")));
+        assert_eq!(parse("pen:"), (Some("pen"), None));
+    }
+
+    #[test]
+    fn a_line_without_keys_is_a_value() {
+        let value = r#"{"b":1}"#;
+        assert_eq!(parse(value, Keys::None).unwrap(), (None, Some(value)));
+    }
+
+    #[test]
+    fn what_is_no_key_and_value_says_what_to_write() {
+        let error = |line| parse(line, Keys::BeforeColon).unwrap_err().to_string();
+        assert!(error(r#"{"b":1}"#).contains("--no-keys"));
+        let text = error("pen");
+        assert!(
+            text.contains("\"pen\" has no colon: write `key:value`"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_record_is_a_line_and_one_for_each_header() {
+        let record = Record {
+            offset: 7,
+            timestamp: 0,
+            key: None,
+            value: Some(Bytes::from_static("zwei\nZeilen".as_bytes())),
+            headers: vec![("why".into(), Some(Bytes::from_static(b"no number")))],
+            producer_id: -1,
+            transactional: false,
+        };
+        assert_eq!(
+            render(3, &record),
+            "3@7 null:zwei\\nZeilen\n    why: no number"
+        );
+    }
+
+    #[test]
+    fn a_null_is_told_from_texts_that_look_like_it() {
+        assert_eq!(one_line(None), "null");
+        assert_eq!(one_line(Some(b"null")), r#""null""#);
+        assert_eq!(one_line(Some(br#""null""#)), r#""\"null\"""#);
+        assert_eq!(one_line(Some(b"")), "");
+        assert_eq!(one_line(Some(br#"{"a":null}"#)), r#"{"a":null}"#);
+    }
+}

@@ -1,0 +1,210 @@
+//! One round: a request to each leader with at most one batch per partition.
+//!
+//! The next round begins after all of the last one is answered. So a batch that must be sent again
+//! is always the latest of its partition: order holds, and by its sequence number the leader
+//! recognises what it already has.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::ProduceResponse;
+use kafka_protocol::messages::produce_request::{
+    PartitionProduceData, ProduceRequest, TopicProduceData,
+};
+
+use super::{Closed, Producer};
+use crate::client::EXCHANGE;
+use crate::connection::{Failure, Sent, check};
+use crate::requests::{BROKER_TIMEOUT_MS, topic_name};
+
+/// The pause after a round in which something failed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A request whose answer is still to come.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    broker: i32,
+    sent: Sent<ProduceRequest>,
+    batches: Vec<Addressed>,
+}
+
+/// A batch and where it belongs, by position in the producer's lists.
+#[derive(Debug)]
+struct Addressed {
+    topic: usize,
+    partition: usize,
+    batch: Closed,
+}
+
+impl Producer {
+    /// Takes the answers of the last round and begins the next with all that is buffered.
+    pub(super) fn round(&mut self) -> Result<()> {
+        let settled = self.settle();
+        match settled.and_then(|()| self.dispatch()) {
+            Ok(()) => Ok(()),
+            Err(Failure::Final(error)) => Err(error),
+            Err(Failure::Retry(error)) => self.pause(error),
+        }
+    }
+
+    /// After a retriable failure: waits, unless nothing has been acknowledged for too long.
+    fn pause(&mut self, error: anyhow::Error) -> Result<()> {
+        let since = *self.stalled.get_or_insert_with(Instant::now);
+        if since.elapsed() > self.patience {
+            let patience = self.patience;
+            return Err(error.context(format!("produce: nothing acknowledged for {patience:?}")));
+        }
+        self.client.routes.forget();
+        thread::sleep(PAUSE);
+        Ok(())
+    }
+
+    fn dispatch(&mut self) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for (broker, batches) in self.next_batches(&mut outcome) {
+            let request = self.request(&batches);
+            let deadline = Instant::now() + EXCHANGE;
+            let connection = self.client.connection(broker, deadline);
+            match connection.and_then(|open| open.send(&request, deadline)) {
+                Ok(sent) => self.in_flight.push(InFlight {
+                    broker,
+                    sent,
+                    batches,
+                }),
+                Err(failure) => {
+                    self.client.hang_up(broker);
+                    batches.into_iter().for_each(|batch| self.put_back(batch));
+                    worsen(&mut outcome, failure);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Takes the oldest batch of each partition, by leader.
+    fn next_batches(&mut self, outcome: &mut Result<(), Failure>) -> BTreeMap<i32, Vec<Addressed>> {
+        let mut by_leader: BTreeMap<i32, Vec<Addressed>> = BTreeMap::new();
+        let deadline = Instant::now() + EXCHANGE;
+        for (topic, state) in self.topics.iter_mut().enumerate() {
+            for (partition, queue) in state.partitions.iter_mut().enumerate() {
+                queue.close(self.identity);
+                let Some(batch) = queue.closed.pop_front() else {
+                    continue;
+                };
+                match self.client.leader(&state.name, partition as i32, deadline) {
+                    Ok(leader) => {
+                        self.buffered -= batch.records_bytes();
+                        by_leader.entry(leader).or_default().push(Addressed {
+                            topic,
+                            partition,
+                            batch,
+                        });
+                    }
+                    Err(failure) => {
+                        queue.closed.push_front(batch);
+                        worsen(outcome, failure);
+                    }
+                }
+            }
+        }
+        by_leader
+    }
+
+    fn request(&self, batches: &[Addressed]) -> ProduceRequest {
+        let mut topics: BTreeMap<usize, Vec<PartitionProduceData>> = BTreeMap::new();
+        for addressed in batches {
+            let data = PartitionProduceData::default()
+                .with_index(addressed.partition as i32)
+                .with_records(Some(addressed.batch.bytes.clone()));
+            topics.entry(addressed.topic).or_default().push(data);
+        }
+        let topic = |(index, data): (usize, _)| {
+            TopicProduceData::default()
+                .with_name(topic_name(&self.topics[index].name))
+                .with_partition_data(data)
+        };
+        ProduceRequest::default()
+            .with_acks(-1)
+            .with_timeout_ms(BROKER_TIMEOUT_MS)
+            .with_topic_data(topics.into_iter().map(topic).collect())
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        let mut outcome = Ok(());
+        for request in std::mem::take(&mut self.in_flight) {
+            let deadline = Instant::now() + EXCHANGE;
+            let connection = self.client.connection(request.broker, deadline);
+            match connection.and_then(|open| open.receive(request.sent, deadline)) {
+                Ok(answer) => self.take_answer(request.batches, &answer, &mut outcome),
+                Err(failure) => {
+                    self.client.hang_up(request.broker);
+                    let batches = request.batches.into_iter();
+                    batches.for_each(|batch| self.put_back(batch));
+                    worsen(&mut outcome, failure);
+                }
+            }
+        }
+        outcome
+    }
+
+    fn take_answer(
+        &mut self,
+        batches: Vec<Addressed>,
+        answer: &ProduceResponse,
+        outcome: &mut Result<(), Failure>,
+    ) {
+        for addressed in batches {
+            match verdict(
+                &self.topics[addressed.topic].name,
+                addressed.partition,
+                answer,
+            ) {
+                Ok(()) => {
+                    self.acknowledged += addressed.batch.count as u64;
+                    self.stalled = None;
+                }
+                Err(failure) => {
+                    self.put_back(addressed);
+                    worsen(outcome, failure);
+                }
+            }
+        }
+    }
+
+    /// Also after a final failure: what is not acknowledged must fail the next flush as well.
+    fn put_back(&mut self, addressed: Addressed) {
+        let queue = &mut self.topics[addressed.topic].partitions[addressed.partition];
+        self.buffered += addressed.batch.records_bytes();
+        self.retried += 1;
+        queue.closed.push_front(addressed.batch);
+    }
+}
+
+/// What the leader says about one batch.
+fn verdict(topic: &str, partition: usize, answer: &ProduceResponse) -> Result<(), Failure> {
+    let of_topic = answer.responses.iter().filter(|t| t.name.as_str() == topic);
+    let mut partitions = of_topic.flat_map(|topic| &topic.partition_responses);
+    let Some(found) = partitions.find(|p| p.index as usize == partition) else {
+        return Err(Failure::retry(format!(
+            "the answer leaves {topic}-{partition} out"
+        )));
+    };
+    // The leader has the batch already: an earlier acknowledgement was lost on its way.
+    if found.error_code == ResponseError::DuplicateSequenceNumber.code() {
+        return Ok(());
+    }
+    let why = found.error_message.as_ref().map_or("", |why| why.as_str());
+    check(found.error_code, || {
+        format!("produce to {topic}-{partition} {why}")
+    })
+}
+
+/// Keeps the more serious of two failures: after a final one, waiting would not help.
+fn worsen(outcome: &mut Result<(), Failure>, failure: Failure) {
+    if !matches!(outcome, Err(Failure::Final(_))) {
+        *outcome = Err(failure);
+    }
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask kafka` and `cargo xtask demo`: `eos-cli`, after the set-up that it needs.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use kafka_launcher::{BOOTSTRAP_VAR, PROGRAMS_VAR, external, run};
+
+use crate::cargo::cargo;
+use crate::setup::{self, Need};
+
+/// A container's image may have to be pulled.
+const UP_LIMIT: Duration = Duration::from_secs(1_200);
+
+/// Becomes `eos kafka`.
+///
+/// # Errors
+/// When something is missing that cannot be installed, or cargo cannot be run.
+pub(crate) fn kafka(arguments: &[String]) -> Result<ExitCode> {
+    let is = |word: &str| arguments.iter().any(|it| it == word);
+    if is("up") && !is("--docker") && !is("--embedded") && !is("--help") && external().is_none() {
+        setup::ensure(Need::KAFKA)?;
+    }
+    become_eos("kafka", arguments)
+}
+
+/// Becomes `eos demo`.
+///
+/// # Errors
+/// As [`kafka`].
+pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
+    setup::ensure(Need::BUILD)?;
+    if arguments.iter().any(|it| it == "--kafka") && external().is_none() {
+        setup::ensure(Need::KAFKA)?;
+    }
+    become_eos("demo", arguments)
+}
+
+/// Starts the cluster of `docker-compose.yml`, or finds it up. Returns its addresses.
+pub(crate) fn up_in_docker() -> Result<String> {
+    let printed = run::succeed(program().args(["kafka", "up", "--docker"]), UP_LIMIT)?;
+    let mut lines = printed.lines();
+    let found = lines.find_map(|line| line.strip_prefix(BOOTSTRAP_VAR)?.strip_prefix('='));
+    let found = found.context("`eos kafka up` printed no address")?;
+    Ok(found.to_owned())
+}
+
+fn become_eos(command: &str, arguments: &[String]) -> Result<ExitCode> {
+    let error = program().arg(command).args(arguments).exec();
+    Err(error).context("run cargo: is it on the PATH?")
+}
+
+/// The program, built by cargo unless the tests have built it.
+fn program() -> Command {
+    if let Some(programs) = std::env::var_os(PROGRAMS_VAR) {
+        return Command::new(PathBuf::from(programs).join("eos"));
+    }
+    let mut cargo = cargo();
+    cargo.args(["run", "--quiet", "--package", "eos-cli", "--"]);
+    cargo
+}
