@@ -140,12 +140,17 @@ impl Crate {
             }
             seen
         };
-        let reached: BTreeMap<&Module, BTreeSet<&Module>> =
-            self.0.keys().map(|module| (module, reach(module))).collect();
+        let reached: BTreeMap<&Module, BTreeSet<&Module>> = self
+            .0
+            .keys()
+            .map(|module| (module, reach(module)))
+            .collect();
         let mut cycles = BTreeSet::new();
         for (module, seen) in &reached {
             if seen.contains(module) {
-                let back = seen.iter().filter(|other| reached[**other].contains(*module));
+                let back = seen
+                    .iter()
+                    .filter(|other| reached[**other].contains(*module));
                 cycles.insert(back.map(|it| (*it).clone()).collect::<Vec<Module>>());
             }
         }
@@ -192,7 +197,9 @@ impl Crate {
         if !seen.insert(path.clone()) {
             return None;
         }
-        let depth = (0..=path.len()).rev().find(|&n| self.0.contains_key(&path[..n]))?;
+        let depth = (0..=path.len())
+            .rev()
+            .find(|&n| self.0.contains_key(&path[..n]))?;
         let (module, names) = self.0.get_key_value(&path[..depth])?;
         let Some(name) = path.get(depth) else {
             return Some(module);
@@ -229,7 +236,9 @@ impl Names {
                 self.imported.push((name, path.clone()));
             }
             UseTree::Name(it) => self.imported_as(it.ident.to_string(), it.ident.to_string(), path),
-            UseTree::Rename(it) => self.imported_as(it.rename.to_string(), it.ident.to_string(), path),
+            UseTree::Rename(it) => {
+                self.imported_as(it.rename.to_string(), it.ident.to_string(), path)
+            }
             UseTree::Glob(_) => self.imported_as("*".to_owned(), "*".to_owned(), path),
             UseTree::Group(it) => it.items.iter().for_each(|tree| self.import(tree, path)),
         }
@@ -291,7 +300,9 @@ fn attributes(item: &Item) -> &[Attribute] {
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         let test = it.path().is_ident("cfg")
-            && it.parse_args::<syn::Path>().is_ok_and(|what| what.is_ident("test"));
+            && it
+                .parse_args::<syn::Path>()
+                .is_ok_and(|what| what.is_ident("test"));
         test || it.path().is_ident("test")
     })
 }
@@ -338,9 +349,18 @@ mod tests {
     fn parts_may_name_their_module_and_tests_may_name_all() {
         let found = cycles(&[
             ("lib.rs", "mod a;\nmod b;\npub const LIMIT: u32 = 1;"),
-            ("a/mod.rs", "mod part;\nuse part::Part;\npub struct A(Part);"),
-            ("a/part.rs", "use super::A;\npub struct Part;\nfn f(_: A) { crate::LIMIT; }"),
-            ("b.rs", "use crate::a::A;\npub struct B(A);\n#[cfg(test)]\nmod tests { use super::*; }"),
+            (
+                "a/mod.rs",
+                "mod part;\nuse part::Part;\npub struct A(Part);",
+            ),
+            (
+                "a/part.rs",
+                "use super::A;\npub struct Part;\nfn f(_: A) { crate::LIMIT; }",
+            ),
+            (
+                "b.rs",
+                "use crate::a::A;\npub struct B(A);\n#[cfg(test)]\nmod tests { use super::*; }",
+            ),
         ]);
         assert_eq!(found, Vec::<Vec<String>>::new());
     }

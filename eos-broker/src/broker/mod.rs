@@ -245,11 +245,7 @@ impl Broker {
     }
 
     /// The answer to a request that says nothing but this error; `None` where there is no place for one.
-    pub fn refusal(
-        request: &RequestKind,
-        version: i16,
-        error: Error,
-    ) -> Option<ResponseKind> {
+    pub fn refusal(request: &RequestKind, version: i16, error: Error) -> Option<ResponseKind> {
         refuse::refuse(request, version, error)
     }
 

@@ -8,7 +8,7 @@
 //!          crash, abort, rebalance, lost state, errors
 //! ```
 //!
-//! The runtime is the real one, its brokers are the [model](crate::broker), and time is virtual: every run
+//! The runtime is the real one, its brokers are the [model](eos_broker::broker), and time is virtual: every run
 //! is the same, and takes about a millisecond.
 
 mod builder;

@@ -31,7 +31,7 @@ pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     let mut report = Report::default();
     cargo_step(&mut report, "format", "fmt --all --check")?;
     let begun = Instant::now();
-    let circles = cycles::check(&workspace_root());
+    let circles = cycles::check(workspace_root());
     if let Err(error) = &circles {
         eprintln!("error: {error:#}");
     }
