@@ -15,8 +15,12 @@
 //! | `group` | rebalances, starts of tasks, seeks, membership |
 //! | `restore` | restores the state of a task before its first record |
 //! | `pipeline` | takes one record through its nodes into the transaction |
+//! | `seal` | the end of intake: results, changes of state and offsets |
 //! | `chores` | metrics, records to purge, the ends of changelogs |
 //! | `lifecycle` | stop and failure |
+//! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
+//! | `spec`, `storage`, `purge_queue`, `status`, `error` | what the runtime gives a worker and gets from it |
+//! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
 mod chores;
 mod error;
@@ -507,7 +511,7 @@ impl<C: Client> Worker<C> {
                 SourceEvent::OutOfRange { partition, asked } => {
                     let brokers = self.shared.broker_time();
                     self.restorer.out_of_range(&partition, brokers);
-                    if self.tasks.read(&partition) {
+                    if self.tasks.any_reads(&partition) {
                         self.group.out_of_range(&self.shared, partition, asked);
                     }
                 }
@@ -553,6 +557,10 @@ impl<C: Client> Worker<C> {
             GroupStep::Lost => self.advance(Event::Lost),
             GroupStep::Settle(settle) => self.settle(settle),
             GroupStep::Overdue => {
+                tracing::warn!(
+                    app = %self.shared.spec.app, worker = %self.shared.spec.id, state = ?self.txn.state(),
+                    "the transaction did not settle in time, partitions go back without it"
+                );
                 self.advance(Event::Lost);
                 return self.rebalance();
             }
@@ -661,7 +669,7 @@ impl<C: Client> Worker<C> {
             self.restorer.clear();
         }
         if !may {
-            self.restorer.pause();
+            self.restorer.skip_step();
             return Ok(RestoreStep::Nothing);
         }
         let (shared, settled) = (&self.shared, self.txn.is_settled());
@@ -786,6 +794,7 @@ impl<C: Client> Worker<C> {
             match pipeline.process(shared, task, source, txn) {
                 Done::Dry => return Turn::Dry,
                 Done::Next => *any = true,
+                done @ Done::Missing(_) => return Turn::Then(done),
                 done => {
                     *any = true;
                     return Turn::Then(done);

@@ -14,7 +14,8 @@ use crate::client::ClientError;
 use crate::metrics::WorkerMeter;
 use crate::topology::Topology;
 
-/// Settings, clocks, topology and meter of a worker. The parts borrow it; only the worker itself changes it.
+/// Settings, clocks, topology and meter of a worker. The parts borrow it, and note on it that a broker
+/// answered; only the worker itself changes the rest.
 pub(super) struct Shared<C> {
     pub(super) spec: WorkerSpec,
     pub(super) env: Env,

@@ -144,7 +144,7 @@ impl<R: Records> Tasks<R> {
     }
 
     /// Whether a task reads this partition.
-    pub(super) fn read(&self, partition: &TopicPartition) -> bool {
+    pub(super) fn any_reads(&self, partition: &TopicPartition) -> bool {
         self.values().any(|task| task.reads(partition))
     }
 

@@ -125,8 +125,7 @@ impl Transaction {
     /// An event that means nothing in the present state changes nothing: a late answer of a
     /// producer that was dropped, for example.
     #[must_use = "the actions have to be performed, in order"]
-    pub fn step(&mut self, at: impl Into<Moment>, event: Event) -> Actions {
-        let at = at.into();
+    pub fn step(&mut self, at: Moment, event: Event) -> Actions {
         let now = at.now;
         match (self.state, event) {
             (State::Failed, _) => Actions::none(),

@@ -23,7 +23,10 @@ impl Life {
     }
 
     fn on(&mut self, event: Event) -> Vec<Action> {
-        self.machine.step(self.now, event).into_iter().collect()
+        self.machine
+            .step(self.now.into(), event)
+            .into_iter()
+            .collect()
     }
 
     fn fail(&mut self, call: CallSite, class: ErrorClass) -> Vec<Action> {

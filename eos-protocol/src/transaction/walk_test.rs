@@ -307,7 +307,7 @@ pub(super) fn step(machine: &mut Transaction, shell: &mut Shell, event: Event, l
     // Touched does not reach the machine while it takes no records.
     let settled = machine.state() == State::Failed;
     shell.hear(event);
-    for action in machine.step(now, event) {
+    for action in machine.step(now.into(), event) {
         assert!(!settled, "a failed machine does nothing");
         shell.perform(machine.guarantee, event, action);
     }
@@ -399,7 +399,7 @@ fn events_that_make_no_sense_change_nothing_bad() {
         Event::Drained,
         Event::Touched,
     ] {
-        assert!(machine.step(Now(Duration::ZERO), event).is_empty());
+        assert!(machine.step(Now(Duration::ZERO).into(), event).is_empty());
         assert_eq!(machine.state(), State::Cold);
     }
 }

@@ -21,7 +21,7 @@ pub(super) const ASSIGNED: &str = ": partitions assigned ";
 /// It knows where to begin.
 pub(super) const TASKS_START: &str = ": tasks start ";
 /// A transaction is committed.
-pub(super) const COMMITTED: &str = "calls: committed ";
+pub(super) const COMMITTED: &str = ": committed app=";
 /// One that holds the start offsets of new tasks.
 pub(super) const CLAIMED: &str = "cause=\"first_start\"";
 

@@ -351,7 +351,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
     Ok(Done {
         findings: counted.check(&mut client, &expected(size))?,
         calm,
-        wiped: fleet.count_lines(|line| line.contains("thrown away"))?,
+        wiped: fleet.count_lines(|line| line.contains("discarding local state"))?,
         told: format!("logs:\n{}", fleet.tails(20)),
     })
 }

@@ -147,7 +147,7 @@ fn each_view_counts_in_its_minute_or_is_late_whoever_is_killed() -> Result<()> {
     );
     let judged = judge(&mut client, &state, &size, begins, fate.count());
     judged.with_context(|| format!("logs:\n{}", fleet.tails(20)))?;
-    let wiped = fleet.count_lines(|line| line.contains("thrown away"))?;
+    let wiped = fleet.count_lines(|line| line.contains("discarding local state"))?;
     ensure!(wiped == 0, "{wiped} databases were thrown away");
     Ok(())
 }

@@ -84,10 +84,6 @@ impl Group {
             return GroupStep::Close(revoking.plan);
         }
         if revoking.deadline.passed(shared.now()) {
-            tracing::warn!(
-                app = %shared.spec.app, worker = %shared.spec.id,
-                "the transaction did not settle in time, partitions go back without it"
-            );
             revoking.overdue = true;
             self.revoking = Some(revoking);
             return GroupStep::Overdue;

@@ -55,7 +55,7 @@ pub(super) enum Done {
     /// No record may be taken.
     Dry,
     Next,
-    /// The producer's queue is full.
+    /// The producer's queue is full, or there is no producer.
     Full,
     /// The record is processed, and waits for a transaction.
     Begin,

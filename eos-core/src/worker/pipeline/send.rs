@@ -28,7 +28,8 @@ impl Unsent {
 }
 
 impl Pipeline {
-    /// Hands the rest of the scratch to the producer. Returns false while its queue is full.
+    /// Hands the rest of the scratch to the producer. Returns false while its queue is full, or there is no
+    /// producer.
     pub(in crate::worker) fn send_rest<C: Client>(
         &mut self,
         shared: &Shared<C>,

@@ -401,7 +401,9 @@ impl<C: Client> Restorer<C> {
             };
             match outcome {
                 Ok(phase) => one.phase = phase,
-                Err(error) => self.start_over(shared, settled, source, tasks, n, error)?,
+                Err(error) => {
+                    self.start_over(shared, settled, source, tasks, n, error)?;
+                }
             }
         }
         Ok(())

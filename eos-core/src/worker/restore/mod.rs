@@ -205,8 +205,8 @@ impl<C: Client> Restorer<C> {
         self.to_assign
     }
 
-    /// The restores do not go on in this step.
-    pub(super) fn pause(&mut self) {
+    /// The restores do not go on in this step, so they wait for no commit.
+    pub(super) fn skip_step(&mut self) {
         self.to_assign = false;
     }
 
@@ -287,8 +287,9 @@ impl<C: Client> Restorer<C> {
                 let (records, bytes) = one.take_counts();
                 self.records += records;
                 self.bytes += bytes;
-                if let Err(error) = read {
-                    self.start_over(shared, settled, source, tasks, at, error)?;
+                if let Err(error) = read
+                    && self.start_over(shared, settled, source, tasks, at, error)?
+                {
                     return Ok(RestoreStep::Reassigned);
                 }
             }
@@ -358,7 +359,8 @@ impl<C: Client> Restorer<C> {
         Ok(true)
     }
 
-    /// The committed offsets may have changed, or may not be there yet: they are read again, from the beginning.
+    /// The committed offsets may have changed, or may not be there yet: they are read again, from the beginning. Returns
+    /// false while a transaction is open, which has to end first.
     fn start_over(
         &mut self,
         shared: &Shared<C>,
@@ -367,7 +369,7 @@ impl<C: Client> Restorer<C> {
         tasks: &mut Tasks<RecordsOf<C>>,
         at: usize,
         error: WorkerError,
-    ) -> Result<(), WorkerError> {
+    ) -> Result<bool, WorkerError> {
         let passes = match &error {
             WorkerError::Restart(error) => matches!(
                 **error,
@@ -384,7 +386,7 @@ impl<C: Client> Restorer<C> {
         if !settled {
             // The same error comes again once nothing is open any more.
             self.to_assign = true;
-            return Ok(());
+            return Ok(false);
         }
         let one = self.restoring.swap_remove(at);
         let tries = self.restarts.entry(one.task).or_default();
@@ -401,7 +403,7 @@ impl<C: Client> Restorer<C> {
             source.unassign(&read).map_err(WorkerError::Client)?;
         }
         self.released.extend(tasks.release(one.task));
-        Ok(())
+        Ok(true)
     }
 }
 

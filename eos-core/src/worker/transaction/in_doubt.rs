@@ -17,11 +17,11 @@ pub(in crate::worker) fn read_outcome<C: Client>(
     tasks: &Tasks<RecordsOf<C>>,
 ) -> Poll<Result<Outcome, ClientError>> {
     let partitions = tasks.touched_partitions();
-    let committed = match partitions.is_empty() {
-        true => Vec::new(),
-        false => std::task::ready!(source.committed(&partitions, SLICE))?,
-    };
-    shared.broker_answered();
+    let mut committed = Vec::new();
+    if !partitions.is_empty() {
+        committed = std::task::ready!(source.committed(&partitions, SLICE))?;
+        shared.broker_answered();
+    }
     // A transaction still holds some of them back, and all of them decide.
     if committed.len() < partitions.len() {
         return Poll::Pending;

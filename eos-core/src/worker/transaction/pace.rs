@@ -119,8 +119,8 @@ impl Pace {
     }
 
     /// Checks whether a transaction that begins now would meet the markers of the last one, and returns the wait
-    /// for them. The clock is read once a step: between two readings the wait could end, and the worker would sleep
-    /// with no reason to wake up.
+    /// for them. `takes_records` does not read the clock again: between two readings the wait could end, and the
+    /// worker would sleep with no reason to wake up.
     pub(super) fn look_at_markers(&mut self, now: Now, idle: bool) -> Option<Duration> {
         let wait = match idle {
             true => self.begins_at.since(now),

@@ -74,7 +74,7 @@ pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
     scene.put_back(&wrong)?;
     let began = scene.run(&["a", "c"])?;
     began.took("other_attempt")?;
-    began.says("thrown away")?;
+    began.says("discarding local state")?;
     scene.judge()
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn ahead(scene: &mut Scene) -> Result<()> {
     ahead_of_its_commit(scene)?;
     let began = scene.run(&["c"])?;
     began.took("ahead")?;
-    began.says("thrown away")?;
+    began.says("discarding local state")?;
     scene.judge()
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn too_old(scene: &mut Scene) -> Result<()> {
     scene.put_back(&older)?;
     let began = scene.run(&["a", "c"])?;
     began.took("too_old")?;
-    began.says("thrown away")?;
+    began.says("discarding local state")?;
     scene.judge()
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     scene.put_back(&older)?;
     let began = run(scene, &["a", "c"])?;
     began.took("trimmed")?;
-    began.says("thrown away")?;
+    began.says("discarding local state")?;
     scene.judge_output()
 }
 
@@ -163,7 +163,10 @@ pub(crate) fn trimmed_windows_over(scene: &mut Scene) -> Result<()> {
     let began = run(scene, 6, &["a", "c"])?;
     began.took("replay")?;
     ensure!(
-        !began.log.iter().any(|line| line.contains("thrown away")),
+        !began
+            .log
+            .iter()
+            .any(|line| line.contains("discarding local state")),
         "its database was thrown away: {:?}",
         began.log
     );

@@ -18,7 +18,7 @@ use scene::{Counter, PATIENCE, Scene, Start, rows, stop};
 
 const COMMAND: &str = "cargo test -p integration-tests --test kafka state_controls::";
 /// One of these after the other, by its processes' log.
-const COMMITTED: &str = "calls: committed ";
+const COMMITTED: &str = ": committed app=";
 /// It knows where to begin.
 const TASKS_START: &str = ": tasks start ";
 const AT_ONCE: usize = 2;
