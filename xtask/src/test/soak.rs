@@ -128,7 +128,7 @@ const TABLE: [Soak; 13] = [
         name: "repeat",
         what: "the tests on a real Kafka, five times each",
         environment: &[("EOS_TIMES", "5")],
-        arguments: "xtask test integration-tests",
+        arguments: "test -p integration-tests --features failpoints,stored --test kafka -- --nocapture",
     },
 ];
 
