@@ -2,11 +2,11 @@
 //!
 //! When the group takes a member for dead, librdkafka reports the loss of all its partitions; but
 //! not while a rebalance waits for its answer (2.12.1, `rd_kafka_cgrp_revoke_all_rejoin_maybe`: "already
-//! in progress, skipping"). It joins again under a new member id then, and claims what it believes to
-//! own, without the generation that it owned it in. The group gives it back, and no event says that
-//! somebody else had it meanwhile: the task would go on at a position that is long committed, and
-//! the group's fence lets it, for the member is valid. So a change of the member id means that
-//! everything is lost: the worker aborts, leaves, and joins without a claim.
+//! in progress, skipping"). It then joins again under a new member id and claims the partitions
+//! that it believes to own, without their old generation. The group assigns them again, and no event reports that
+//! another member had them meanwhile. The task would go on at a position that is long committed, and the group's
+//! fence would let it, because the new member is valid. So a change of the member id means that everything is lost:
+//! the worker aborts, leaves, and joins without a claim.
 //!
 //! It rejoins with a new consumer. A consumer that unsubscribes during a rebalance may never subscribe again:
 //! librdkafka leaves `rkcg_rebalance_rejoin` set (2.12.1, `rd_kafka_cgrp_assignment_done`, the branch of
