@@ -59,7 +59,7 @@ pub fn workspace_root() -> &'static Path {
 }
 
 fn enclosing_checkout(from: &Path) -> Option<PathBuf> {
-    let marks = ["xtask/Cargo.toml", "eos-protocol/Cargo.toml"];
+    let marks = ["eos-core/Cargo.toml", "eos-protocol/Cargo.toml"];
     let is_root = |path: &&Path| marks.iter().all(|mark| path.join(mark).is_file());
     from.ancestors().find(is_root).map(Path::to_owned)
 }

@@ -74,7 +74,7 @@ fn is_up(address: &str) -> bool {
 /// A directory with the files that identify a checkout.
 fn checkout() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
-    for package in ["xtask", "eos-protocol"] {
+    for package in ["eos-core", "eos-protocol"] {
         std::fs::create_dir(dir.path().join(package)).expect("created");
         std::fs::write(dir.path().join(package).join("Cargo.toml"), "").expect("written");
     }

@@ -22,7 +22,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Builds it in the user's cache, unless it is there already in this very version.
     pub(crate) fn build(warm_up: u64, heap_mb: u32) -> Result<Self> {
-        let sources = kafka_launcher::workspace_root().join("benchmarks/kafka-streams");
+        let sources = kafka_launcher::workspace_root().join("tools/benchmarks/kafka-streams");
         let place = kafka_launcher::cache_dir()?.join("kafka-streams-side");
         if !is_same(&sources, &place)? {
             eprintln!("Building the Kafka Streams side in {}", place.display());
