@@ -479,6 +479,37 @@ fn offsets_that_are_gone_for_a_moment_stop_nobody() {
     bench.assert_counted();
 }
 
+/// A restore that starts over ends the transaction of its siblings: else it would spin until their commit is due.
+#[test]
+fn a_restore_that_starts_over_ends_the_open_transaction() {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.assign(&[1]);
+    bench.settle();
+    bench.feed(1, &["x"]);
+    bench.settle();
+    let older = bench.kafka.broker().committed[&tp(1)].clone();
+    bench.feed(1, &["y"]);
+    bench.settle();
+    bench.restart(&disk);
+    bench.settle();
+    let newer = bench.kafka.broker().committed.insert(tp(1), older).unwrap();
+    bench.kafka.calls();
+    bench.open(&["a"]);
+    bench.assign(&[1]);
+    // No time passes, so that the commit is never due.
+    for _ in 0..40 {
+        bench.step();
+    }
+    let calls = bench.kafka.calls();
+    assert!(calls.iter().any(|call| call == "commit"), "{calls:#?}");
+    bench.kafka.broker().committed.insert(tp(1), newer);
+    bench.settle();
+    let mut counts = bench.visible();
+    counts.sort();
+    assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
+}
+
 #[test]
 fn offsets_that_somebody_reset_stop_the_task() {
     let disk = Disk::default();
