@@ -23,4 +23,7 @@ mod log;
 mod transactions;
 pub mod wire;
 
+pub use kafka_wire::lines::{Follower, Keys};
+/// Kafka's protocol, in the types that [`broker`] and [`faults`] name.
+pub use kafka_wire::protocol;
 pub use wire::EmbeddedKafka;

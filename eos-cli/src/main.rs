@@ -4,9 +4,11 @@
 //! kafka   up | down | status | topic | produce | read
 //! demo    a pipeline whose processes are killed while it works, and an audit
 //! ```
+#![forbid(unsafe_code)]
 
 mod demo;
 mod kafka;
+mod program;
 
 use std::process::ExitCode;
 

@@ -19,7 +19,7 @@ type Opened = Arc<Mutex<BTreeMap<TaskHome, u32>>>;
 
 /// A home of databases with crash points. A copy is the same home.
 #[derive(Clone)]
-pub(crate) struct CrashHome {
+pub struct CrashHome {
     home: Arc<dyn Home>,
     at_write: Arc<AtWrite>,
     opened: Opened,
@@ -32,7 +32,7 @@ impl fmt::Debug for CrashHome {
 }
 
 impl CrashHome {
-    pub(crate) fn new(
+    pub fn new(
         home: Arc<dyn Home>,
         at_write: impl Fn(Edge, u64) + Send + Sync + 'static,
     ) -> CrashHome {
@@ -44,7 +44,7 @@ impl CrashHome {
     }
 
     /// Every database that was ever opened, and the number of workers that have it open.
-    pub(crate) fn known(&self) -> Vec<(TaskHome, u32)> {
+    pub fn known(&self) -> Vec<(TaskHome, u32)> {
         let opened = lock(&self.opened);
         opened
             .iter()
@@ -53,7 +53,7 @@ impl CrashHome {
     }
 
     /// Opens a database without crash points.
-    pub(crate) fn look(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
+    pub fn look(&self, task: &TaskHome) -> Result<Option<Box<dyn StoreBackend>>, HomeError> {
         self.home.open(task)
     }
 }

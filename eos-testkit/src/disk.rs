@@ -17,16 +17,16 @@ struct Database {
 
 /// A copy of a database.
 #[derive(Debug)]
-pub(crate) struct Copied {
-    pub(crate) home: TaskHome,
-    pub(crate) database: MemoryBackend,
+pub struct Copied {
+    pub home: TaskHome,
+    pub database: MemoryBackend,
     /// Whether somebody has it open.
-    pub(crate) open: bool,
+    pub open: bool,
 }
 
 /// A process's disk, in memory. A copy is the same.
 #[derive(Clone, Default)]
-pub(crate) struct Disk {
+pub struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
     /// Whoever wants to open a database opens it, however many have it open.
     unlocked: bool,
@@ -42,12 +42,12 @@ impl fmt::Debug for Disk {
 
 impl Disk {
     /// Keeps so many earlier states of each database.
-    pub(crate) fn keeping(self, earlier: usize) -> Disk {
+    pub fn keeping(self, earlier: usize) -> Disk {
         Disk { earlier, ..self }
     }
 
     /// Without the lock that a database has on a real disk: a planted bug.
-    pub(crate) fn unlocked(self) -> Disk {
+    pub fn unlocked(self) -> Disk {
         Disk {
             unlocked: true,
             ..self
@@ -61,19 +61,19 @@ impl Disk {
     }
 
     /// Its process is dead: what it had open is not any more.
-    pub(crate) fn released(&self) {
+    pub fn released(&self) {
         for database in self.lock().values_mut() {
             database.open = false;
         }
     }
 
     /// Everything is gone.
-    pub(crate) fn lose(&self) {
+    pub fn lose(&self) {
         self.lock().clear();
     }
 
     /// Every database goes back by so many batches.
-    pub(crate) fn go_back(&self, batches: usize) {
+    pub fn go_back(&self, batches: usize) {
         for database in self.lock().values_mut() {
             for _ in 0..batches {
                 if let Some(earlier) = database.earlier.pop_back() {
@@ -84,7 +84,7 @@ impl Disk {
     }
 
     /// Its databases as they are, those that nobody has open included.
-    pub(crate) fn copies(&self) -> Vec<Copied> {
+    pub fn copies(&self) -> Vec<Copied> {
         let databases = self.lock();
         let copies = databases.iter().map(|(home, database)| Copied {
             home: home.clone(),

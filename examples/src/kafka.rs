@@ -5,9 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use eos_broker::EmbeddedKafka;
-use kafka_wire::Producer;
-use kafka_wire::lines::{self, Follower, Keys};
+use eos_broker::{EmbeddedKafka, Follower, Keys};
 
 /// Where `cargo xtask kafka up` puts one.
 const USUAL: &str = "localhost:9092";
@@ -91,15 +89,9 @@ impl Kafka {
              (--kafka takes the Kafka at {USUAL}, {VARIABLE} any other.)"
         );
         for input in inputs {
-            let mut producer = Producer::new(&bootstrap)?;
-            lines::produce(
-                &mut producer,
-                input.topic,
-                input.lines.as_bytes(),
-                input.keys,
-            )?;
+            broker.produce_lines(input.topic, input.lines, input.keys)?;
         }
-        let follower = Follower::new(&bootstrap, outputs)?;
+        let follower = broker.follow(outputs)?;
         let shows = thread::Builder::new().name("shows".to_owned());
         shows.spawn(move || show(follower)).context("a thread")?;
         Ok(Kafka {

@@ -1,4 +1,5 @@
 //! What the examples share: a Kafka with something in it, where logs go, and the cities.
+#![forbid(unsafe_code)]
 
 use std::io::IsTerminal;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Kafka ──► read ──► Evidence ──► judge ──► Verdict ──► text
-//!            here    └──────── eos_testkit::oracle ────────┘
+//!            here    └──────── eos_oracle ────────┘
 //! ```
 //!
 //! Reading does no judging and deciding does no reading: every kind of violation is planted into
@@ -10,7 +10,7 @@
 
 mod read;
 
-pub use eos_testkit::oracle::{
+pub use eos_oracle::{
     Evidence, Example, Expectation, Finding, Input, Key, Keys, LogEnd, Output, Row, Verdict, judge,
     text,
 };

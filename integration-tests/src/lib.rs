@@ -2,8 +2,9 @@
 //!
 //! Nothing here knows the framework. `eos-core` is a dev-dependency of the tests only, and the
 //! programs under `src/bin` are built from this library, the client of `kafka-wire`, the oracle of
-//! `eos-testkit` and nothing else: a verifier that shared code with what it verifies would share its
+//! `eos-oracle` and nothing else: a verifier that shared code with what it verifies would share its
 //! bugs.
+#![forbid(unsafe_code)]
 
 pub mod counted;
 pub mod data;

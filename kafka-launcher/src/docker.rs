@@ -60,7 +60,12 @@ pub fn down() -> Result<()> {
 
 /// `docker compose`, or the older program of its own.
 fn compose() -> Result<Command> {
-    let file = paths::workspace_root().join("docker-compose.yml");
+    let Some(checkout) = paths::checkout() else {
+        bail!(
+            "--docker uses the docker-compose.yml of eos: run it in a clone of eos, or leave out --docker"
+        );
+    };
+    let file = checkout.join("docker-compose.yml");
     let known: [&[&str]; 2] = [&["docker", "compose"], &["docker-compose"]];
     for words in known {
         let command = || {

@@ -70,11 +70,11 @@ pub fn java_program(source: &Path) -> Result<Command> {
 pub(crate) fn missing() -> Option<String> {
     if Java::find().is_none() {
         return Some(format!(
-            "no Java {OLDEST} or newer (neither JAVA_HOME nor PATH leads to one): run `cargo xtask setup`"
+            "no Java {OLDEST} or newer (neither JAVA_HOME nor PATH leads to one): install a JDK, or set JAVA_HOME"
         ));
     }
     if run::find("mvn").is_none() && !is_downloaded() {
-        return Some("no Maven to download Kafka's jars with: run `cargo xtask setup`".into());
+        return Some("no Maven to download Kafka's jars with: install Maven".into());
     }
     None
 }

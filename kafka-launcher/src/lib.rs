@@ -55,7 +55,7 @@ pub use install::{download, is_downloaded, java_program};
 pub use java::{Compiler, OLDEST as OLDEST_JAVA, is_installed as is_java_installed};
 pub use layout::NodeLayout;
 pub use options::ClusterOptions;
-pub use paths::{cache_dir, workspace_root};
+pub use paths::{cache_dir, checkout, workspace_root};
 pub use process::ProcessId;
 pub use prove::prove_compose;
 pub use provide::{

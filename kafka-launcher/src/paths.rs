@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Where downloads and the state of `cargo xtask kafka up` are kept.
+/// Where downloads and the state of `eos kafka up` are kept.
 ///
 /// `EOS_CACHE_DIR`, else `eos` under `XDG_CACHE_HOME`, else `~/.cache/eos`. Not created here.
 ///
@@ -39,23 +39,28 @@ fn cache_dir_from(var: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         .context("no cache directory: set EOS_CACHE_DIR (or HOME) to an absolute path")
 }
 
-/// The root of the checkout that this runs for.
+/// The root of the checkout that this program runs in; none for an installed program elsewhere.
 ///
-/// Cargo names the package that it runs something of; without it the current directory decides. The
-/// checkout that this was *built* from is asked last: where several share a target directory, it may
-/// be another one, or gone.
-pub fn workspace_root() -> &'static Path {
-    static ROOT: OnceLock<PathBuf> = OnceLock::new();
-    ROOT.get_or_init(|| {
+/// Cargo names the package of the program that it runs; without it the current directory decides.
+pub fn checkout() -> Option<&'static Path> {
+    static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let root = ROOT.get_or_init(|| {
         let named = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
         let current = std::env::current_dir().ok();
-        let built = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let found = [named, current].into_iter().flatten();
-        let mut found = found.filter_map(|from| enclosing_checkout(&from));
-        found
-            .next()
-            .unwrap_or_else(|| built.parent().unwrap_or(built).to_owned())
-    })
+        let candidates = [named, current].into_iter().flatten();
+        let mut found = candidates.filter_map(|from| enclosing_checkout(&from));
+        found.next()
+    });
+    root.as_deref()
+}
+
+/// The root of the checkout, for the tests and tools in it.
+///
+/// Outside of a checkout it is the one that this crate was *built* from. That is the last resort: where several share a
+/// target directory, it may be another one, or gone.
+pub fn workspace_root() -> &'static Path {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    checkout().unwrap_or(built.parent().unwrap_or(built))
 }
 
 fn enclosing_checkout(from: &Path) -> Option<PathBuf> {

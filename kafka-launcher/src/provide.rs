@@ -68,9 +68,7 @@ fn named_by(variable: &str) -> Option<String> {
 /// What prevents this machine from starting a broker, with the fix.
 pub fn missing() -> Option<String> {
     if is_skipped() {
-        return Some(format!(
-            "{SKIP_VAR}=1 says to do without (unset it, and run `cargo xtask setup` for what is missing)"
-        ));
+        return Some(format!("{SKIP_VAR}=1 leaves them out: unset it"));
     }
     install::missing()
 }

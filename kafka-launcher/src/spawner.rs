@@ -73,7 +73,7 @@ mod tests {
         let ended = run::wait_within(&mut child, Duration::from_secs(10)).unwrap();
         assert_eq!(
             ended.and_then(|status| status.signal()),
-            Some(libc::SIGKILL)
+            Some(rustix::process::Signal::KILL.as_raw())
         );
     }
 

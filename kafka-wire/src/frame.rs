@@ -25,7 +25,7 @@ const AT_ONCE: usize = 1 << 20;
 /// [`io::ErrorKind::UnexpectedEof`] when the peer closes within a frame, and as the stream.
 pub fn read(from: &mut impl Read, largest: usize) -> io::Result<Option<Bytes>> {
     let mut length = [0; 4];
-    match from.read(&mut length)? {
+    match begin(from, &mut length)? {
         0 => return Ok(None),
         begun => from.read_exact(&mut length[begun..])?,
     }
@@ -41,6 +41,17 @@ pub fn read(from: &mut impl Read, largest: usize) -> io::Result<Option<Bytes>> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(Some(frame.into()))
+}
+
+/// Reads the first bytes. A signal interrupts a read even without a handler, if the socket has a timeout (`man 7
+/// signal`), and nothing was lost.
+fn begin(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
 }
 
 /// Writes a frame and its length at once.
@@ -173,6 +184,28 @@ mod tests {
         let read = || read(&mut stream, LARGEST).expect("a frame");
         let frames: Vec<_> = std::iter::from_fn(read).collect();
         assert_eq!(frames, ["abc", ""]);
+    }
+
+    /// Each read is interrupted once.
+    struct Interrupted<'a>(&'a [u8], bool);
+
+    impl Read for Interrupted<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            match self.1 {
+                true => Err(io::ErrorKind::Interrupted.into()),
+                false => self.0.read(into),
+            }
+        }
+    }
+
+    #[test]
+    fn a_signal_does_not_end_a_read() {
+        let mut stream = Vec::new();
+        write(&mut stream, b"abc").expect("written");
+        let mut stream = Interrupted(&stream, false);
+        let frame = read(&mut stream, LARGEST).expect("a frame");
+        assert_eq!(frame.as_deref(), Some(&b"abc"[..]));
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! ```
 //!
 //! Left out: compression, TLS and SASL, group membership, fetch sessions.
+#![forbid(unsafe_code)]
 
 pub mod batch;
 mod client;

@@ -1,6 +1,6 @@
 //! Kafka's default partitioner, written a second time on purpose.
 //!
-//! The generator and `cargo xtask kafka produce` place keys with it, so an application that re-keys
+//! The generator and `eos kafka produce` place keys with it, so an application that re-keys
 //! or repartitions with the framework's own partitioner is compared with an implementation that
 //! shares no code with it.
 

@@ -8,6 +8,9 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use kafka_wire::Producer;
+use kafka_wire::lines::{self, Follower, Keys};
+
 use super::limits::Limits;
 use super::shared::{Shared, Traffic};
 use super::{clock, connection};
@@ -25,6 +28,7 @@ const STACK: usize = 256 << 10;
 /// use eos_broker::EmbeddedKafka;
 ///
 /// let kafka = EmbeddedKafka::builder().topic("orders", 6).start()?;
+/// kafka.produce_lines("orders", "anna:pen\nbert:ink\n", eos_broker::Keys::BeforeColon)?;
 /// println!("bootstrap.servers={}", kafka.bootstrap());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -177,6 +181,24 @@ impl EmbeddedKafka {
             let done = act(broker, now);
             (done, broker.advance(now))
         })
+    }
+
+    /// Produces each line of a text as a record, and returns the number of records. The key decides the partition as
+    /// Java's default partitioner does; lines without keys are spread over the partitions.
+    ///
+    /// # Errors
+    /// When the topic does not exist, or a line can't be parsed. The records before it are written.
+    pub fn produce_lines(&self, topic: &str, text: &str, keys: Keys) -> anyhow::Result<u64> {
+        let mut producer = Producer::new(&self.bootstrap())?;
+        lines::produce(&mut producer, topic, text.as_bytes(), keys)
+    }
+
+    /// Reads the committed records of some topics as lines of text, from the beginning and as they come.
+    ///
+    /// # Errors
+    /// When one of the topics does not exist.
+    pub fn follow(&self, topics: &[&str]) -> anyhow::Result<Follower> {
+        Follower::new(&self.bootstrap(), topics)
     }
 
     /// Ends a member's session as if it had been silent for too long.

@@ -1,27 +1,39 @@
 //! The input: a book, line by line, from its beginning again when it is through.
 
-/// Lewis Carroll's, of 1865: in the public domain.
-const BOOK: &str = include_str!("../../../examples/06-word-count/alice.txt");
+use std::fs;
 
-/// Its lines that say something, each with the number of its words.
+use anyhow::{Context, Result};
+use kafka_launcher::paths;
+
+/// Lewis Carroll's, of 1865: in the public domain.
+const PATH: &str = "examples/06-word-count/alice.txt";
+
+/// The lines with words, each with the number of its words.
 #[derive(Debug)]
-pub(crate) struct Book(Vec<(&'static str, u64)>);
+pub(crate) struct Book(Vec<(String, u64)>);
 
 impl Book {
-    pub(crate) fn open() -> Book {
-        let lines = BOOK.lines().map(|line| (line, words(line).count() as u64));
-        Book(lines.filter(|(_, words)| *words > 0).collect())
+    /// Reads the book of the example in this checkout.
+    pub(crate) fn open() -> Result<Book> {
+        let checkout = paths::checkout().context("run the demo in a clone of eos")?;
+        let path = checkout.join(PATH);
+        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let lines = text.lines();
+        let lines = lines.map(|line| (line.to_owned(), words(line).count() as u64));
+        Ok(Book(lines.filter(|(_, words)| *words > 0).collect()))
     }
 
     /// Line number `n`, from 0.
-    pub(crate) fn line(&self, n: u64) -> &'static str {
+    pub(crate) fn line(&self, n: u64) -> &str {
         let at = n % self.0.len().max(1) as u64;
         self.0.get(at as usize).map_or("", |(line, _)| line)
     }
 
     /// How many words the first `lines` have.
     pub(crate) fn words(&self, lines: u64) -> u64 {
-        let (length, count) = (self.0.len().max(1) as u64, |(_, words): &(_, u64)| *words);
+        let (length, count) = (self.0.len().max(1) as u64, |(_, words): &(String, u64)| {
+            *words
+        });
         let whole: u64 = self.0.iter().map(count).sum();
         let rest: u64 = self
             .0
@@ -46,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_book_begins_again_when_it_is_through() {
-        let book = Book::open();
+        let book = Book::open().unwrap();
         let length = book.0.len() as u64;
         assert!(book.line(0).contains("WONDERLAND"));
         assert_eq!(book.line(length + 3), book.line(3));

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use kafka_launcher::PROGRAMS_VAR;
 use kafka_launcher::paths;
 
 use super::stop::Stop;
@@ -24,10 +23,9 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 
 /// Builds the pipeline. What cargo prints is shown if it takes its time or fails.
 pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
-    // `cargo xtask test` has built it already.
-    if let Some(programs) = std::env::var_os(PROGRAMS_VAR) {
-        return Ok(PathBuf::from(programs).join(APP));
-    }
+    let Some(checkout) = paths::checkout() else {
+        bail!("the demo builds an example of eos: run it in a clone of eos");
+    };
     let (compiled, takes) = match rocksdb {
         true => ("librdkafka and RocksDB", "ten minutes and more"),
         false => ("librdkafka", "a few minutes"),
@@ -37,7 +35,7 @@ pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
     );
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .current_dir(paths::workspace_root())
+        .current_dir(checkout)
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(["-p", "eos-examples", "--bin", APP])
         .args(rocksdb.then_some("--features=rocksdb"))

@@ -54,7 +54,7 @@ impl Drop for Feed {
 }
 
 fn send(plan: &Plan, mut producer: Producer, stop: &AtomicBool) -> Result<()> {
-    let (book, began) = (Book::open(), Instant::now());
+    let (book, began) = (Book::open()?, Instant::now());
     let mut next = 0;
     while next < plan.lines && !stop.load(Ordering::Relaxed) {
         let due = (began.elapsed().as_secs_f64() * plan.rate as f64) as u64 + 1;

@@ -32,6 +32,7 @@ mod text;
 mod topics;
 mod watch;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,9 @@ pub(crate) struct Options {
     /// Decides who is killed when; a new one each time if not given
     #[arg(long)]
     seed: Option<u64>,
+    /// A program that is the pipeline already: nothing is built
+    #[arg(long, hide = true)]
+    pipeline: Option<PathBuf>,
 }
 
 impl Options {
@@ -101,9 +105,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn perform(options: &Options, stop: &Stop) -> Result<ExitCode> {
-    let program = build::pipeline(options.rocksdb, stop)?;
+    let program = match &options.pipeline {
+        Some(program) => program.clone(),
+        None => build::pipeline(options.rocksdb, stop)?,
+    };
     let begun = Instant::now();
-    let words = Book::open().words(options.lines());
+    let words = Book::open()?.words(options.lines());
     let show = Show::on_stdout(words);
     let (kafka, took) = timed(|| match options.kafka {
         true => Broker::kafka(),

@@ -10,6 +10,7 @@ use kafka_wire::lines::{self, Keys};
 use kafka_wire::{Client, Isolation, Producer};
 
 use super::local;
+use crate::program::program;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -114,7 +115,10 @@ fn must_exist(client: &mut Client, topic: &str) -> Result<()> {
     if client.metadata(None)?.topics.contains_key(topic) {
         return Ok(());
     }
-    bail!("there is no topic {topic:?}: create it with `cargo xtask kafka topic {topic}`")
+    bail!(
+        "there is no topic {topic:?}: create it with `{} kafka topic {topic}`",
+        program()
+    )
 }
 
 #[cfg(test)]

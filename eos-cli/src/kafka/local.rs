@@ -13,6 +13,7 @@ use kafka_wire::Client;
 
 use super::embedded::Embedded;
 use super::place::{Other, Place, State};
+use crate::program::program;
 
 /// Where everybody expects Kafka.
 const USUAL_PORT: u16 = 9092;
@@ -28,7 +29,7 @@ pub(crate) struct Up {
     pub(crate) port: Option<u16>,
     /// In containers, by `docker-compose.yml`.
     pub(crate) docker: bool,
-    /// The broker of `eos-testkit`: no JVM, one node, everything in memory.
+    /// The broker of `eos-broker`: no JVM, one node, everything in memory.
     pub(crate) embedded: bool,
     /// Without what this checkout's cluster of the same kind holds: its data is removed first.
     pub(crate) fresh: bool,
@@ -53,9 +54,10 @@ pub(crate) fn up(wanted: &Up) -> Result<String> {
         && let Some(difference) = difference(state, wanted)
     {
         bail!(
-            "a different Kafka is up, {} at {} ({difference}): `cargo xtask kafka down` stops it and removes its data",
+            "a different Kafka is up, {} at {} ({difference}): `{} kafka down` stops it and removes its data",
             state.kind(),
-            state.bootstrap()
+            state.bootstrap(),
+            program()
         );
     }
     let state = match earlier {
@@ -85,7 +87,10 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
         // Its ports and container names are those of docker-compose.yml, once per machine.
         let containers = |other: &Other| matches!(other.state, State::Containers { .. });
         if let Some(other) = place.others().into_iter().find(containers) {
-            bail!("{other}: stop it there with `cargo xtask kafka down`, or leave --docker out");
+            bail!(
+                "{other}: stop it there with `{} kafka down`, or leave --docker out",
+                program()
+            );
         }
         // Noted before, so that `down` finds the containers of a start that failed half way.
         place.save(&State::Containers { nodes })?;
@@ -209,7 +214,10 @@ fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
         [] => "it has no topics".to_owned(),
         names => format!("it still has the topics {}", names.join(", ")),
     };
-    eprintln!("{how}: {what}. `cargo xtask kafka up --fresh` begins without them.");
+    eprintln!(
+        "{how}: {what}. `{} kafka up --fresh` begins without them.",
+        program()
+    );
     Ok(())
 }
 
@@ -271,8 +279,8 @@ pub(super) fn address() -> Result<String> {
     let state = Place::find()?.load()?;
     state.map(|state| state.bootstrap()).with_context(|| {
         format!(
-            "no local Kafka is up: start one with `cargo xtask kafka up`, or name yours in {}",
-            BOOTSTRAP_VAR
+            "no local Kafka is up: start one with `{} kafka up`, or name yours in {BOOTSTRAP_VAR}",
+            program()
         )
     })
 }
@@ -316,8 +324,9 @@ pub(crate) fn status() -> Result<String> {
 /// Names what other checkouts have up, which no command here touches.
 fn none_is_up(place: &Place) -> String {
     let mut lines = vec![format!(
-        "No local Kafka is up for {}. `cargo xtask kafka up` starts one.",
-        paths::workspace_root().display()
+        "No local Kafka is up for {}. `{} kafka up` starts one.",
+        place.owner(),
+        program()
     )];
     let others = place.others();
     lines.extend(others.iter().map(|other| format!("Elsewhere: {other}.")));
@@ -329,7 +338,7 @@ fn none_is_up(place: &Place) -> String {
 pub(crate) fn environment(bootstrap: &str) -> String {
     format!(
         "# your apps, whatever address their program names:\n{}={bootstrap}\n\
-         # the examples, the tests and cargo xtask:\n{}={bootstrap}",
+         # the examples, and the tests and tools of eos:\n{}={bootstrap}",
         APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR,
     )
 }
@@ -344,7 +353,7 @@ fn node_lines(detached: &Detached) -> Vec<String> {
             ),
             None => (
                 "no process".into(),
-                "ended: `cargo xtask kafka up` starts it again".into(),
+                format!("ended: `{} kafka up` starts it again", program()),
             ),
         };
         let (id, port, log) = (node.id, node.port, node.log());

@@ -3,7 +3,7 @@
 //! ```text
 //! local     up | down | status
 //!   ├── place      the state of each checkout's Kafka, in the user's cache
-//!   └── embedded   without a JVM: the broker of eos-testkit
+//!   └── embedded   without a JVM: the broker of eos-broker
 //! by_hand   topic | produce | read
 //! ```
 

@@ -76,10 +76,10 @@ impl fmt::Display for Other {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} at {}, which the checkout in {} started",
+            "{} at {}, which {} started",
             self.state.kind(),
             self.state.bootstrap(),
-            self.checkout.display()
+            owner(&self.checkout)
         )
     }
 }
@@ -94,10 +94,23 @@ pub(crate) struct Place {
     pub(crate) data: PathBuf,
 }
 
+/// The owner of a cluster, for people. Programs outside of any checkout share one, whose path is empty.
+fn owner(checkout: &Path) -> String {
+    match checkout.as_os_str().is_empty() {
+        true => "this user's `eos` outside of a checkout".to_owned(),
+        false => format!("the checkout in {}", checkout.display()),
+    }
+}
+
 impl Place {
+    /// The owner of this place, for people.
+    pub(crate) fn owner(&self) -> String {
+        owner(&self.checkout)
+    }
+
     pub(crate) fn find() -> Result<Place> {
         let base = paths::cache_dir()?.join("local");
-        Ok(Place::of(base, paths::workspace_root()))
+        Ok(Place::of(base, paths::checkout().unwrap_or(Path::new(""))))
     }
 
     fn of(base: PathBuf, checkout: &Path) -> Place {

@@ -1,4 +1,4 @@
-//! `cargo xtask kafka up --embedded`: a broker without Java that runs until `down`.
+//! `eos kafka up --embedded`: a broker without Java that runs until `down`.
 
 use std::io::Write;
 use std::path::Path;
@@ -118,11 +118,7 @@ fn neither_another_checkouts_broker_nor_one_of_another_kind_is_replaced_or_stopp
         let ours_runs = format!("the embedded broker at {our_address}");
         ours.refuses(
             other_kind,
-            &[
-                "a different Kafka is up",
-                &ours_runs,
-                "cargo xtask kafka down",
-            ],
+            &["a different Kafka is up", &ours_runs, "eos kafka down"],
         );
         assert!(
             is_up(&our_address),

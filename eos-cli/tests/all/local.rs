@@ -1,4 +1,4 @@
-//! `cargo xtask kafka up | down | status | topic | produce | read`, as one uses it.
+//! `eos kafka up | down | status | topic | produce | read`, as one uses it.
 #![allow(
     clippy::unwrap_used,
     reason = "the lint spares test functions, not what they share"
@@ -124,7 +124,7 @@ fn a_cluster_stays_until_it_is_sent_away_and_survives_the_death_of_its_processes
         "{status}"
     );
     let complaint = user.complains("kafka up --nodes 3");
-    assert!(complaint.contains("cargo xtask kafka down"), "{complaint}");
+    assert!(complaint.contains("eos kafka down"), "{complaint}");
 
     let patience = std::time::Duration::from_secs(10);
     let mut client = kafka_wire::Client::connect(bootstrap, patience).unwrap();
@@ -201,7 +201,7 @@ fn topics_and_records_are_made_and_read_by_hand() {
     };
     let complaint = user.complains("kafka read orders");
     assert!(
-        complaint.contains("start one with `cargo xtask kafka up`"),
+        complaint.contains("start one with `eos kafka up`"),
         "{complaint}"
     );
     user.says("kafka up");
@@ -219,10 +219,7 @@ fn topics_and_records_are_made_and_read_by_hand() {
         "{complaint}"
     );
     let complaint = user.complains("kafka produce oders");
-    assert!(
-        complaint.contains("`cargo xtask kafka topic oders`"),
-        "{complaint}"
-    );
+    assert!(complaint.contains("`eos kafka topic oders`"), "{complaint}");
 
     let said = user.told("kafka produce orders", "a:{\"n\":1}\n:2\nb:\n\n");
     assert_eq!(

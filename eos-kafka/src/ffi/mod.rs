@@ -1,4 +1,4 @@
-//! librdkafka behind safe types: the one module of the workspace's libraries with `unsafe` in it.
+//! librdkafka behind safe types: the one module of eos with `unsafe` in it.
 //!
 //! What keeps it sound:
 //! - **Lifetimes by ownership.** Queues, topic handles and fetched messages each hold the
@@ -14,7 +14,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "the point of this module: no other one of the workspace's libraries may"
+    reason = "the point of this module: no other one of eos may"
 )]
 
 mod admin;

@@ -1,6 +1,6 @@
 //! Out-of-band cluster access that bypasses the network.
 
-use eos_core::client::Result;
+use eos_client::Result;
 use kafka_protocol::messages::ResponseKind;
 use kafka_wire::batch::{BatchBuilder, Record, visible};
 use kafka_wire::requests::{self, NO_PRODUCER};

@@ -1,6 +1,6 @@
 //! What librdkafka makes of error codes.
 
-use eos_core::client::ClientError;
+use eos_client::ClientError;
 use eos_protocol::{CallSite, Fault, code};
 use kafka_protocol::ResponseError;
 

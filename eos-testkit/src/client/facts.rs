@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use eos_core::client::{
+use eos_client::{
     BrokerLimits, ClientError, ClusterFacts, NewTopic, Result, TopicFacts, Verification,
 };
 use eos_protocol::state::TopicUuid;

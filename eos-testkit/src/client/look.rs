@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use eos_core::client::SourceEvent;
+use eos_client::SourceEvent;
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{SeenTopic, TopicName, code};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;

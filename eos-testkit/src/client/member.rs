@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use eos_core::client::{GroupMetadata, GroupProtocol, SourceEvent, SourceSpec};
+use eos_client::{GroupMetadata, GroupProtocol, SourceEvent, SourceSpec};
 use eos_protocol::{CallSite, TopicPartition, code};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::leave_group_request::MemberIdentity;

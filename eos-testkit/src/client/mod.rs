@@ -16,7 +16,7 @@
 //!
 //! As librdkafka does, it sends a request again inside the call when a connection breaks, speaks nothing of KIP-890's
 //! second protocol, says nothing of a loss while a rebalance is to be answered, and tells by
-//! [`Producer::unanswered`](eos_core::client::Producer::unanswered) that a request was never answered. Kinder than
+//! [`Producer::unanswered`](eos_client::Producer::unanswered) that a request was never answered. Kinder than
 //! librdkafka it is in this: calls have no time-outs of their own, queues are never full, and seeks are done at once.
 //! Stricter in that a commit does not flush.
 

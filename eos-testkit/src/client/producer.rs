@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_core::client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
+use eos_client::{ClientError, OffsetToCommit, Outgoing, Producer, ProducerSpec, Result};
 use eos_protocol::{CallSite, code};
 
 use super::cluster::Cluster;

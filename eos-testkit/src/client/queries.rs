@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use eos_core::client::{
-    ClientError, CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit, Result,
-};
+use eos_client::{ClientError, CommittedOffset, LogEnds, OffsetBounds, OffsetToCommit, Result};
 use eos_protocol::{CallSite, Offset, TopicPartition, code};
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::offset_commit_request::{

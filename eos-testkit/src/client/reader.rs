@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use eos_core::client::{ClientError, SourceEvent};
+use eos_client::{ClientError, SourceEvent};
 use eos_protocol::{CallSite, Offset, TopicPartition, code};
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::PartitionData;
@@ -102,7 +102,7 @@ impl Reader {
         (place.waiting.is_empty() && place.next >= stable).then_some(stable)
     }
 
-    /// See [`Source::end`](eos_core::client::Source::end).
+    /// See [`Source::end`](eos_client::Source::end).
     pub(super) fn end(&self, of: &TopicPartition) -> Option<i64> {
         let place = self.places.get(of)?;
         let (stable, _) = place.ends?;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_core::client::{
+use eos_client::{
     ClientError, CommittedOffset, Headers, LogEnds, Message, OffsetBounds, OffsetToCommit, Records,
     Result, Source, SourceEvent, SourceSpec,
 };

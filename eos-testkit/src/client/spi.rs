@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eos_core::client::{Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec};
+use eos_client::{Client, ClusterFacts, NewTopic, ProducerSpec, Result, SourceSpec};
 use eos_protocol::{Offset, TopicName, TopicPartition};
 
 use super::cluster::Cluster;

@@ -14,7 +14,7 @@ use super::faults::{Died, Faults};
 use super::{Anew, Seat, TestDriver};
 use crate::client::Cluster;
 use crate::disk::Disk;
-use crate::sim::Rng;
+use crate::rng::Rng;
 use eos_broker::broker::{Broker, BrokerOptions};
 
 /// A transaction is committed when the driver says so, and lives as long as a broker lets it.
@@ -154,7 +154,7 @@ impl TestDriver {
         let since = move |now: i64| Now(Duration::from_millis((now - begin).unsigned_abs()));
         let next = move || {
             let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
-            chance.next()
+            chance.draw()
         };
         Env::new(move || since(clock.now()), next).with_wall_clock(move || Timestamp(wall.now()))
     }

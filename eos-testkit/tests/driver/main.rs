@@ -1,13 +1,12 @@
 //! Tests of apps without Kafka.
 //!
-//! They cover [`eos_testkit::TestDriver`] with every operator and a crash at each effect, the simulation, and the
+//! They cover [`eos_testkit::TestDriver`] with every operator and a crash at each effect, and the
 //! suites for codecs and stores.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod basics;
 mod codecs;
 mod dying;
-mod eos_sim;
 mod found;
 mod larger;
 mod many;
@@ -16,7 +15,6 @@ mod misuses;
 mod operators;
 mod outages;
 mod policies;
-mod simulation;
 mod state;
 mod topics;
 mod windows;

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use eos_core::client::{Client, Headers, Outgoing, Producer, ProducerSpec, Result};
+use eos_client::{Client, Headers, Outgoing, Producer, ProducerSpec, Result};
 use eos_core::{App, Topic};
 use eos_protocol::{Partition, TransactionalId};
 use eos_testkit::TestDriver;

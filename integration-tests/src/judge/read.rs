@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use eos_testkit::oracle::{
+use eos_oracle::{
     CONSUMER_OFFSETS, Evidence, Input, InputError, Keys, LogEnd, OpenProducer, Output, Row,
     TransactionState,
 };

@@ -1,6 +1,7 @@
-//! Tests that run alone, one at a time.
+//! Tests that run after all others: alone, or a few at a time.
 //!
-//! They measure time, need the whole machine, or use Kafka's usual port.
+//! They measure time, need the whole machine, or use Kafka's usual port. `FEW` in `tools/xtask/src/test/pool.rs` names
+//! those that tolerate others beside them.
 
 #[path = "../common/mod.rs"]
 mod common;

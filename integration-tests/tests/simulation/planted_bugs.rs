@@ -1,7 +1,7 @@
 //! A simulation that finds nothing proves nothing: each defence of the runtime is taken away in turn, and a seed
 //! has to find it, by what is bound to go wrong without it.
 
-use eos_testkit::sim::{Outcome, Seeds};
+use eos_sim::{Outcome, Seeds};
 
 /// A task can't start: what is committed and what is there don't go together.
 const REFUSED: &[&str] = &["a task is refused"];

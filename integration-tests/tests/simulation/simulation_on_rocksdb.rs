@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use eos_core::stepped::{Home, on_disk};
-use eos_testkit::sim::{Disks, Place, ProcessDisk, Seeds};
+use eos_sim::{Disks, Place, ProcessDisk, Seeds};
 
 /// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.
 const SEEDS: u64 = 100;

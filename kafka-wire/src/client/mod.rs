@@ -93,9 +93,12 @@ impl Client {
             turn: 0,
         };
         let deadline = Instant::now() + timeout;
-        client.open_any(client.bootstrap.len(), deadline).map_err(Failure::into_error).with_context(|| {
-            format!("no Kafka broker answers at {bootstrap}: start one with `cargo xtask kafka up`, or correct the address")
-        })?;
+        client
+            .open_any(client.bootstrap.len(), deadline)
+            .map_err(Failure::into_error)
+            .with_context(|| {
+                format!("no Kafka broker answers at {bootstrap}: start one, or correct the address")
+            })?;
         Ok(client)
     }
 

@@ -9,6 +9,7 @@
 //!             names its version
 //! run         every scenario on both brokers, and the table
 //! ```
+#![forbid(unsafe_code)]
 
 mod groups;
 mod reading;

@@ -1,5 +1,6 @@
 //! `cargo xtask kafka` and `cargo xtask demo`: `eos-cli`, after the set-up that it needs.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -23,7 +24,7 @@ pub(crate) fn kafka(arguments: &[String]) -> Result<ExitCode> {
     if is("up") && !is("--docker") && !is("--embedded") && !is("--help") && external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
-    become_eos("kafka", arguments)
+    become_eos("kafka", arguments.iter().map(OsString::from))
 }
 
 /// Becomes `eos demo`.
@@ -35,7 +36,14 @@ pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
     if arguments.iter().any(|it| it == "--kafka") && external().is_none() {
         setup::ensure(Need::KAFKA)?;
     }
-    become_eos("demo", arguments)
+    // The tests have built the pipeline already.
+    let built = std::env::var_os(PROGRAMS_VAR).map(|programs| {
+        let mut pipeline = OsString::from("--pipeline=");
+        pipeline.push(PathBuf::from(programs).join("06-word-count"));
+        pipeline
+    });
+    let arguments = arguments.iter().map(OsString::from);
+    become_eos("demo", arguments.chain(built))
 }
 
 /// Starts the cluster of `docker-compose.yml`, or finds it up. Returns its addresses.
@@ -47,8 +55,10 @@ pub(crate) fn up_in_docker() -> Result<String> {
     Ok(found.to_owned())
 }
 
-fn become_eos(command: &str, arguments: &[String]) -> Result<ExitCode> {
-    let error = program().arg(command).args(arguments).exec();
+fn become_eos(command: &str, arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let mut program = program();
+    program.env("CLI_PROGRAM_NAME", "cargo xtask");
+    let error = program.arg(command).args(arguments).exec();
     Err(error).context("run cargo: is it on the PATH?")
 }
 

@@ -1,4 +1,5 @@
 //! `cargo xtask`: what cargo cannot do. Set-up, tests, bench, and short ways to `eos kafka` and `eos demo`.
+#![forbid(unsafe_code)]
 
 mod bench;
 mod cargo;

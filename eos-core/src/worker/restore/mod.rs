@@ -325,35 +325,20 @@ impl<C: Client> Restorer<C> {
             self.to_assign = true;
             return Ok(false);
         }
-        let (mut at, mut whole) = (Vec::new(), Vec::new());
+        let mut at = Vec::new();
         let read = self.restoring.iter().flat_map(|one| one.read.iter());
         let read: Vec<_> = read.cloned().collect();
         if !read.is_empty() {
             source.unassign(&read).map_err(WorkerError::Client)?;
         }
-        for mut one in std::mem::take(&mut self.restoring) {
-            match one.phase {
-                Phase::Decided(reader) => {
-                    let wanted = reader.restore.wanted().filter_map(|(family, offset)| {
-                        let (_, partition) = one.logs.get(family).as_ref()?;
-                        Some((partition.clone(), offset))
-                    });
-                    at.extend(wanted);
-                    one.phase = Phase::Reading(reader);
-                    one.read.clear();
-                    self.restoring.push(one);
-                }
-                Phase::Whole(store) => {
-                    at.extend(one.at.iter().cloned());
-                    one.phase = Phase::Opening;
-                    whole.push((one, *store));
-                }
-                _ => self.restoring.push(one),
-            }
+        for one in &mut self.restoring {
+            at.extend(one.take_offsets());
         }
-        for (one, store) in whole {
+        let is_whole = |one: &mut Restoring<_>| matches!(one.phase, Phase::Whole(_));
+        for one in self.restoring.extract_if(.., is_whole) {
             self.restarts.remove(&one.task);
-            one.finish(shared, tasks, store)?;
+            at.extend(one.at.iter().cloned());
+            one.finish(shared, tasks)?;
         }
         source.assign(&at).map_err(WorkerError::Client)?;
         Ok(true)

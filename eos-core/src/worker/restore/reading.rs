@@ -6,7 +6,7 @@ use std::time::Duration;
 use eos_protocol::state::{
     ChangelogOffsets, Family, Position, RestartError, Restore, RestoreKind, Restored, StoreId,
 };
-use eos_protocol::{Now, TaskId, TopicPartition};
+use eos_protocol::{Now, Offset, TaskId, TopicPartition};
 use eos_state::changelog::{Changelog, Entry};
 use eos_state::{Batch, StoreError, TaskStore};
 
@@ -161,8 +161,10 @@ impl<C: Client> Restoring<C> {
         self,
         shared: &Shared<C>,
         tasks: &mut Tasks<RecordsOf<C>>,
-        store: TaskStore,
     ) -> Result<(), WorkerError> {
+        let Phase::Whole(store) = self.phase else {
+            return Ok(());
+        };
         let windows = Windows::of(&store, self.windows, self.stream_time);
         let windows =
             windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
@@ -178,13 +180,32 @@ impl<C: Client> Restoring<C> {
         let outputs = self.logs.map(|log| log.map(|(output, _)| output));
         let offsets = ChangelogOffsets::opened(stored.unwrap_or_default());
         task.restored(TaskState::new(
-            store,
+            *store,
             self.identity,
             outputs,
             offsets,
             windows,
         ));
         Ok(())
+    }
+
+    /// Begins to read, if the offsets are decided. Returns the changelogs with these offsets.
+    pub(super) fn take_offsets(&mut self) -> Vec<(TopicPartition, Offset)> {
+        let reader = match std::mem::replace(&mut self.phase, Phase::Opening) {
+            Phase::Decided(reader) => reader,
+            other => {
+                self.phase = other;
+                return Vec::new();
+            }
+        };
+        let wanted = reader.restore.wanted().filter_map(|(family, offset)| {
+            let (_, partition) = self.logs.get(family).as_ref()?;
+            Some((partition.clone(), offset))
+        });
+        let wanted = wanted.collect();
+        self.phase = Phase::Reading(reader);
+        self.read.clear();
+        wanted
     }
 
     /// Without a mark for each task: what is read is taken for all that there is to read.

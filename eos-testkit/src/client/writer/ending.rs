@@ -1,6 +1,6 @@
 //! A transaction is committed or aborted.
 
-use eos_core::client::ClientError;
+use eos_client::ClientError;
 use eos_protocol::CallSite;
 use kafka_protocol::messages::ResponseKind;
 use kafka_wire::requests;

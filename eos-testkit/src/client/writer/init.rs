@@ -1,6 +1,6 @@
 //! How a producer comes by its identity.
 
-use eos_core::client::ClientError;
+use eos_client::ClientError;
 use eos_protocol::CallSite;
 use kafka_protocol::messages::ResponseKind;
 use kafka_wire::batch::ProducerIdentity;

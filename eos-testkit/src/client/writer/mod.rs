@@ -15,7 +15,7 @@ mod phase;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use eos_core::client::{ClientError, ProducerSpec};
+use eos_client::{ClientError, ProducerSpec};
 use eos_protocol::CallSite;
 use kafka_wire::batch::ProducerIdentity;
 

@@ -1,6 +1,6 @@
 //! Offsets in the transaction: two requests, one after the other.
 
-use eos_core::client::{ClientError, OffsetToCommit};
+use eos_client::{ClientError, OffsetToCommit};
 use eos_protocol::CallSite;
 use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,

@@ -1,7 +1,7 @@
 //! Bytes that are not what was written.
 
 use super::violation::Written;
-use crate::sim::Rng;
+use crate::rng::Rng;
 
 /// At most so many places are cut, and so many bits flipped: evenly spaced in what is longer.
 const CUTS: usize = 256;
@@ -24,7 +24,7 @@ pub(super) fn damaged(bytes: &[u8]) -> impl Iterator<Item = Written> {
     let longest = bytes.len().min(LONGEST) + 8;
     let random = (0..RANDOM).map(move |_| {
         let length = rng.below(longest + 1);
-        (0..length).map(|_| rng.next() as u8).collect()
+        (0..length).map(|_| rng.draw() as u8).collect()
     });
     let some = cuts.chain(flips).chain(longer).chain([twice]).chain(random);
     let all = [Written(None), Written(Some(Vec::new()))];

@@ -33,7 +33,7 @@ pub(crate) use soak::{Options as SoakOptions, run as soak};
 
 /// The features of the one build: those of tests and of the programs that tests start.
 /// Cargo unifies the features of dependent packages (`kafka`, `rocksdb`, `prometheus`, `failpoints`).
-pub(crate) const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-testkit/failpoints,\
+pub(crate) const FEATURES: &str = "eos-examples/prometheus,eos-examples/rocksdb,eos-core/prometheus,eos-core/failpoints,eos-sim/failpoints,\
     eos-testkit/store-conformance,integration-tests/failpoints,integration-tests/stored";
 
 /// Runs the tests. A single word filters them by name; other arguments go to `cargo test`.
@@ -55,6 +55,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {
+    if filter.is_empty() {
+        check::import_cycles(report);
+    }
     let begun = Instant::now();
     println!("=== Build");
     let built = build_with_programs(&format!("--workspace --features {FEATURES}"))?;

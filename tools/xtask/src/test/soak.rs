@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::case::Case;
+use super::counted;
 use super::report::Report;
 use crate::cargo::{cargo, exit_code};
 use crate::setup::{self, Need};
@@ -18,6 +19,8 @@ struct Soak {
     environment: &'static [(&'static str, &'static str)],
     /// The arguments of cargo.
     arguments: &'static str,
+    /// How often the command runs.
+    times: u32,
 }
 
 const FULL: &[(&str, &str)] = &[("EOS_FULL", "1")];
@@ -57,78 +60,91 @@ const TABLE: [Soak; 13] = [
         what: "100,000 seeds of the whole runtime",
         environment: &[],
         arguments: "xtask sim --seeds 100000 --coverage",
+        times: 1,
     },
     Soak {
         name: "rocksdb",
         what: "5,000 seeds with the state in RocksDB, and every planted bug",
         environment: &[("EOS_ROCKSDB_SEEDS", "5000"), ("EOS_FULL", "1")],
         arguments: "test -p integration-tests --features failpoints --test simulation -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "fuzz",
         what: "ten minutes of malformed requests to the embedded broker",
         environment: &[("EOS_FUZZ_SECONDS", "600")],
         arguments: "test -p eos-broker --lib fuzz -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "kill",
         what: "a million records and more than 25 SIGKILLs, on one node, on three, and embedded",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive kill:: -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "brokers",
         what: "brokers of each role killed, frozen and restarted, then too few replicas, five times",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive brokers:: -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "wire",
         what: "the wire producer while followers are frozen",
         environment: &[],
         arguments: "test -p integration-tests --test exclusive wire_producer_delivers_once:: -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "churn",
         what: "five minutes of members that join and leave, for each group protocol",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive churn:: -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "windows",
         what: "a million views in windows, 25 kills",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive windowed_counts:: -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "faults",
         what: "every fault-injection test at full size",
         environment: &[],
         arguments: "xtask faults --full",
+        times: 1,
     },
     Soak {
         name: "readme",
         what: "every command of the README, including its crate of your own",
         environment: FULL,
         arguments: "test -p integration-tests --test exclusive readme:: -- --nocapture",
+        times: 1,
     },
     Soak {
         name: "shipped",
         what: "the tests of the libraries with the features that users compile, without failpoints",
         environment: &[],
         arguments: "test -p eos-core -p eos-kafka -p eos-state -p eos-examples -p conformance",
+        times: 1,
     },
     Soak {
         name: "unarmed",
         what: "a program built without failpoints contains none",
         environment: &[],
         arguments: "test -p integration-tests --test soak",
+        times: 1,
     },
     Soak {
         name: "repeat",
         what: "the tests on a real Kafka, five times each",
-        environment: &[("EOS_TIMES", "5")],
+        environment: &[],
         arguments: "test -p integration-tests --features failpoints,stored --test kafka -- --nocapture",
+        times: 5,
     },
 ];
 
@@ -175,15 +191,32 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut report = Report::default();
     for soak in chosen {
         println!("\n=== {}: {}\n{}", soak.name, soak.what, line(soak));
-        let begun = Instant::now();
-        let mut command = cargo();
-        command
-            .args(soak.arguments.split_whitespace())
-            .envs(soak.environment.iter().copied());
-        let status = command.status().context("start cargo")?;
-        report.step(soak.name, status.success(), begun.elapsed());
+        for _ in 0..soak.times {
+            run_once(soak, &mut report)?;
+        }
     }
     Ok(exit_code(report.print()))
+}
+
+/// Runs the command of a row. Tests that ran nothing have failed: their names have changed.
+fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
+    let begun = Instant::now();
+    let mut command = cargo();
+    command
+        .args(soak.arguments.split_whitespace())
+        .envs(soak.environment.iter().copied());
+    if !soak.arguments.starts_with("test ") {
+        let status = command.status().context("start cargo")?;
+        report.step(soak.name, status.success(), begun.elapsed());
+        return Ok(());
+    }
+    let mut count = counted(command)?;
+    if count.passed == 0 {
+        eprintln!("error: the soak run {} ran no test", soak.name);
+        count.broken = true;
+    }
+    report.counted(soak.name, count, begun.elapsed());
+    Ok(())
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Soak>> {

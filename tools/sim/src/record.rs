@@ -1,7 +1,7 @@
 //! Records of the inputs.
 
-use super::rng::Rng;
 use super::topics::INPUT;
+use eos_testkit::rng::Rng;
 
 /// The behaviour of the app's closure at a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

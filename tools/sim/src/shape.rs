@@ -1,6 +1,6 @@
 //! The apps that are simulated.
 
-use super::rng::Rng;
+use eos_testkit::rng::Rng;
 
 /// What an app does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

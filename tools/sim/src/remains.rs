@@ -8,10 +8,10 @@ use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
 use super::record::Given;
 use super::topics::APP;
-use crate::client::Cluster;
-use crate::oracle::{
+use eos_oracle::{
     Contents, Evidence, Expectation, Fold, Input, Keys, LogEnd, Output, Row, StateCopy, judge, text,
 };
+use eos_testkit::client::Cluster;
 
 /// The length of the store's id in a changelog's key. The key of a commit record has no other bytes.
 const STORE_ID: usize = 4;

@@ -10,9 +10,9 @@ use super::case::Case;
 use super::plain::STATELESS;
 use super::record::{Draft, Given};
 use super::remains::{Found, Left, verdict};
-use super::rng::Rng;
 use super::topics::{INPUT, OUTPUTS};
-use crate::oracle::{Evidence, Fold, Keys, Row};
+use eos_oracle::{Evidence, Fold, Keys, Row};
+use eos_testkit::rng::Rng;
 
 pub(super) const JOINED: Case = Case {
     inputs: &INPUTS,

@@ -23,7 +23,7 @@
 //!
 //! # Example
 //! ```
-//! use eos_testkit::oracle::{Evidence, Expectation, Input, Keys, Output, Row, judge, text};
+//! use eos_oracle::{Evidence, Expectation, Input, Keys, Output, Row, judge, text};
 //!
 //! let mut keys = Keys::default();
 //! let key = keys.intern(Some(b"berlin"));
@@ -48,8 +48,9 @@
 //!     "seq 1, key berlin, enriched-0, offset 3: it is also at enriched-0, offset 1"
 //! );
 //! assert!(text(&evidence, &verdict).contains("VIOLATED doubled: 1"));
-//! # Ok::<(), eos_testkit::oracle::InputError>(())
+//! # Ok::<(), eos_oracle::InputError>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod aborted;
 mod decide;

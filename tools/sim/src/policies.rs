@@ -11,10 +11,10 @@ use super::case::Case;
 use super::plain::COUNTING;
 use super::record::{Draft, Given, Kind};
 use super::remains::{Found, Left, verdict};
-use super::rng::Rng;
 use super::topics::INPUT;
-use crate::client::Cluster;
-use crate::oracle::{Evidence, Fold, Keys, Row};
+use eos_oracle::{Evidence, Fold, Keys, Row};
+use eos_testkit::client::Cluster;
+use eos_testkit::rng::Rng;
 
 /// The policy after the last retry is to skip the record.
 pub(super) const SKIPPING: Case = Case {

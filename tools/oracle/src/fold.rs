@@ -20,7 +20,7 @@ type Step = dyn Fn(&mut Contents, &InputRecord<'_>) -> i64 + Send + Sync;
 ///
 /// # Example
 /// ```
-/// use eos_testkit::oracle::Fold;
+/// use eos_oracle::Fold;
 ///
 /// let counts = Fold::new(|contents, record| {
 ///     let count = contents.entry(record.key.unwrap_or_default().to_vec()).or_insert(vec![0]);

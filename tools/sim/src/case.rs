@@ -4,9 +4,9 @@ use eos_core::{App, Guarantee};
 
 use super::record::Draft;
 use super::remains::{Found, Left};
-use super::rng::Rng;
 use super::topics::APP;
-use crate::client::Cluster;
+use eos_testkit::client::Cluster;
+use eos_testkit::rng::Rng;
 
 /// Everything that depends on the shape of a run.
 #[derive(Clone, Copy)]

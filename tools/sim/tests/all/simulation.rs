@@ -1,6 +1,6 @@
 //! The whole runtime under seeds: nothing is lost, doubled, reordered or torn, whatever goes wrong.
 
-use eos_testkit::sim::{Kind, Run, Seeds, Shape};
+use eos_sim::{Kind, Run, Seeds, Shape};
 
 /// As many as a test run has time for; `EOS_SEEDS` says another number.
 const SEEDS: u64 = 500;

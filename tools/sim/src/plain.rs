@@ -9,7 +9,7 @@ use super::case::Case;
 use super::record::Draft;
 use super::remains::{Found, Left, verdict};
 use super::topics::{INPUT, OUTPUTS};
-use crate::oracle::{Contents, Evidence, Expectation, Fold, Keys, Row, judge, text};
+use eos_oracle::{Contents, Evidence, Expectation, Fold, Keys, Row, judge, text};
 
 pub(super) const STATELESS: Case = Case {
     guarantee: Guarantee::ExactlyOnce,

@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::remains::{Copied, Found, Left};
 use super::topics::APP;
-use crate::client::Cluster;
+use eos_testkit::client::Cluster;
 
 /// Whether the group has committed all records, and every transaction has ended.
 pub(super) fn is_committed(cluster: &Cluster, case: &Case) -> bool {
@@ -64,9 +64,9 @@ mod tests {
     use eos_protocol::{Partition, StageId, TaskId};
 
     use super::*;
-    use crate::client::Written;
-    use crate::oracle::Contents;
     use eos_broker::broker::{Broker, BrokerOptions};
+    use eos_oracle::Contents;
+    use eos_testkit::client::Written;
 
     const TOPIC: &str = "sim-in-changelog";
 

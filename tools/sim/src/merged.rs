@@ -6,9 +6,9 @@ use super::case::Case;
 use super::plain::STATELESS;
 use super::record::Draft;
 use super::remains::{Found, Left, verdict};
-use super::rng::Rng;
 use super::topics::{INPUT, OUTPUTS};
-use crate::oracle::{Evidence, Keys, Row};
+use eos_oracle::{Evidence, Keys, Row};
+use eos_testkit::rng::Rng;
 
 pub(super) const MERGED: Case = Case {
     inputs: &INPUTS,

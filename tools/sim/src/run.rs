@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::fault::{Fault, Place};
-use super::rng::Rng;
 use super::shape::Shape;
+use eos_testkit::rng::Rng;
 
 /// How many faults are drawn at least.
 pub(super) const FAULTS: usize = 6;

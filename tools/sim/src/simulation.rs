@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eos_core::client::Client;
+use eos_client::Client;
 use eos_protocol::{Offset, Partition, TopicPartition, partition_for};
 
 use super::case::Case;
@@ -11,13 +11,13 @@ use super::nemesis::Nemesis;
 use super::processes::Processes;
 use super::record::{Draft, Given};
 use super::remains::{Found, Left};
-use super::rng::Rng;
 use super::run::{FAULTS, Outcome, Run};
 use super::topics::{APP, INPUT};
 use super::without::{COMPACTION, TASK_LOCK, take_away};
 use super::{cases, check};
-use crate::client::{Cluster, Written};
 use eos_broker::broker::{Broker, BrokerOptions};
+use eos_testkit::client::{Cluster, Written};
+use eos_testkit::rng::Rng;
 
 /// When a run begins, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;

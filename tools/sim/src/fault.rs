@@ -6,7 +6,7 @@ use eos_protocol::CallSite;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 
-use crate::client::Edge;
+use eos_testkit::client::Edge;
 
 /// Where something can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,6 +10,7 @@
 //!
 //! and at the end: each input once in each output, in order; counts without gap; state as a loop would have it
 //! ```
+#![forbid(unsafe_code)]
 
 mod case;
 mod cases;
@@ -25,7 +26,6 @@ mod policies;
 mod processes;
 mod record;
 mod remains;
-mod rng;
 mod run;
 mod seeds;
 mod shape;
@@ -38,7 +38,6 @@ mod without;
 pub use coverage::Coverage;
 pub use disks::{Disks, InMemory, ProcessDisk};
 pub use fault::{Api, Fault, Kind, Place};
-pub(crate) use rng::Rng;
 pub use run::{Outcome, Run};
 pub use seeds::{Seeds, Summary};
 pub use shape::Shape;

@@ -14,10 +14,10 @@ use super::disks::{Disks, ProcessDisk};
 use super::fault::Kind;
 use super::nemesis::{Died, Nemesis, Order};
 use super::remains::{Copied, Found};
-use super::rng::Rng;
 use super::topics::APP;
-use crate::client::Cluster;
-use crate::crash_backend::CrashHome;
+use eos_testkit::client::Cluster;
+use eos_testkit::crash_backend::CrashHome;
+use eos_testkit::rng::Rng;
 
 /// The names of processes that start with the run, and of those that join later.
 const FIRST: [&str; 2] = ["a", "b"];
@@ -248,14 +248,14 @@ impl<'a> Processes<'a> {
         let (clock, wall) = (self.cluster.clone(), self.cluster.clone());
         let off = Arc::clone(&self.wall);
         // Each start has its own, because a name from before a crash must not come again.
-        let chance = Mutex::new(Rng::new(rng.next()));
+        let chance = Mutex::new(Rng::new(rng.draw()));
         let begin = self.begin;
         let since = move |now: i64| Now(Duration::from_millis((now - begin).unsigned_abs()));
         Env::new(
             move || since(clock.now()),
             move || {
                 let mut chance = chance.lock().unwrap_or_else(PoisonError::into_inner);
-                chance.next()
+                chance.draw()
             },
         )
         .with_wall_clock(move || {

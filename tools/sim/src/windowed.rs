@@ -10,9 +10,9 @@ use super::case::Case;
 use super::plain::STATELESS;
 use super::record::{Draft, Given};
 use super::remains::{Copied, Found, Left, verdict};
-use super::rng::Rng;
 use super::topics::INPUT;
-use crate::oracle::{Contents, Evidence, Fold, Keys, Row, StateCopy};
+use eos_oracle::{Contents, Evidence, Fold, Keys, Row, StateCopy};
+use eos_testkit::rng::Rng;
 
 pub(super) const WINDOWED: Case = Case {
     changelog: Some("sim-in-windowed-changelog"),

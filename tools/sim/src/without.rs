@@ -58,7 +58,7 @@ pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
 #[cfg(not(feature = "failpoints"))]
 pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
     Err(NoDefence(format!(
-        "{name:?} can't be taken away without the cargo feature `failpoints` of eos-testkit"
+        "{name:?} can't be taken away without the cargo feature `failpoints` of eos-sim"
     )))
 }
 
@@ -66,7 +66,7 @@ pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
 mod tests {
     use super::*;
     #[cfg(not(feature = "failpoints"))]
-    use crate::sim::{Run, Seeds};
+    use crate::{Run, Seeds};
 
     #[test]
     fn what_is_not_the_runtimes_can_always_be_taken_away() {

@@ -7,10 +7,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use eos_core::stepped::Home;
 
 use super::fault::{Api, Fault, Kind, Place, passing};
-use super::rng::Rng;
 use super::topics::APP;
-use crate::client::{Effect, Fate, Reaction, Sent, Watcher};
-use crate::crash_backend::CrashHome;
+use eos_testkit::client::{Effect, Fate, Reaction, Sent, Watcher};
+use eos_testkit::crash_backend::CrashHome;
+use eos_testkit::rng::Rng;
 
 /// What a process dies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl State {
         let which = which.map_or(0, |(_, which)| which);
         let passed = self.passed.get(&place).copied().unwrap_or(0);
         let mut chance = Rng::new(self.seed ^ which.rotate_left(48) ^ passed.rotate_left(16));
-        Rng::new(chance.next())
+        Rng::new(chance.draw())
     }
 
     /// Something comes by a place.

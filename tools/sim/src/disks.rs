@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use eos_core::stepped::Home;
 
-use crate::disk::Disk;
+use eos_testkit::disk::Disk;
 
 /// How many earlier states of a database a power loss may go back to.
 const EARLIER: usize = 6;

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use eos_testkit::sim::{Outcome, Run, Seeds, Shape, Summary, check_defence, shrink};
+use eos_sim::{Outcome, Run, Seeds, Shape, Summary, check_defence, shrink};
 
 const USAGE: &str = "\
 usage: cargo xtask sim [--seeds N] [--from SEED] [--threads N] [--coverage] [--shape SHAPE] [--without DEFENCE]
