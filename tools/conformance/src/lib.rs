@@ -11,6 +11,7 @@
 //! ```
 
 mod groups;
+mod place;
 mod reading;
 mod run;
 pub mod scenarios;
@@ -18,6 +19,7 @@ mod transactions;
 mod world;
 
 pub use groups::Member;
+pub use place::Place;
 pub use reading::{Batch, Seen};
 pub use run::{Report, compare};
 pub use transactions::Producer;
