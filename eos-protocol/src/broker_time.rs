@@ -43,12 +43,6 @@ impl BrokerTime {
         Now(now.since(Now(self.away + self.silence(now))))
     }
 
-    /// Whether the clock is paused.
-    #[must_use]
-    pub fn is_standing(&self, now: Now) -> bool {
-        !self.silence(now).is_zero()
-    }
-
     /// How long the brokers have been away at `now`.
     fn silence(&self, now: Now) -> Duration {
         now.since(self.answered.after(Self::SILENCE))
@@ -84,7 +78,6 @@ mod tests {
         let mut time = BrokerTime::new(s(5));
         for now in (5..500).step_by(10) {
             assert_eq!(time.at(s(now)), s(now));
-            assert!(!time.is_standing(s(now)));
             time.answered(s(now));
         }
     }
@@ -98,10 +91,8 @@ mod tests {
         assert_eq!(time.at(s(130)), s(130));
         for now in [131, 200, 400] {
             assert_eq!(time.at(s(now)), s(130));
-            assert!(time.is_standing(s(now)));
         }
         time.answered(s(400));
-        assert!(!time.is_standing(s(400)));
         assert_eq!(time.at(s(400)), s(130));
         assert_eq!(time.at(s(410)), s(140));
         assert_eq!(time.at(s(500)), s(160));

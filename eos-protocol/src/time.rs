@@ -51,12 +51,6 @@ impl Deadline {
         self.remaining(now).min(most)
     }
 
-    /// The earlier of two.
-    #[must_use]
-    pub fn or_sooner(self, other: Self) -> Self {
-        Self(self.0.min(other.0))
-    }
-
     /// This much sooner: what is kept back for the calls that must still fit in afterwards.
     #[must_use]
     pub fn reserving(self, floor: Duration) -> Self {
@@ -87,11 +81,5 @@ mod tests {
     fn a_floor_is_kept_back_for_what_must_still_fit() {
         let deadline = Deadline::after(Now(ms(0)), ms(50)).reserving(ms(20));
         assert!(deadline.passed(Now(ms(30))));
-        assert_eq!(
-            deadline
-                .or_sooner(Deadline::after(Now(ms(0)), ms(10)))
-                .remaining(Now(ms(0))),
-            ms(10)
-        );
     }
 }

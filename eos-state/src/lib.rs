@@ -11,6 +11,7 @@
 //! | [`directory`] | where the state of tasks lies on disk, and whose it is |
 //! | [`TaskStore`] | all stores of a task as a record sees them: scratch over overlay over backend |
 //! | [`StoreBackend`] | what is asked of an engine |
+//! | [`Around`] | an engine around another one |
 //! | [`MemoryBackend`] | the engine in memory |
 //! | `rocks` | the engine on disk, and the memory that all of them share (feature `rocksdb`) |
 //! | [`pressure`] | which database flushes when together they hold too much |
@@ -18,6 +19,7 @@
 //! | `conformance` | what every engine has to pass (feature `conformance`) |
 #![forbid(unsafe_code)]
 
+mod around;
 mod backend;
 mod batch;
 mod cache;
@@ -37,6 +39,7 @@ mod task_store;
 #[cfg(test)]
 mod testing;
 
+pub use around::Around;
 pub use backend::{Cursor, KeyValue, StoreBackend};
 pub use batch::{Batch, Write};
 pub use cache::CacheMemory;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eos_core::stepped::{Home, HomeError, TaskHome};
-use eos_protocol::state::{Position, StoreId};
-use eos_state::{Batch, Cursor, Direction, KeyRange, StoreBackend, StoreError};
+use eos_protocol::state::Position;
+use eos_state::{Around, Batch, StoreBackend, StoreError};
 
 use crate::client::Edge;
 
@@ -105,50 +105,22 @@ impl Drop for CrashBackend {
     }
 }
 
-impl StoreBackend for CrashBackend {
-    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
-        self.database.get(store, key, value)
+impl Around for CrashBackend {
+    type Inner = dyn StoreBackend;
+
+    fn inner(&self) -> &Self::Inner {
+        self.database.as_ref()
     }
 
-    fn multi_get(
-        &self,
-        store: StoreId,
-        keys: &[&[u8]],
-        found: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), StoreError> {
-        self.database.multi_get(store, keys, found)
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        self.database.as_mut()
     }
 
-    fn scan<'a>(
-        &'a self,
-        store: StoreId,
-        range: &KeyRange,
-        direction: Direction,
-    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
-        self.database.scan(store, range, direction)
-    }
-
-    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
-        self.database.stores()
-    }
-
-    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+    fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.writes += 1;
         (self.at_write)(Edge::Before, self.writes);
         self.database.apply(batch, position)?;
         (self.at_write)(Edge::After, self.writes);
         Ok(())
-    }
-
-    fn position(&self) -> Option<&Position> {
-        self.database.position()
-    }
-
-    fn bytes_unflushed(&self) -> u64 {
-        self.database.bytes_unflushed()
-    }
-
-    fn flush(&mut self) -> Result<(), StoreError> {
-        self.database.flush()
     }
 }

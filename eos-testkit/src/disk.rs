@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use eos_core::stepped::{Home, HomeError, TaskHome};
-use eos_protocol::state::{Position, StoreId};
-use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
+use eos_protocol::state::Position;
+use eos_state::{Around, Batch, MemoryBackend, StoreBackend, StoreError};
 
 #[derive(Debug, Default)]
 struct Database {
@@ -136,34 +136,18 @@ impl Drop for OnDisk {
     }
 }
 
-impl StoreBackend for OnDisk {
-    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
-        self.now.get(store, key, value)
+impl Around for OnDisk {
+    type Inner = MemoryBackend;
+
+    fn inner(&self) -> &Self::Inner {
+        &self.now
     }
 
-    fn multi_get(
-        &self,
-        store: StoreId,
-        keys: &[&[u8]],
-        found: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), StoreError> {
-        self.now.multi_get(store, keys, found)
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut self.now
     }
 
-    fn scan<'a>(
-        &'a self,
-        store: StoreId,
-        range: &KeyRange,
-        direction: Direction,
-    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
-        self.now.scan(store, range, direction)
-    }
-
-    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
-        self.now.stores()
-    }
-
-    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+    fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.now.apply(batch, position)?;
         let mut databases = self.disk.lock();
         let Some(database) = databases.get_mut(&self.home) else {
@@ -176,9 +160,5 @@ impl StoreBackend for OnDisk {
             }
         }
         database.now.apply(batch, position)
-    }
-
-    fn position(&self) -> Option<&Position> {
-        self.now.position()
     }
 }

@@ -165,23 +165,34 @@ impl Counted<'_> {
     /// What a program of its own reads from the databases. A task that moved has left an older copy
     /// behind, and counts only grow: the largest is the latest.
     fn stored(&self) -> Result<Counts> {
-        let output = Command::new(program()?).arg(self.state).output()?;
-        ensure!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
         let mut stored = Counts::new();
-        for line in String::from_utf8(output.stdout)?.lines() {
-            let mut fields = line.split(' ').skip(1).map(unhex);
-            let (Some(key), Some(value)) = (fields.next(), fields.next()) else {
-                continue;
-            };
-            let count = stored.entry(text(Some(&key?))).or_default();
-            *count = (*count).max(number(value?.get(8..)).context("a count")?);
+        for (key, value) in stored_in(self.state)? {
+            let count = stored.entry(text(Some(&key))).or_default();
+            *count = (*count).max(number(value.get(8..)).context("a count")?);
         }
         Ok(stored)
     }
+}
+
+/// The keys and values in all databases below a state directory, as a program of its own reads them.
+///
+/// # Errors
+/// When it cannot be run, or cannot read them.
+pub fn stored_in(state: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let output = Command::new(program()?).arg(state).output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut stored = Vec::new();
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let mut fields = line.split(' ').skip(1).map(unhex);
+        if let (Some(key), Some(value)) = (fields.next(), fields.next()) {
+            stored.push((key?, value?));
+        }
+    }
+    Ok(stored)
 }
 
 /// The program `stored`, which opens databases. Built once.

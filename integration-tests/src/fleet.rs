@@ -35,11 +35,17 @@ struct Member {
 
 impl Fleet {
     /// No process yet; each will run `app` in this environment and log to a file in `logs`.
-    pub fn new(app: &Path, environment: Vec<(String, String)>, logs: &Path) -> Result<Self> {
+    pub fn new<K: Into<String>, V: Into<String>>(
+        app: &Path,
+        environment: impl IntoIterator<Item = (K, V)>,
+        logs: &Path,
+    ) -> Result<Self> {
         fs::create_dir_all(logs)?;
+        let environment = environment.into_iter();
+        let environment = environment.map(|(key, value)| (key.into(), value.into()));
         Ok(Fleet {
             app: app.to_owned(),
-            environment,
+            environment: environment.collect(),
             logs: logs.to_owned(),
             members: Vec::new(),
             started: 0,

@@ -10,6 +10,7 @@ pub mod counted;
 pub mod data;
 pub mod fate;
 pub mod faults;
+pub mod files;
 pub mod fleet;
 pub mod judge;
 pub mod kill;

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use kafka_wire::{Client, Isolation};
 
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -26,6 +27,32 @@ pub fn wait_until(
         thread::sleep(PAUSE);
     }
     Ok(())
+}
+
+/// Whether a group has committed a topic to its end.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub fn is_through(client: &mut Client, group: &str, topic: &str) -> Result<bool> {
+    let ends = client.end_offsets(topic, Isolation::ReadUncommitted)?;
+    let committed = client.committed(group, topic)?.into_iter();
+    let offsets = committed.map(|known| known.map_or(0, |(at, _)| at));
+    Ok(offsets.eq(ends))
+}
+
+/// Waits until an app of this name has no transaction open.
+///
+/// # Errors
+/// When it still has one after `patience`, or the cluster does not answer.
+pub fn nothing_is_open(client: &mut Client, app: &str, patience: Duration) -> Result<()> {
+    let prefix = format!("{app}-");
+    wait_until(patience, "no transaction is open", || {
+        let all = client.transactions()?;
+        let mut ours = all
+            .iter()
+            .filter(|t| t.transactional_id.starts_with(&prefix));
+        Ok(!ours.any(|t| t.is_open()))
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! ```text
 //! frame        a length and as many bytes; the header of a request
 //! requests     requests for one topic or partition
+//! refusal      the answer to a request that says nothing but an error
 //! batch        record batches (format version 2): header, records, markers; which of them read_committed hides
 //! connection   one socket to one broker, one request in flight, a deadline on each
 //! client       routing, retries, topics, groups, offsets, records
@@ -29,6 +30,7 @@ mod history;
 pub mod lines;
 pub mod partitioner;
 mod producer;
+pub mod refusal;
 pub mod requests;
 pub mod varint;
 

@@ -1,8 +1,9 @@
 //! Faults: what the rules do to requests, and markers that are held.
 
 use kafka_protocol::ResponseError;
+use kafka_wire::refusal::refuse;
 
-use super::{Broker, Output, Request, Ticket, Unanswered, refuse};
+use super::{Broker, Output, Request, Ticket, Unanswered};
 use crate::faults::{Act, Rule, RuleId};
 use crate::transactions::Participant;
 
@@ -155,7 +156,7 @@ impl Broker {
     }
 
     fn refuse_with(&mut self, request: &Request, error: ResponseError) {
-        let answer = refuse::refuse(&request.body, request.version, error);
+        let answer = refuse(&request.body, request.version, error.code());
         self.out.push(match answer {
             Some(answer) => Output::Answer(request.ticket, answer),
             // Its answer has no place for an error.

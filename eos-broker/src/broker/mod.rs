@@ -21,7 +21,6 @@ mod metadata;
 mod offsets;
 mod options;
 mod produce;
-mod refuse;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -33,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::{RequestKind, ResponseKind};
+use kafka_wire::refusal::refuse;
 use kafka_wire::requests::text;
 use uuid::Uuid;
 
@@ -239,14 +239,14 @@ impl Broker {
             RequestKind::DescribeGroups(it) => self.describe_groups(it, context).into(),
             RequestKind::ListGroups(it) => self.list_groups(it, context).into(),
             RequestKind::DeleteGroups(it) => self.delete_groups(it).into(),
-            other => refuse::refuse(&other, context.version, Error::UnsupportedVersion)
+            other => refuse(&other, context.version, Error::UnsupportedVersion.code())
                 .map_or(Reply::Nothing, Reply::Now),
         }
     }
 
     /// The answer to a request that says nothing but this error; `None` where there is no place for one.
     pub fn refusal(request: &RequestKind, version: i16, error: Error) -> Option<ResponseKind> {
-        refuse::refuse(request, version, error)
+        refuse(request, version, error.code())
     }
 
     /// Everything that is due, in an order that depends on nothing but the state.

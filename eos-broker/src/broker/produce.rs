@@ -7,8 +7,9 @@ use kafka_protocol::messages::produce_response::{
 };
 use kafka_protocol::messages::{ProduceRequest, RequestKind};
 use kafka_wire::batch::BatchError as Format;
+use kafka_wire::refusal::refuse;
 
-use super::{Broker, Context, Output, Reply, refuse, text};
+use super::{Broker, Context, Output, Reply, text};
 use crate::log::{AppendError, Appended, Batch, BatchError};
 use crate::transactions::Participant;
 
@@ -61,7 +62,7 @@ impl Broker {
         };
         if let Some(error) = refused {
             let request = RequestKind::Produce(request);
-            let Some(answer) = refuse::refuse(&request, context.version, error) else {
+            let Some(answer) = refuse(&request, context.version, error.code()) else {
                 // Nobody waits for an answer that could say so.
                 self.out.push(Output::Disconnect(context.ticket));
                 return Reply::Held;

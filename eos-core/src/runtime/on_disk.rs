@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use eos_protocol::state::{Family, Position, PositionError, StoreId};
+use eos_protocol::state::{Family, Position, PositionError};
 use eos_protocol::{AppId, TaskId};
 use eos_state::directory::{DirectoryError, Opened, Owner, TaskDirectory};
 use eos_state::rocks::{RocksBackend, StateMemory};
-use eos_state::{Batch, Cursor, Direction, KeyRange, StoreBackend, StoreError};
+use eos_state::{Around, Batch, StoreBackend, StoreError};
 
 use super::open_databases::OpenDatabases;
 use crate::worker::{Home, HomeError, TaskHome};
@@ -130,48 +130,20 @@ impl Drop for Housed {
     }
 }
 
-impl StoreBackend for Housed {
-    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
-        self.backend.get(store, key, value)
+impl Around for Housed {
+    type Inner = RocksBackend;
+
+    fn inner(&self) -> &Self::Inner {
+        &self.backend
     }
 
-    fn multi_get(
-        &self,
-        store: StoreId,
-        keys: &[&[u8]],
-        found: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), StoreError> {
-        self.backend.multi_get(store, keys, found)
+    fn inner_mut(&mut self) -> &mut Self::Inner {
+        &mut self.backend
     }
 
-    fn scan<'a>(
-        &'a self,
-        store: StoreId,
-        range: &KeyRange,
-        direction: Direction,
-    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
-        self.backend.scan(store, range, direction)
-    }
-
-    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
-        self.backend.stores()
-    }
-
-    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+    fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
         self.backend.apply(batch, position)?;
         self.open.written();
         Ok(())
-    }
-
-    fn position(&self) -> Option<&Position> {
-        self.backend.position()
-    }
-
-    fn bytes_unflushed(&self) -> u64 {
-        self.backend.bytes_unflushed()
-    }
-
-    fn flush(&mut self) -> Result<(), StoreError> {
-        self.backend.flush()
     }
 }

@@ -56,19 +56,19 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<bool> {
-    let evidence = judge::read(&Question {
+    let question = Question {
         bootstrap: &options.bootstrap,
         input: &options.input,
         outputs: &options.outputs,
         group: &options.group,
-        transactional_prefix: &options.transactional_prefix,
+        transactional_prefix: options.transactional_prefix.clone(),
         patience: Duration::from_secs(options.wait),
-    })?;
+    };
     let expectation = match options.allow_behind {
         true => Expectation::Behind,
         false => Expectation::Finished,
     };
-    let verdict = judge::judge(&evidence, expectation);
+    let (evidence, verdict) = question.answer(expectation)?;
     match options.json {
         true => println!("{}", as_json(&evidence, &verdict)),
         false => print!("{}", judge::text(&evidence, &verdict)),

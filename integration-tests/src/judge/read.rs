@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use eos_oracle::{
-    CONSUMER_OFFSETS, Evidence, Input, InputError, Keys, LogEnd, OpenProducer, Output, Row,
-    TransactionState,
+    CONSUMER_OFFSETS, Evidence, Expectation, Input, InputError, Keys, LogEnd, OpenProducer, Output,
+    Row, TransactionState, Verdict, judge, text,
 };
 use kafka_wire::{Client, Isolation, Record};
 use serde::Deserialize;
@@ -25,9 +25,48 @@ pub struct Question<'a> {
     /// Its consumer group.
     pub group: &'a str,
     /// Only transactional ids that begin so are asked about.
-    pub transactional_prefix: &'a str,
+    pub transactional_prefix: String,
     /// How long to wait for open transactions to end before reading.
     pub patience: Duration,
+}
+
+impl<'a> Question<'a> {
+    /// About an app of this name.
+    pub fn of_app(
+        bootstrap: &'a str,
+        app: &'a str,
+        input: &'a str,
+        outputs: &'a [String],
+    ) -> Question<'a> {
+        Question {
+            bootstrap,
+            input,
+            outputs,
+            group: app,
+            transactional_prefix: format!("{app}-"),
+            patience: TIMEOUT,
+        }
+    }
+
+    /// Reads the evidence and decides.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn answer(&self, expectation: Expectation) -> Result<(Evidence, Verdict)> {
+        let evidence = read(self)?;
+        let verdict = judge(&evidence, expectation);
+        Ok((evidence, verdict))
+    }
+
+    /// Fails, with the whole verdict, unless it is clean.
+    ///
+    /// # Errors
+    /// As [`read`] too.
+    pub fn must_be_clean(&self, expectation: Expectation) -> Result<()> {
+        let (evidence, verdict) = self.answer(expectation)?;
+        ensure!(verdict.is_clean(), "{}", text(&evidence, &verdict));
+        Ok(())
+    }
 }
 
 /// How long one question to the cluster may take.
@@ -62,7 +101,7 @@ pub fn read(question: &Question<'_>) -> Result<Evidence> {
         Some(_) => Vec::new(),
         None => hanging(&mut client, CONSUMER_OFFSETS)?,
     };
-    let mut commits = client.transaction_log(question.transactional_prefix)?;
+    let mut commits = client.transaction_log(&question.transactional_prefix)?;
     commits.retain(|step| step.state == "PrepareCommit");
     Ok(Evidence {
         input,
@@ -119,7 +158,7 @@ fn settle(client: &mut Client, question: &Question<'_>) -> Result<Vec<Transactio
             open.retain(|t| {
                 t.is_open()
                     && t.transactional_id
-                        .starts_with(question.transactional_prefix)
+                        .starts_with(&question.transactional_prefix)
             });
             let settled = open.is_empty() && decided(client, question.outputs)?;
             Ok(settled || Instant::now() >= deadline)

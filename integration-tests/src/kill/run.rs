@@ -64,9 +64,8 @@ pub fn run(scenario: &Scenario, bootstrap: &str, programs: &Programs) -> Result<
     };
     let rare = rare.iter().map(|(key, value)| (*key, (*value).to_owned()));
     let environment = environment.into_iter().chain(members).chain(rare);
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let logs = dir.path().join("logs");
-    let mut fleet = Fleet::new(&programs.app, environment.collect(), &logs)?;
+    let mut fleet = Fleet::new(&programs.app, environment, &logs)?;
     let outcome = hurt_and_judge(scenario, bootstrap, programs, &mut fleet);
     outcome.with_context(|| format!("{scenario:?} failed. Logs:\n{}", fleet.tails(25)))
 }

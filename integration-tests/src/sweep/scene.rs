@@ -240,20 +240,12 @@ impl Scene {
             member.await_end(STOP_LIMIT)?;
         }
         let (outputs, input) = (self.outputs(), self.input());
-        let question = Question {
-            bootstrap: &self.bootstrap,
-            input: &input,
-            outputs: &outputs,
-            group: &self.app,
-            transactional_prefix: &format!("{}-", self.app),
-            patience: Duration::from_secs(10),
-        };
-        let evidence = judge::read(&question)?;
+        let question = Question::of_app(&self.bootstrap, &self.app, &input, &outputs);
+        let (evidence, verdict) = question.answer(Expectation::Finished)?;
         ensure!(
             evidence.input.len() as u64 == self.total(),
             "the input is not what was sent"
         );
-        let verdict = judge::judge(&evidence, Expectation::Finished);
         let text = judge::text(&evidence, &verdict);
         for topic in outputs.iter().chain([&input]) {
             self.client.delete_topic(topic)?;

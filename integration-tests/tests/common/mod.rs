@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, Running, Topic};
-use integration_tests::wait::wait_until;
+use integration_tests::judge::{Expectation, Question};
+use integration_tests::wait::{is_through, nothing_is_open, wait_until};
 use kafka_launcher::for_tests;
 use kafka_wire::{Client, Isolation, Producer};
 use tempfile::TempDir;
@@ -106,14 +107,19 @@ impl Case {
 
     /// Fails if the app left a transaction open.
     pub(crate) fn nothing_is_open(&mut self) -> Result<()> {
-        let prefix = format!("{}-", self.app);
-        wait_until(PATIENCE, "no transaction is open", || {
-            let all = self.client.transactions()?;
-            let mut ours = all
-                .iter()
-                .filter(|t| t.transactional_id.starts_with(&prefix));
-            Ok(!ours.any(|t| t.is_open()))
-        })
+        nothing_is_open(&mut self.client, &self.app, PATIENCE)
+    }
+
+    /// Whether the app has committed its input to its end.
+    pub(crate) fn is_through(&mut self) -> Result<bool> {
+        is_through(&mut self.client, &self.app, &self.input)
+    }
+
+    /// Fails unless the judge finds nothing in what the app has done so far.
+    pub(crate) fn must_be_clean(&self, expectation: Expectation) -> Result<()> {
+        let outputs = std::slice::from_ref(&self.output);
+        Question::of_app(&self.bootstrap, &self.app, &self.input, outputs)
+            .must_be_clean(expectation)
     }
 
     /// Runs an app that must end by itself, and says how.
@@ -134,6 +140,13 @@ impl Case {
         running.handle().stop(eos_core::StopMode::Leave);
         Ok(ended(&mut running)??)
     }
+}
+
+/// Waits until an app has committed a few more times.
+pub(crate) fn commits_go_on(running: &Running) -> Result<()> {
+    let commits = || running.handle().metrics().totals.commits.total();
+    let before = commits();
+    wait_until(PATIENCE, "it commits", || Ok(commits() > before + 2))
 }
 
 /// How an app ended, within [`PATIENCE`].

@@ -4,8 +4,9 @@ use std::env;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use integration_tests::faults::is_full;
 use integration_tests::process::{Program, build};
-use integration_tests::sweep::{Case, Done, Report};
+use integration_tests::sweep::{Act, At, Case, Done, POINTS, Report};
 
 /// Builds the app with faults compiled in.
 pub(crate) fn build_app() -> Result<PathBuf> {
@@ -13,13 +14,36 @@ pub(crate) fn build_app() -> Result<PathBuf> {
     build("integration-tests", app, &["--features", "failpoints"])
 }
 
+const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
+
+/// Every point with each of these acts, at one time or at all of them.
+pub(crate) fn cases(acts: &[Act]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (n, point) in POINTS.into_iter().enumerate() {
+        for (m, act) in acts.iter().enumerate() {
+            for (k, at) in TIMES.into_iter().enumerate() {
+                if is_full() || (n + m) % TIMES.len() == k {
+                    cases.push(Case {
+                        point,
+                        act: *act,
+                        at,
+                        undefended: "",
+                    });
+                }
+            }
+        }
+    }
+    cases.retain(wanted);
+    repeated(cases)
+}
+
 /// Whether `EOS_CASE` asks for this case, or for none in particular.
-pub(crate) fn wanted(case: &Case) -> bool {
+fn wanted(case: &Case) -> bool {
     env::var("EOS_CASE").map_or(true, |part| case.to_string().contains(&part))
 }
 
 /// Each case as often as `EOS_TIMES` says, to look for what happens rarely.
-pub(crate) fn repeated(cases: Vec<Case>) -> Vec<Case> {
+fn repeated(cases: Vec<Case>) -> Vec<Case> {
     let times = env::var("EOS_TIMES").ok().and_then(|n| n.parse().ok());
     cases.repeat(times.unwrap_or(1))
 }

@@ -16,7 +16,7 @@ use integration_tests::fleet::Fleet;
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::kill::{Load, Watch};
 use integration_tests::process::{Program, build};
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{is_through, wait_until};
 use kafka_launcher::os::Signal;
 use kafka_launcher::{Cluster, ClusterOptions, own_for_tests};
 use kafka_wire::{Client, Isolation, Node, TransactionState};
@@ -109,9 +109,8 @@ impl Stage {
             // The log's end is shown if it fails, and that is not to be forty lines of this.
             ("RUST_BACKTRACE", "0".to_owned()),
         ];
-        let environment = environment.map(|(key, value)| (key.to_owned(), value));
         let app = build("eos-examples", Program::Bin("02-enrich"), &[])?;
-        let mut fleet = Fleet::new(&app, environment.into(), &dir.join("logs"))?;
+        let mut fleet = Fleet::new(&app, environment, &dir.join("logs"))?;
         fleet.start()?;
         fleet.start()?;
         let generator = env!("CARGO_BIN_EXE_generator").as_ref();
@@ -333,24 +332,14 @@ impl Stage {
     /// Waits until everything is committed, stops the app, and asks the judge.
     fn finish(&mut self) -> Result<Verdict> {
         self.load.finish()?;
-        let ends = self.client.end_offsets(INPUT, Isolation::ReadUncommitted)?;
         wait_until(PATIENCE, "all of the input is committed", || {
             self.fleet.check()?;
-            let committed = self.client.committed(APP, INPUT)?.into_iter();
-            let offsets = committed.map(|known| known.map_or(0, |(at, _)| at));
-            Ok(offsets.eq(ends.iter().copied()))
+            is_through(&mut self.client, APP, INPUT)
         })?;
         self.fleet.stop_all(Signal::Term)?;
-        let question = Question {
-            bootstrap: self.cluster.bootstrap(),
-            input: INPUT,
-            outputs: &OUTPUTS.map(str::to_owned),
-            group: APP,
-            transactional_prefix: &format!("{APP}-"),
-            patience: Duration::from_secs(10),
-        };
-        let evidence = judge::read(&question)?;
-        let verdict = judge::judge(&evidence, Expectation::Finished);
+        let outputs = OUTPUTS.map(str::to_owned);
+        let question = Question::of_app(self.cluster.bootstrap(), APP, INPUT, &outputs);
+        let (evidence, verdict) = question.answer(Expectation::Finished)?;
         Ok(Verdict {
             clean: verdict.is_clean(),
             counts: format!(

@@ -6,7 +6,7 @@
 //! 100,000 different ones, 30 kills): `EOS_FULL=1 cargo test -p integration-tests --test exclusive counts:: --
 //! --nocapture`. `EOS_SEED=n` repeats a run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -15,6 +15,7 @@ use eos_broker::EmbeddedKafka;
 use integration_tests::counted::{Counted, Counts, Findings, visible};
 use integration_tests::fate::{Fate, Faults, TIME_OUT};
 use integration_tests::faults::{Row, is_full, record};
+use integration_tests::files::copy_dir;
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
@@ -56,13 +57,18 @@ fn size() -> Size {
 /// What runs, and where.
 struct App {
     program: PathBuf,
-    environment: Vec<(String, String)>,
+    environment: Vec<(&'static str, &'static str)>,
     input: &'static str,
     output: &'static str,
     changelog: &'static str,
 }
 
 impl App {
+    fn environment(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let own = self.environment.iter();
+        own.map(|(key, value)| (*key, (*value).to_owned()))
+    }
+
     fn shipped() -> Result<App> {
         Ok(App {
             program: build(
@@ -77,13 +83,12 @@ impl App {
         })
     }
 
-    fn without(defence: &str) -> Result<App> {
+    fn without(defence: &'static str) -> Result<App> {
         let program = Program::Example("word_count");
         let environment = [("APP", "control"), ("EOS_UNDEFENDED", defence)];
-        let owned = environment.map(|(key, value)| (key.to_owned(), value.to_owned()));
         Ok(App {
             program: build("integration-tests", program, &["--features", "failpoints"])?,
-            environment: owned.into(),
+            environment: environment.into(),
             input: "control-in",
             output: "control-out",
             changelog: "control-words-repartition-changelog",
@@ -204,10 +209,9 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
         ("RUST_LOG", "info".to_owned()),
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let environment = environment.into_iter().chain(app.environment.clone());
+    let environment = environment.into_iter().chain(app.environment());
     let logs = dir.path().join("logs");
-    let mut fleet = Fleet::new(&app.program, environment.collect(), &logs)?;
+    let mut fleet = Fleet::new(&app.program, environment, &logs)?;
     fleet.start()?;
     const PART: u64 = 1_000;
     let mut producer = Producer::new(cluster.bootstrap())?;
@@ -226,12 +230,12 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
     };
     part(&mut fleet, 0)?;
     fleet.kill(0)?;
-    copy(&state, &older)?;
+    copy_dir(&state, &older)?;
     fleet.start()?;
     part(&mut fleet, 1)?;
     fleet.kill(0)?;
     std::fs::remove_dir_all(&state)?;
-    copy(&older, &state)?;
+    copy_dir(&older, &state)?;
     fleet.start()?;
     part(&mut fleet, 2)?;
     fleet.stop_all(Signal::Term)?;
@@ -259,20 +263,6 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
     })?;
     let told = fleet.tails(20);
     ensure!(findings.jumps > 0, "{findings}, logs:\n{told}");
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
     Ok(())
 }
 
@@ -312,11 +302,7 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
         ("WORKERS", "2".to_owned()),
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let environment: Vec<_> = environment
-        .into_iter()
-        .chain(app.environment.clone())
-        .collect();
+    let environment = environment.into_iter().chain(app.environment());
     let mut fleet = Fleet::new(&app.program, environment, &dir.path().join("logs"))?;
     for _ in 0..PROCESSES {
         fleet.start()?;

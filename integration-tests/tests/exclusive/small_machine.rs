@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use integration_tests::fleet::Fleet;
-use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::judge::{Expectation, Question};
 use integration_tests::kill::Load;
 use integration_tests::process::{Program, build};
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{is_through, wait_until};
 use kafka_launcher::os::Signal;
 use kafka_launcher::{ClusterOptions, own_for_tests};
-use kafka_wire::{Client, Isolation};
+use kafka_wire::Client;
 
 const OUTPUTS: [&str; 2] = ["cities-enriched", "cities-audit"];
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,30 +43,21 @@ fn few_file_handles_and_one_processor_are_enough() -> Result<()> {
         ("EOS_STATE_DIR", state),
         ("WORKERS", "4".to_owned()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    let mut fleet = Fleet::new(&small, environment.into(), &dir.path().join("logs"))?;
+    let mut fleet = Fleet::new(&small, environment, &dir.path().join("logs"))?;
     fleet.start()?;
     let generator = env!("CARGO_BIN_EXE_generator").as_ref();
     let mut load = Load::start(generator, bootstrap, "cities", 20_000, 10_000)?;
     load.finish()?;
-    let ends = client.end_offsets("cities", Isolation::ReadUncommitted)?;
     wait_until(PATIENCE, "all of the input is committed", || {
         fleet.check()?;
-        let committed = client.committed("enrich-v1", "cities")?.into_iter();
-        let offsets = committed.map(|known| known.map_or(0, |(at, _)| at));
-        Ok(offsets.eq(ends.iter().copied()))
+        is_through(&mut client, "enrich-v1", "cities")
     })?;
     fleet.stop(0, Signal::Term)?;
-    let question = Question {
+    Question::of_app(
         bootstrap,
-        input: "cities",
-        outputs: &OUTPUTS.map(str::to_owned),
-        group: "enrich-v1",
-        transactional_prefix: "enrich-v1-",
-        patience: Duration::from_secs(10),
-    };
-    let evidence = judge::read(&question)?;
-    let verdict = judge::judge(&evidence, Expectation::Finished);
-    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
-    Ok(())
+        "enrich-v1",
+        "cities",
+        &OUTPUTS.map(str::to_owned),
+    )
+    .must_be_clean(Expectation::Finished)
 }

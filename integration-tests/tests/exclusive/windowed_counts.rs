@@ -12,12 +12,11 @@
 //! `EOS_SEED=n` repeats a run.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use integration_tests::counted::{program, visible};
+use integration_tests::counted::{stored_in, visible};
 use integration_tests::fate::{Fate, Faults, TIME_OUT};
 use integration_tests::faults::is_full;
 use integration_tests::fleet::Fleet;
@@ -116,13 +115,12 @@ fn each_view_counts_in_its_minute_or_is_late_whoever_is_killed() -> Result<()> {
         ("RUST_LOG", "info".to_owned()),
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let app = build(
         "eos-examples",
         Program::Bin("07-page-views"),
         &["--features=rocksdb"],
     )?;
-    let mut fleet = Fleet::new(&app, environment.into(), &dir.path().join("logs"))?;
+    let mut fleet = Fleet::new(&app, environment, &dir.path().join("logs"))?;
     for _ in 0..PROCESSES {
         fleet.start()?;
     }
@@ -321,19 +319,9 @@ fn logged(client: &mut Client) -> Result<BTreeMap<Window, u64>> {
 
 /// What the databases hold; of copies that were left behind, the largest count.
 fn stored(state: &std::path::Path) -> Result<BTreeMap<Window, u64>> {
-    let output = Command::new(program()?).arg(state).output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
     let mut stored = BTreeMap::<Window, u64>::new();
-    for line in String::from_utf8(output.stdout)?.lines() {
-        let mut fields = line.split(' ').skip(1).map(unhex);
-        let (Some(key), Some(value)) = (fields.next(), fields.next()) else {
-            continue;
-        };
-        if let Some((window, count)) = kept(&key?, &value?) {
+    for (key, value) in stored_in(state)? {
+        if let Some((window, count)) = kept(&key, &value) {
             let known = stored.entry(window).or_default();
             *known = count.max(*known);
         }
@@ -348,13 +336,6 @@ fn kept(key: &[u8], value: &[u8]) -> Option<(Window, u64)> {
     let start = i64::from_be_bytes(*start) ^ i64::MIN;
     let count = value.get(8..)?.try_into().ok()?;
     Some(((text(Some(page)), start), u64::from_be_bytes(count)))
-}
-
-fn unhex(text: &str) -> Result<Vec<u8>> {
-    let pairs = (0..text.len()).step_by(2);
-    pairs
-        .map(|at| Ok(u8::from_str_radix(&text[at..at + 2], 16)?))
-        .collect()
 }
 
 fn text(bytes: Option<&[u8]>) -> String {

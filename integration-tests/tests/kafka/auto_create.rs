@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Isolation, Producer};
 
-use crate::common::{Case, PATIENCE, ended, says};
+use crate::common::{Case, PATIENCE, commits_go_on, ended, says};
 use anyhow::{Context, Result, ensure};
-use integration_tests::wait::wait_until;
 
 /// Longer than the time after which any client refreshes the metadata of a missing topic.
 const AFTERWARDS: Duration = Duration::from_secs(15);
@@ -43,9 +42,7 @@ fn a_deleted_output_is_not_created_again_by_the_app() -> Result<()> {
         })
     };
     let mut running = case.copy().start(cluster.bootstrap())?;
-    wait_until(PATIENCE, "it commits, several times", || {
-        Ok(running.handle().metrics().totals.commits.total() > 2)
-    })?;
+    commits_go_on(&running)?;
 
     case.client.delete_topic(&case.output)?;
     let end = ended(&mut running);

@@ -42,9 +42,8 @@ fn nobody_listens(_: &str) -> Result<()> {
         // Lines are counted below, and whoever asks for backtraces gets 40 more.
         ("RUST_BACKTRACE", "0".into()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;
-    let mut fleet = Fleet::new(&hello, environment.into(), &dir.path().join("logs"))?;
+    let mut fleet = Fleet::new(&hello, environment, &dir.path().join("logs"))?;
     let start = Instant::now();
     fleet.start()?;
     let (code, log) = fleet.await_own_end(0, Duration::from_secs(40))?;

@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kafka_launcher::{Cluster, ClusterOptions};
-use kafka_wire::{Client, Isolation};
+use kafka_wire::Client;
 
-use crate::common::{Case, PATIENCE, ended, says};
+use crate::common::{Case, PATIENCE, commits_go_on, ended, says};
 use crate::permanent_errors::feeder::Feeder;
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, PreflightError, Running, StopMode, Topic};
-use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::judge::Expectation;
 use integration_tests::proxy::{Act, Cut, Proxy, Rule, behind};
 use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;
@@ -62,19 +62,12 @@ fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
     commits_go_on(&running)?;
     let sent = feeder.stop()?;
     wait_until(PATIENCE, "the input is read to its end", || {
-        let ends = case
-            .client
-            .end_offsets(&case.input, Isolation::ReadUncommitted)?;
-        let committed = case.client.committed(&case.app, &case.input)?;
-        let committed = committed
-            .into_iter()
-            .map(|known| known.map_or(0, |(at, _)| at));
-        Ok(committed.eq(ends))
+        case.is_through()
     })?;
     running.handle().stop(StopMode::Leave);
     ended(&mut running)??;
     eprintln!("{refused} connections refused, {sent} records");
-    finished(&case)
+    case.must_be_clean(Expectation::Finished)
 }
 
 fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
@@ -125,12 +118,6 @@ fn copy(case: &Case) -> App {
     app
 }
 
-fn commits_go_on(running: &Running) -> Result<()> {
-    let commits = || running.handle().metrics().totals.commits.total();
-    let before = commits();
-    wait_until(PATIENCE, "it commits", || Ok(commits() > before + 2))
-}
-
 fn is_alive(running: &mut Running) -> Result<bool> {
     let soon = Duration::from_millis(10);
     let ended = async { tokio::time::timeout(soon, running.ended()).await };
@@ -146,18 +133,4 @@ fn is_alive(running: &mut Running) -> Result<bool> {
 fn rejections(dir: &Path) -> Result<usize> {
     let log = std::fs::read_to_string(dir.join("node-1").join("broker.log"))?;
     Ok(log.matches(REJECTED).count())
-}
-
-fn finished(case: &Case) -> Result<()> {
-    let evidence = judge::read(&Question {
-        bootstrap: &case.bootstrap,
-        input: &case.input,
-        outputs: std::slice::from_ref(&case.output),
-        group: &case.app,
-        transactional_prefix: &format!("{}-", case.app),
-        patience: Duration::from_secs(15),
-    })?;
-    let verdict = judge::judge(&evidence, Expectation::Finished);
-    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
-    Ok(())
 }

@@ -11,34 +11,13 @@ use std::time::Instant;
 
 use kafka_launcher::for_tests;
 
-use crate::common::sweeps::{build_app, print, repeated, wanted};
+use crate::common::sweeps::{build_app, cases, print};
 use anyhow::{Result, ensure};
-use integration_tests::faults::{Row, is_full, record};
+use integration_tests::faults::{Row, record};
 use integration_tests::sweep::{Act, At, Case, POINTS, Report, at_once, each, sweep};
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka crash_sweep::";
 const ACTS: [Act; 3] = [Act::Crash, Act::Freeze, Act::Error];
-const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
-
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for (n, point) in POINTS.into_iter().enumerate() {
-        for (m, act) in ACTS.into_iter().enumerate() {
-            for (k, at) in TIMES.into_iter().enumerate() {
-                if is_full() || (n + m) % TIMES.len() == k {
-                    cases.push(Case {
-                        point,
-                        act,
-                        at,
-                        undefended: "",
-                    });
-                }
-            }
-        }
-    }
-    cases.retain(wanted);
-    repeated(cases)
-}
 
 #[test]
 fn at_every_step_nothing_is_lost_or_doubled() -> Result<()> {
@@ -46,7 +25,7 @@ fn at_every_step_nothing_is_lost_or_doubled() -> Result<()> {
         return Ok(());
     };
     let program = build_app()?;
-    let cases = cases();
+    let cases = cases(&ACTS);
     for act in ACTS {
         let cases: Vec<Case> = cases.iter().copied().filter(|c| c.act == act).collect();
         if !cases.is_empty() {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use integration_tests::fleet::Fleet;
 use integration_tests::partitioner;
 use integration_tests::process::{Program, build};
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{is_through, wait_until};
 use kafka_launcher::os::Signal;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Client, Isolation, Record};
@@ -38,9 +38,8 @@ fn every_city_is_greeted_once_in_order_under_its_key_and_time() -> Result<()> {
         ("KAFKA_BOOTSTRAP_SERVERS", bootstrap.to_owned()),
         ("EOS_STATE_DIR", dir.path().display().to_string()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;
-    let mut fleet = Fleet::new(&hello, environment.into(), &dir.path().join("logs"))?;
+    let mut fleet = Fleet::new(&hello, environment, &dir.path().join("logs"))?;
     // Twice, as its first lines suggest.
     fleet.start()?;
     fleet.start()?;
@@ -50,13 +49,9 @@ fn every_city_is_greeted_once_in_order_under_its_key_and_time() -> Result<()> {
     let generated = generator.output()?;
     ensure!(generated.status.success(), "{generated:?}");
 
-    let ends = client.end_offsets("cities", Isolation::ReadUncommitted)?;
-    let ends: Vec<Option<i64>> = ends.into_iter().map(Some).collect();
     let done = wait_until(PATIENCE, "every city is processed", || {
         fleet.check()?;
-        let committed = client.committed("hello-v1", "cities")?;
-        let offsets = committed.into_iter().map(|known| known.map(|(at, _)| at));
-        Ok(offsets.eq(ends.iter().copied()))
+        is_through(&mut client, "hello-v1", "cities")
     });
     done.with_context(|| fleet.tails(25))?;
     fleet.stop_all(Signal::Term)?;

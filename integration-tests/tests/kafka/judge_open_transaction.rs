@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::judge::{Expectation, Question};
 use kafka_launcher::for_tests;
 use kafka_wire::{Client, End, TransactionalProducer};
 
@@ -38,16 +38,16 @@ fn a_hanging_transaction_is_named_and_its_end_makes_the_run_clean() -> Result<()
         input: &input,
         outputs: &[output],
         group: &group,
-        transactional_prefix: &group,
+        transactional_prefix: group.clone(),
         patience: Duration::ZERO,
     };
-    let verdict = judge::judge(&judge::read(&question)?, Expectation::Behind);
+    let (_, verdict) = question.answer(Expectation::Behind)?;
     // The end of the output, the transactional id, and the offsets of the group.
     assert_eq!(verdict.open.count, 3, "{verdict:?}");
 
     app.end(End::Commit)?;
     question.patience = TIMEOUT;
-    let verdict = judge::judge(&judge::read(&question)?, Expectation::Finished);
+    let (_, verdict) = question.answer(Expectation::Finished)?;
     assert!(verdict.is_clean(), "{verdict:?}");
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::judge::{Expectation, Question};
 use integration_tests::wait::wait_until;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
@@ -96,14 +96,14 @@ fn found(
         input: &history.input,
         outputs: &history.outputs,
         group: &history.group,
-        transactional_prefix: &history.group,
+        transactional_prefix: history.group.clone(),
         // What is left open on purpose is not waited for as long.
         patience: match name {
             "open" | "hanging" => SETTLED,
             _ => TIMEOUT,
         },
     };
-    let verdict = judge::judge(&judge::read(&question)?, expectation);
+    let (_, verdict) = question.answer(expectation)?;
     let findings = verdict.findings().into_iter();
     let counts = findings.map(|(kind, finding)| (kind, finding.count));
     Ok(counts.filter(|(_, count)| *count > 0).collect())

@@ -129,8 +129,7 @@ impl World {
             ),
             ("RUST_BACKTRACE", "0".into()),
         ];
-        let environment = environment.map(|(key, value)| (key.to_owned(), value));
-        let fleet = Fleet::new(&program, environment.into(), &dir.path().join("logs"))?;
+        let fleet = Fleet::new(&program, environment, &dir.path().join("logs"))?;
         Ok(World {
             hosts,
             name,

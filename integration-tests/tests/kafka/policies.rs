@@ -13,7 +13,7 @@ use crate::common::{PATIENCE, on_kafka};
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{is_through, nothing_is_open, wait_until};
 use tempfile::TempDir;
 
 const PARTITIONS: i32 = 3;
@@ -94,9 +94,8 @@ impl Shop {
             ("POLICY", policy.to_owned()),
             ("RUST_BACKTRACE", "0".to_owned()),
         ];
-        let environment = environment.map(|(key, value)| (key.to_owned(), value));
         let program = build("integration-tests", Program::Example("faulty"), &[])?;
-        let fleet = Fleet::new(&program, environment.into(), &dir.path().join("logs"))?;
+        let fleet = Fleet::new(&program, environment, &dir.path().join("logs"))?;
         Ok(Shop {
             bootstrap: bootstrap.to_owned(),
             app,
@@ -114,25 +113,13 @@ impl Shop {
     /// Waits until the group has committed the end of every partition.
     fn finish(&mut self) -> Result<()> {
         let input = self.topic("in");
-        let ends = self
-            .client
-            .end_offsets(&input, Isolation::ReadUncommitted)?;
-        let what = format!("{ends:?} of {input} is committed");
-        let reached = wait_until(PATIENCE, &what, || {
+        let reached = wait_until(PATIENCE, &format!("{input} is committed"), || {
             self.fleet.check()?;
-            let committed = self.client.committed(&self.app, &input)?;
-            let offsets = committed
-                .into_iter()
-                .map(|known| known.map_or(0, |(at, _)| at));
-            Ok(offsets.eq(ends.iter().copied()))
+            is_through(&mut self.client, &self.app, &input)
         });
         reached.with_context(|| self.fleet.tails(20))?;
         self.fleet.stop_all(Signal::Term)?;
-        let ours = format!("{}-", self.app);
-        wait_until(PATIENCE, "no transaction is open", || {
-            let mut all = self.client.transactions()?.into_iter();
-            Ok(!all.any(|t| t.transactional_id.starts_with(&ours) && t.is_open()))
-        })
+        nothing_is_open(&mut self.client, &self.app, PATIENCE)
     }
 
     fn read(&mut self, which: &str) -> Result<Vec<(i32, Record)>> {

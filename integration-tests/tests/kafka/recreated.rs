@@ -85,8 +85,7 @@ fn fleet(bootstrap: &str, dir: &std::path::Path) -> Result<Fleet> {
         ("EOS_STATE_DIR", dir.join("state").display().to_string()),
         ("RUST_BACKTRACE", "0".into()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
-    Fleet::new(&enrich, environment.into(), &dir.join("logs"))
+    Fleet::new(&enrich, environment, &dir.join("logs"))
 }
 
 fn send(bootstrap: &str, numbers: std::ops::Range<u64>) -> Result<()> {

@@ -11,7 +11,7 @@ use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
 use crate::common::{Case, KEEP, PATIENCE, ended, on_kafka, says};
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, PreflightError, Running, StartError, StopMode, Topic, WorkerError};
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{is_through, wait_until};
 
 #[test]
 fn siblings_are_read_in_order_of_time() -> Result<()> {
@@ -70,18 +70,8 @@ impl Pair {
 
     /// Whether the group is at the end of both topics.
     fn is_through(&mut self) -> Result<bool> {
-        for topic in [&self.case.input, &self.side] {
-            let client = &mut self.case.client;
-            let ends = client.end_offsets(topic, Isolation::ReadUncommitted)?;
-            let committed = client.committed(&self.case.app, topic)?;
-            let offsets = committed
-                .iter()
-                .map(|known| known.as_ref().map_or(0, |(at, _)| *at));
-            if !offsets.eq(ends) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let case = &mut self.case;
+        Ok(case.is_through()? && is_through(&mut case.client, &case.app, &self.side)?)
     }
 
     fn stop(&mut self, mut running: Running) -> Result<()> {

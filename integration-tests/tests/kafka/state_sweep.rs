@@ -17,9 +17,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use integration_tests::counted::{Counted, Counts, Findings, visible};
 use integration_tests::faults::{Row, is_full, record};
+use integration_tests::files::restart_rows;
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::sweep::{POINTS, each};
-use integration_tests::wait::wait_until;
+use integration_tests::wait::{nothing_is_open, wait_until};
 use kafka_launcher::for_tests;
 use kafka_launcher::os::Signal;
 use kafka_wire::{Client, Producer};
@@ -172,11 +173,7 @@ impl Scene {
     /// What the `nth` process said of the state that it found.
     fn rows(&self, nth: usize) -> Vec<String> {
         let log = fs::read_to_string(self.log_of(nth)).unwrap_or_default();
-        let rows = log.lines().filter_map(|line| {
-            let (_, rest) = line.split_once(" restart=\"")?;
-            Some(rest.split_once('"')?.0.to_owned())
-        });
-        rows.collect()
+        restart_rows(log.lines())
     }
 
     fn judge(&mut self) -> Result<Findings> {
@@ -187,12 +184,7 @@ impl Scene {
             state: &self.state(),
         };
         let findings = counted.check(&mut self.client, &self.sent)?;
-        let prefix = format!("{}-", self.app);
-        wait_until(PATIENCE, "no transaction is open", || {
-            let open = self.client.transactions()?;
-            let mut open = open.iter().filter(|t| t.is_open());
-            Ok(!open.any(|t| t.transactional_id.starts_with(&prefix)))
-        })?;
+        nothing_is_open(&mut self.client, &self.app, PATIENCE)?;
         Ok(findings)
     }
 

@@ -12,7 +12,7 @@ use crate::common::{Case, PATIENCE, ended};
 use anyhow::{Result, ensure};
 use eos_core::StopMode;
 use integration_tests::fleet::Fleet;
-use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::judge::{Expectation, Question};
 use integration_tests::kill::Load;
 use integration_tests::process::{Program, build};
 use integration_tests::wait::wait_until;
@@ -71,17 +71,8 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
         let start = Instant::now();
         fleet.stop(0, signal)?;
         eprintln!("{signal:?} took {:.2?}", start.elapsed());
-        let question = Question {
-            bootstrap,
-            input: "cities",
-            outputs: &OUTPUTS.map(str::to_owned),
-            group: APP,
-            transactional_prefix: "enrich-v1-",
-            patience: Duration::from_secs(5),
-        };
-        let evidence = judge::read(&question)?;
-        let verdict = judge::judge(&evidence, Expectation::Behind);
-        ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
+        Question::of_app(bootstrap, APP, "cities", &OUTPUTS.map(str::to_owned))
+            .must_be_clean(Expectation::Behind)?;
     }
     // Somebody is impatient.
     fleet.start()?;
@@ -144,7 +135,6 @@ fn fleet(bootstrap: &str, dir: &std::path::Path) -> Result<Fleet> {
         ("WORKERS", "2".to_owned()),
         ("EOS_START_DEADLINE_MS", STARTING.as_millis().to_string()),
     ];
-    let environment = environment.map(|(key, value)| (key.to_owned(), value));
     let enrich = build("eos-examples", Program::Bin("02-enrich"), &[])?;
-    Fleet::new(&enrich, environment.into(), &dir.join("logs"))
+    Fleet::new(&enrich, environment, &dir.join("logs"))
 }

@@ -7,12 +7,11 @@ use std::process::Command;
 use std::time::Instant;
 
 use kafka_launcher::for_tests;
-use kafka_wire::Isolation;
 
-use crate::common::{Case, PATIENCE, Scenario, each, ended, says};
+use crate::common::{Case, PATIENCE, Scenario, commits_go_on, each, ended, says};
 use anyhow::{Context, Result, ensure};
 use eos_core::{App, Error, Running, StopMode, Topic, WorkerError};
-use integration_tests::judge::{self, Expectation, Question};
+use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;
 
@@ -59,9 +58,7 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
     let mut generator = integration_tests::process::ChildGuard::spawn(generator)?;
 
     let first = app(&original).start(bootstrap)?;
-    wait_until(PATIENCE, "the first owner commits", || {
-        Ok(first.handle().metrics().totals.commits.total() > 2)
-    })?;
+    commits_go_on(&first).context("the first owner")?;
     let slot = |root: &Path| root.join(&case.app).join("0");
     fs::create_dir_all(slot(&copy))?;
     fs::copy(
@@ -83,30 +80,13 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
     )?;
 
     ensure!(generator.wait(PATIENCE)?.success(), "the generator failed");
-    let ends = case
-        .client
-        .end_offsets(&case.input, Isolation::ReadUncommitted)?;
-    let ends: Vec<Option<i64>> = ends.into_iter().map(Some).collect();
     wait_until(PATIENCE, "the other owner has processed everything", || {
-        let committed = case.client.committed(&case.app, &case.input)?;
-        let offsets = committed.into_iter().map(|known| known.map(|(at, _)| at));
-        Ok(offsets.eq(ends.iter().copied()))
+        case.is_through()
     })?;
     let mut survivor = survivor;
     survivor.handle().stop(StopMode::Leave);
     ended(&mut survivor)?.context("the other owner")?;
-    let question = Question {
-        bootstrap,
-        input: &case.input,
-        outputs: std::slice::from_ref(&case.output),
-        group: &case.app,
-        transactional_prefix: &format!("{}-", case.app),
-        patience: std::time::Duration::from_secs(10),
-    };
-    let evidence = judge::read(&question)?;
-    let verdict = judge::judge(&evidence, Expectation::Finished);
-    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
-    Ok(())
+    case.must_be_clean(Expectation::Finished)
 }
 
 /// The error of the one that ends, and the other.

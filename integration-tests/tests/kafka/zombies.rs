@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use kafka_launcher::for_tests;
 
-use crate::common::sweeps::{build_app, print, repeated, wanted};
+use crate::common::sweeps::{build_app, cases, print};
 use anyhow::{Result, ensure};
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::sweep::{
@@ -18,32 +18,13 @@ use integration_tests::sweep::{
 };
 
 const COMMAND: &str = "EOS_FULL=1 cargo test -p integration-tests --test kafka zombies::";
-const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
-
-fn cases() -> Vec<Case> {
-    let mut cases = Vec::new();
-    for (n, point) in POINTS.into_iter().enumerate() {
-        for (k, at) in TIMES.into_iter().enumerate() {
-            if is_full() || n % TIMES.len() == k {
-                cases.push(Case {
-                    point,
-                    act: Act::Freeze,
-                    at,
-                    undefended: "",
-                });
-            }
-        }
-    }
-    cases.retain(wanted);
-    repeated(cases)
-}
 
 #[test]
 fn a_zombie_shows_nothing_and_works_again() -> Result<()> {
     let Some(kafka) = for_tests(1)? else {
         return Ok(());
     };
-    let (program, cases) = (build_app()?, cases());
+    let (program, cases) = (build_app()?, cases(&[Act::Freeze]));
     let since = Instant::now();
     let done = each(&cases, at_once(), |case| {
         zombie(case, &program, kafka.bootstrap())

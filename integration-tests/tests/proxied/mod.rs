@@ -175,17 +175,8 @@ impl<'a> Subject<'a> {
 
     /// Waits until the group's offsets are at the end of the input.
     pub(crate) fn await_offsets(&mut self, patience: Duration) -> Result<()> {
-        let input = &self.case.input;
-        let ends = self
-            .case
-            .client
-            .end_offsets(input, Isolation::ReadUncommitted)?;
         wait_until(patience, "the offsets are at the end", || {
-            let committed = self.case.client.committed(&self.case.app, input)?;
-            let offsets = committed
-                .into_iter()
-                .map(|known| known.map_or(0, |(at, _)| at));
-            Ok(offsets.eq(ends.iter().copied()))
+            self.case.is_through()
         })
     }
 
@@ -206,16 +197,10 @@ impl<'a> Subject<'a> {
 
     /// What the judge says of it, once it is stopped.
     pub(crate) fn judge(&self) -> Result<Found> {
-        let question = Question {
-            bootstrap: &self.case.bootstrap,
-            input: &self.case.input,
-            outputs: &self.outputs,
-            group: &self.case.app,
-            transactional_prefix: &self.clients(),
-            patience: Duration::from_secs(30),
-        };
-        let evidence = judge::read(&question)?;
-        let verdict = judge::judge(&evidence, Expectation::Finished);
+        let case = &self.case;
+        let mut question = Question::of_app(&case.bootstrap, &case.app, &case.input, &self.outputs);
+        question.patience = Duration::from_secs(30);
+        let (evidence, verdict) = question.answer(Expectation::Finished)?;
         let mut found = Found::default();
         if !verdict.is_clean() {
             found.said = format!("{}: {}", self.case.app, judge::text(&evidence, &verdict));

@@ -11,7 +11,7 @@ use kafka_protocol::messages::{
     HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
     SyncGroupResponse,
 };
-use kafka_wire::requests::{self, group_id, text};
+use kafka_wire::requests::{group_id, text};
 use kafka_wire::{Connection, Sent};
 
 use crate::world::{World, soon};
@@ -51,7 +51,7 @@ impl World {
     ///
     /// # Errors
     /// When there is no connection.
-    pub fn member(&mut self, group: &str) -> Result<Member> {
+    pub fn member(&self, group: &str) -> Result<Member> {
         Ok(Member {
             conn: self.connect()?,
             join: None,
@@ -66,82 +66,47 @@ impl World {
         })
     }
 
+    /// A client that is not a member yet, of a group that is not there yet.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    pub fn newcomer(&self) -> Result<Member> {
+        self.member(&self.fresh("g"))
+    }
+
+    /// The only member of a stable group.
+    ///
+    /// # Errors
+    /// As [`Member::lead`].
+    pub fn leader(&self) -> Result<Member> {
+        let mut member = self.newcomer()?;
+        member.lead()?;
+        Ok(member)
+    }
+
     /// A static member-to-be.
     ///
     /// # Errors
     /// When there is no connection.
-    pub fn static_member(&mut self, group: &str, instance: &str) -> Result<Member> {
+    pub fn static_member(&self, group: &str, instance: &str) -> Result<Member> {
         let mut member = self.member(group)?;
         member.instance = Some(instance.to_owned());
         Ok(member)
     }
 
-    /// OffsetCommit of partition 0 by (generation, member id).
+    /// A static member that is alone in a stable group.
     ///
     /// # Errors
-    /// When there is no answer.
-    pub fn commit(
-        &mut self,
-        group: &str,
-        topic: &str,
-        offset: i64,
-        metadata: &str,
-        by: (i32, &str),
-    ) -> Result<i16> {
-        self.commit_as(group, topic, offset, metadata, by, 8)
-    }
-
-    /// OffsetCommit in a given version.
-    ///
-    /// # Errors
-    /// When there is no answer.
-    pub fn commit_as(
-        &mut self,
-        group: &str,
-        topic: &str,
-        offset: i64,
-        metadata: &str,
-        by: (i32, &str),
-        version: i16,
-    ) -> Result<i16> {
-        let request = requests::offset_commit(group, topic, 0, offset, metadata, by);
-        let ask = |world: &mut World| {
-            let answer = world.call(version, &request)?;
-            let topic = answer.topics.first().context("no topic")?;
-            let it = topic.partitions.first().context("no partition")?;
-            Ok(it.error_code)
-        };
-        ready(|| ask(self), |code| *code)
-    }
-
-    /// OffsetFetch of partition 0: error code, offset, metadata.
-    ///
-    /// # Errors
-    /// When there is no answer.
-    pub fn committed(
-        &mut self,
-        group: &str,
-        topic: &str,
-        stable: bool,
-    ) -> Result<(i16, i64, String)> {
-        let request = requests::offset_fetch(group, topic, vec![0], stable);
-        let ask = || {
-            let answer = self.call(9, &request)?;
-            let group = answer.groups.first().context("no group")?;
-            if group.error_code != 0 {
-                return Ok((group.error_code, -1, String::new()));
-            }
-            let topic = group.topics.first().context("no topic")?;
-            let it = topic.partitions.first().context("no partition")?;
-            let metadata = it.metadata.as_deref().unwrap_or_default().to_owned();
-            Ok((it.error_code, it.committed_offset, metadata))
-        };
-        ready(ask, |it| it.0)
+    /// As [`Member::lead`].
+    pub fn static_leader(&self, instance: &str) -> Result<Member> {
+        let mut member = self.static_member(&self.fresh("g"), instance)?;
+        member.lead()?;
+        Ok(member)
     }
 }
 
 /// Asks again while the coordinator is not ready.
-fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> i16) -> Result<T> {
+pub(crate) fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> i16) -> Result<T> {
     for _ in 0..1_000 {
         let answer = ask()?;
         if !NOT_READY.contains(&code(&answer)) {
@@ -153,6 +118,19 @@ fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> i16) -> Res
 }
 
 impl Member {
+    /// Its generation and id.
+    pub fn by(&self) -> (i32, &str) {
+        (self.generation, &self.id)
+    }
+
+    /// Waits until it is told to join again.
+    ///
+    /// # Errors
+    /// When it is not told.
+    pub fn rebalances(&mut self, world: &World) -> Result<()> {
+        world.until("it rebalances", || Ok(self.beat()? == 27))
+    }
+
     fn join_request(&self) -> JoinGroupRequest {
         let protocols = self.protocols.iter().map(|(name, metadata)| {
             JoinGroupRequestProtocol::default()
@@ -187,11 +165,20 @@ impl Member {
         self.join_as(JOIN)
     }
 
-    /// Sends a JoinGroup that will be held.
+    /// The error of a JoinGroup.
     ///
     /// # Errors
-    /// When the connection is gone.
+    /// When there is no answer.
+    pub fn join_code(&mut self) -> Result<i16> {
+        Ok(self.join_once()?.error_code)
+    }
+
+    /// Sends a JoinGroup that will be held; a new dynamic member asks for its id first.
+    ///
+    /// # Errors
+    /// When it is given none, or the connection is gone.
     pub fn send_join(&mut self) -> Result<()> {
+        self.have_id()?;
         let request = self.join_request();
         self.join = Some(self.conn.send_as(JOIN, &request, soon())?);
         Ok(())
@@ -213,13 +200,18 @@ impl Member {
     /// # Errors
     /// When it is refused.
     pub fn join(&mut self) -> Result<JoinGroupResponse> {
-        if self.id.is_empty() && self.instance.is_none() {
-            self.ask_for_id()?;
-        }
+        self.have_id()?;
         let answer = self.join_once()?;
         ensure!(answer.error_code == 0, "JoinGroup: {}", answer.error_code);
         self.take(&answer);
         Ok(answer)
+    }
+
+    fn have_id(&mut self) -> Result<()> {
+        if self.id.is_empty() && self.instance.is_none() {
+            self.ask_for_id()?;
+        }
+        Ok(())
     }
 
     /// The first JoinGroup of a dynamic member, which only gives it an id.
@@ -284,14 +276,14 @@ impl Member {
         Ok((answer.error_code, assignment))
     }
 
-    /// Joins and, as the leader, assigns to itself.
+    /// Joins and, as the leader, assigns all to itself.
     ///
     /// # Errors
     /// When it is refused.
-    pub fn lead(&mut self, assignment: &str) -> Result<()> {
+    pub fn lead(&mut self) -> Result<()> {
         self.join()?;
         let id = self.id.clone();
-        let (error, _) = self.sync(&[(&id, assignment)])?;
+        let (error, _) = self.sync(&[(&id, "all")])?;
         ensure!(error == 0, "SyncGroup: {error}");
         Ok(())
     }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod groups;
+mod place;
 mod reading;
 mod run;
 pub mod scenarios;
@@ -19,6 +20,7 @@ mod transactions;
 mod world;
 
 pub use groups::Member;
+pub use place::Place;
 pub use reading::{Batch, Seen};
 pub use run::{Report, compare};
 pub use transactions::Producer;

@@ -121,8 +121,16 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn produce(&mut self, topic: &str, batch: &Batch) -> Result<(i16, i64)> {
+    pub fn produce(&self, topic: &str, batch: &Batch) -> Result<(i16, i64)> {
         self.produce_to(topic, 0, batch, None)
+    }
+
+    /// Produces plain records to partition 0: error code and base offset.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn put(&self, topic: &str, records: &[&str]) -> Result<(i16, i64)> {
+        self.produce(topic, &Batch::of(records))
     }
 
     /// Produces: error code and base offset.
@@ -130,7 +138,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn produce_to(
-        &mut self,
+        &self,
         topic: &str,
         partition: i32,
         batch: &Batch,
@@ -144,7 +152,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn produce_bytes(
-        &mut self,
+        &self,
         topic: &str,
         partition: i32,
         records: Bytes,
@@ -162,7 +170,7 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer, or it cannot be understood.
-    pub fn read(&mut self, topic: &str, offset: i64) -> Result<Seen> {
+    pub fn read(&self, topic: &str, offset: i64) -> Result<Seen> {
         self.read_all(topic, offset, 0)
     }
 
@@ -170,12 +178,22 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer, or it cannot be understood.
-    pub fn read_stable(&mut self, topic: &str, offset: i64) -> Result<Seen> {
+    pub fn read_stable(&self, topic: &str, offset: i64) -> Result<Seen> {
         self.read_all(topic, offset, 1)
     }
 
+    /// Compares the stable records of partition 0.
+    ///
+    /// # Errors
+    /// When there is no answer, or it cannot be understood.
+    pub fn reads(&self, topic: &str, expected: &[(i64, &str)]) -> Result<Seen> {
+        let seen = self.read_stable(topic, 0)?;
+        self.same("records", &seen.records, &owned(expected));
+        Ok(seen)
+    }
+
     /// A fetch may give less than there is (Kafka does, just behind a marker): then another one is made.
-    fn read_all(&mut self, topic: &str, offset: i64, isolation: i8) -> Result<Seen> {
+    fn read_all(&self, topic: &str, offset: i64, isolation: i8) -> Result<Seen> {
         for _ in 0..100 {
             let seen = self.fetch(topic, 0, offset, isolation, 1 << 20)?;
             let end = if isolation == 0 {
@@ -197,7 +215,7 @@ impl World {
     /// # Errors
     /// When there is no answer, or it cannot be understood.
     pub fn fetch(
-        &mut self,
+        &self,
         topic: &str,
         partition: i32,
         offset: i64,
@@ -230,18 +248,19 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn offset_at(
-        &mut self,
-        topic: &str,
-        timestamp: i64,
-        isolation: i8,
-    ) -> Result<(i16, i64, i64)> {
+    pub fn offset_at(&self, topic: &str, timestamp: i64, isolation: i8) -> Result<(i16, i64, i64)> {
         let request = requests::list_offsets(topic, 0, timestamp, isolation);
         let answer = self.call(LIST_OFFSETS, &request)?;
         let topic = answer.topics.first().context("no topic")?;
         let it = topic.partitions.first().context("no partition")?;
         Ok((it.error_code, it.offset, it.timestamp))
     }
+}
+
+/// Records as [`Seen`] has them.
+pub(crate) fn owned(records: &[(i64, &str)]) -> Vec<(i64, String)> {
+    let owned = |(at, it): &(i64, &str)| (*at, (*it).to_owned());
+    records.iter().map(owned).collect()
 }
 
 /// The records from an offset on.

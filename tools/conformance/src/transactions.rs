@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use kafka_protocol::messages::DescribeTransactionsRequest;
 use kafka_wire::batch::ProducerIdentity;
-use kafka_wire::requests::{self, text, transactional_id};
+use kafka_wire::requests::{self, transactional_id};
 
 use crate::reading::Batch;
 use crate::world::World;
@@ -20,7 +20,13 @@ pub struct Producer {
 }
 
 impl Producer {
-    fn identity(&self) -> ProducerIdentity {
+    /// A batch within a transaction.
+    pub fn batch(&self, sequence: i32, records: &[&str]) -> Batch {
+        let batch = Batch::of(records).by(self.producer_id, self.epoch, sequence);
+        batch.in_transaction()
+    }
+
+    pub(crate) fn identity(&self) -> ProducerIdentity {
         ProducerIdentity {
             id: self.producer_id,
             epoch: self.epoch,
@@ -34,7 +40,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn init_once(
-        &mut self,
+        &self,
         id: Option<&str>,
         timeout_ms: i32,
         known: (i64, i16),
@@ -56,7 +62,7 @@ impl World {
     ///
     /// # Errors
     /// When it cannot be had.
-    pub fn init(&mut self, id: &str) -> Result<Producer> {
+    pub fn init(&self, id: &str) -> Result<Producer> {
         self.init_with(id, 60_000)
     }
 
@@ -64,8 +70,8 @@ impl World {
     ///
     /// # Errors
     /// When it cannot be had.
-    pub fn init_with(&mut self, id: &str, timeout_ms: i32) -> Result<Producer> {
-        let ask = |world: &mut World| world.init_once(Some(id), timeout_ms, (-1, -1), 4);
+    pub fn init_with(&self, id: &str, timeout_ms: i32) -> Result<Producer> {
+        let ask = || self.init_once(Some(id), timeout_ms, (-1, -1), 4);
         let (error, producer_id, epoch) = self.settled(ask, |it| it.0)?;
         ensure!(error == 0, "InitProducerId: {error}");
         Ok(Producer {
@@ -79,7 +85,7 @@ impl World {
     ///
     /// # Errors
     /// When it cannot be had.
-    pub fn producer(&mut self) -> Result<Producer> {
+    pub fn producer(&self) -> Result<Producer> {
         let id = self.fresh("x");
         self.init(&id)
     }
@@ -89,7 +95,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn add_once(
-        &mut self,
+        &self,
         producer: &Producer,
         partitions: &[(&str, i32)],
         version: i16,
@@ -113,10 +119,21 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn add(&mut self, producer: &Producer, topic: &str) -> Result<i16> {
-        let ask = |world: &mut World| world.add_once(producer, &[(topic, 0)], 0);
+    pub fn add(&self, producer: &Producer, topic: &str) -> Result<i16> {
+        let ask = || self.add_once(producer, &[(topic, 0)], 0);
         let codes = self.settled(ask, |codes| codes[0])?;
         Ok(codes[0])
+    }
+
+    /// AddPartitionsToTxn of partition 0, and EndTxn: the error codes.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn add_and_end(&self, producer: &Producer, topic: &str) -> Result<(i16, i16)> {
+        Ok((
+            self.add(producer, topic)?,
+            self.end_once(producer, true, 1)?,
+        ))
     }
 
     /// Produces within a transaction to partition 0: error code and base offset.
@@ -124,14 +141,13 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn write(
-        &mut self,
+        &self,
         producer: &Producer,
         topic: &str,
         sequence: i32,
         records: &[&str],
     ) -> Result<(i16, i64)> {
-        let (id, epoch) = (producer.producer_id, producer.epoch);
-        let batch = Batch::of(records).by(id, epoch, sequence).in_transaction();
+        let batch = producer.batch(sequence, records);
         self.produce_to(topic, 0, &batch, Some(&producer.id))
     }
 
@@ -139,7 +155,7 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn end_once(&mut self, producer: &Producer, commit: bool, version: i16) -> Result<i16> {
+    pub fn end_once(&self, producer: &Producer, commit: bool, version: i16) -> Result<i16> {
         let request = requests::end_txn(&producer.id, producer.identity(), commit);
         Ok(self.call(version, &request)?.error_code)
     }
@@ -148,8 +164,8 @@ impl World {
     ///
     /// # Errors
     /// When it is refused, or takes too long.
-    pub fn end(&mut self, producer: &Producer, commit: bool) -> Result<()> {
-        let ask = |world: &mut World| world.end_once(producer, commit, 1);
+    pub fn end(&self, producer: &Producer, commit: bool) -> Result<()> {
+        let ask = || self.end_once(producer, commit, 1);
         let code = self.settled(ask, |code| *code)?;
         ensure!(code == 0, "EndTxn: {code}");
         let state = if commit {
@@ -157,9 +173,46 @@ impl World {
         } else {
             "CompleteAbort"
         };
-        self.until("the markers are written", |world| {
-            Ok(world.state_of(&producer.id)?.1 == state)
-        })
+        self.becomes(&producer.id, state)
+    }
+
+    /// Waits until the transaction of this id is in this state.
+    ///
+    /// # Errors
+    /// When it takes too long.
+    pub fn becomes(&self, id: &str, state: &str) -> Result<()> {
+        self.until(state, || Ok(self.state_of(id)?.1 == state))
+    }
+
+    /// A producer with an open transaction, which has written these records.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn open_in(&self, topic: &str, records: &[&str]) -> Result<Producer> {
+        let producer = self.producer()?;
+        self.add(&producer, topic)?;
+        self.write(&producer, topic, 0, records)?;
+        Ok(producer)
+    }
+
+    /// A new topic, and a producer with an open transaction that has written `a=1` there.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn open(&self) -> Result<(String, Producer)> {
+        let topic = self.topic()?;
+        let producer = self.open_in(&topic, &["a=1"])?;
+        Ok((topic, producer))
+    }
+
+    /// A new topic, and a producer whose first transaction has written `a=1` there and ended.
+    ///
+    /// # Errors
+    /// When a step is refused.
+    pub fn ended(&self, commit: bool) -> Result<(String, Producer)> {
+        let (topic, producer) = (self.topic()?, self.producer()?);
+        self.transaction(&producer, &topic, 0, &["a=1"], commit)?;
+        Ok((topic, producer))
     }
 
     /// One whole transaction: its first offset in partition 0.
@@ -167,7 +220,7 @@ impl World {
     /// # Errors
     /// When a step is refused.
     pub fn transaction(
-        &mut self,
+        &self,
         producer: &Producer,
         topic: &str,
         sequence: i32,
@@ -186,7 +239,7 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn state_of(&mut self, id: &str) -> Result<(i16, String)> {
+    pub fn state_of(&self, id: &str) -> Result<(i16, String)> {
         let request = DescribeTransactionsRequest::default()
             .with_transactional_ids(vec![transactional_id(id)]);
         let answer = self.call(0, &request)?;
@@ -198,52 +251,8 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn add_offsets(&mut self, producer: &Producer, group: &str) -> Result<i16> {
+    pub fn add_offsets(&self, producer: &Producer, group: &str) -> Result<i16> {
         let request = requests::add_offsets(&producer.id, producer.identity(), group);
-        self.settled(
-            |world| Ok(world.call(0, &request)?.error_code),
-            |code| *code,
-        )
-    }
-
-    /// TxnOffsetCommit of partition 0 by (generation, member id, instance id).
-    ///
-    /// # Errors
-    /// When there is no answer.
-    pub fn send_offset(
-        &mut self,
-        producer: &Producer,
-        group: &str,
-        topic: &str,
-        offset: i64,
-        by: (i32, &str, Option<&str>),
-    ) -> Result<i16> {
-        let ask = |world: &mut World| world.send_offset_once(producer, group, topic, offset, by);
-        self.settled(ask, |code| *code)
-    }
-
-    /// TxnOffsetCommit as it is answered the first time.
-    ///
-    /// # Errors
-    /// When there is no answer.
-    pub fn send_offset_once(
-        &mut self,
-        producer: &Producer,
-        group: &str,
-        topic: &str,
-        offset: i64,
-        by: (i32, &str, Option<&str>),
-    ) -> Result<i16> {
-        let (id, metadata) = (&producer.id, "of a transaction");
-        let place = (topic, 0);
-        let request =
-            requests::txn_offset_commit(id, producer.identity(), group, place, offset, metadata)
-                .with_generation_id(by.0)
-                .with_member_id(text(by.1))
-                .with_group_instance_id(by.2.map(text));
-        let answer = self.call(3, &request)?;
-        let topic = answer.topics.first().context("no topic")?;
-        let it = topic.partitions.first().context("no partition")?;
-        Ok(it.error_code)
+        self.settled(|| Ok(self.call(0, &request)?.error_code), |code| *code)
     }
 }

@@ -1,5 +1,6 @@
 //! What a scenario has: a broker, names of its own, and what it saw.
 
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub struct Scenario {
     /// What it shows.
     pub name: &'static str,
     /// The script.
-    pub run: fn(&mut World) -> Result<()>,
+    pub run: fn(&World) -> Result<()>,
 }
 
 /// One broker, as one scenario sees it.
@@ -39,10 +40,10 @@ pub struct Scenario {
 pub struct World {
     address: String,
     name: String,
-    made: u32,
-    conn: Connection,
-    pub(crate) wrong: Vec<String>,
-    pub(crate) seen: usize,
+    made: Cell<u32>,
+    conn: RefCell<Connection>,
+    wrong: RefCell<Vec<String>>,
+    compared: Cell<bool>,
 }
 
 impl World {
@@ -51,20 +52,20 @@ impl World {
     /// # Errors
     /// When nothing listens there.
     pub fn new(address: &str, name: &str) -> Result<World> {
-        let mut world = World {
+        let world = World {
             address: address.to_owned(),
             name: name.to_owned(),
-            made: 0,
-            conn: Connection::pinned(address, CLIENT, soon())?,
-            wrong: Vec::new(),
-            seen: 0,
+            made: Cell::new(0),
+            conn: RefCell::new(Connection::pinned(address, CLIENT, soon())?),
+            wrong: RefCell::default(),
+            compared: Cell::new(false),
         };
         // Kafka creates its coordinators' topics at the first request for one.
         for kind in [0, 1] {
             let request = FindCoordinatorRequest::default()
                 .with_key(text(name))
                 .with_key_type(kind);
-            let found = world.settled(|it| it.call(2, &request), |it| it.error_code)?;
+            let found = world.settled(|| world.call(2, &request), |it| it.error_code)?;
             ensure!(
                 found.error_code == 0,
                 "FindCoordinator: {}",
@@ -83,26 +84,55 @@ impl World {
     }
 
     /// Compares what was seen with what Kafka does.
-    pub fn same<T: PartialEq + Debug>(&mut self, what: &str, seen: T, expected: T) {
-        self.seen += 1;
+    pub fn same<T: PartialEq + Debug>(&self, what: &str, seen: T, expected: T) {
+        self.compared.set(true);
         if seen != expected {
             let line = format!("{what}: {seen:?}, expected {expected:?}");
-            self.wrong.push(line);
+            self.wrong.borrow_mut().push(line);
         }
     }
 
+    /// Compares an answer with the one that Kafka gives.
+    ///
+    /// # Errors
+    /// When there was no answer.
+    pub fn answers<T: PartialEq + Debug>(
+        &self,
+        what: &str,
+        answer: Result<T>,
+        expected: T,
+    ) -> Result<()> {
+        self.same(what, answer?, expected);
+        Ok(())
+    }
+
+    /// Everything that was not the same in a scenario that ended like this.
+    pub(crate) fn differences(self, end: Result<()>) -> Vec<String> {
+        let mut wrong = self.wrong.into_inner();
+        match end {
+            Err(error) => wrong.push(format!("{error:#}")),
+            Ok(()) if !self.compared.get() => wrong.push("it compares nothing".into()),
+            Ok(()) => {}
+        }
+        wrong
+    }
+
     /// A name that is not taken.
-    pub fn fresh(&mut self, what: &str) -> String {
-        self.made += 1;
-        format!("{}-{what}{}", self.name, self.made)
+    pub fn fresh(&self, what: &str) -> String {
+        let number = self.made.get() + 1;
+        self.made.set(number);
+        format!("{}-{what}{number}", self.name)
     }
 
     /// Sends a request and takes its answer.
     ///
     /// # Errors
     /// As [`Connection::exchange_as`].
-    pub fn call<R: Request>(&mut self, version: i16, request: &R) -> Result<R::Response> {
-        Ok(self.conn.exchange_as(version, request, soon())?)
+    pub fn call<R: Request>(&self, version: i16, request: &R) -> Result<R::Response> {
+        Ok(self
+            .conn
+            .borrow_mut()
+            .exchange_as(version, request, soon())?)
     }
 
     /// Asks until the answer is not one of "not ready yet", for at most twenty seconds.
@@ -110,13 +140,13 @@ impl World {
     /// # Errors
     /// As `ask`, and when it takes too long.
     pub fn settled<T>(
-        &mut self,
-        mut ask: impl FnMut(&mut World) -> Result<T>,
+        &self,
+        mut ask: impl FnMut() -> Result<T>,
         code: impl Fn(&T) -> i16,
     ) -> Result<T> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let answer = ask(self)?;
+            let answer = ask()?;
             if !NOT_READY.contains(&code(&answer)) {
                 return Ok(answer);
             }
@@ -129,13 +159,9 @@ impl World {
     ///
     /// # Errors
     /// As `is`, and when it takes too long.
-    pub fn until(
-        &mut self,
-        what: &str,
-        mut is: impl FnMut(&mut World) -> Result<bool>,
-    ) -> Result<()> {
+    pub fn until(&self, what: &str, mut is: impl FnMut() -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        while !is(self)? {
+        while !is()? {
             if Instant::now() > deadline {
                 bail!("not within {PATIENCE:?}: {what}");
             }
@@ -148,7 +174,7 @@ impl World {
     ///
     /// # Errors
     /// As [`World::topic_with`].
-    pub fn topic(&mut self) -> Result<String> {
+    pub fn topic(&self) -> Result<String> {
         self.topic_with(1, &[])
     }
 
@@ -156,12 +182,12 @@ impl World {
     ///
     /// # Errors
     /// When it is not created.
-    pub fn topic_with(&mut self, partitions: i32, configs: &[(&str, &str)]) -> Result<String> {
+    pub fn topic_with(&self, partitions: i32, configs: &[(&str, &str)]) -> Result<String> {
         let name = self.fresh("t");
         let code = self.create(&name, partitions, 1, configs)?;
         ensure!(code == 0, "create {name}: {code}");
-        self.until("the topic has its leaders", |world| {
-            let metadata = world.metadata(&[&name])?;
+        self.until("the topic has its leaders", || {
+            let metadata = self.metadata(&[&name])?;
             let Some(topic) = metadata.topics.first() else {
                 return Ok(false);
             };
@@ -172,9 +198,9 @@ impl World {
             Ok(topic.error_code == 0 && led.count() == partitions as usize)
         })?;
         // Kafka tells of a leader before that knows of it.
-        self.until("its leaders answer", |world| {
+        self.until("its leaders answer", || {
             for partition in 0..partitions {
-                if world.fetch(&name, partition, 0, 0, 1)?.error != 0 {
+                if self.fetch(&name, partition, 0, 0, 1)?.error != 0 {
                     return Ok(false);
                 }
             }
@@ -188,7 +214,7 @@ impl World {
     /// # Errors
     /// When there is no answer.
     pub fn create(
-        &mut self,
+        &self,
         name: &str,
         partitions: i32,
         replicas: i16,
@@ -203,7 +229,7 @@ impl World {
     ///
     /// # Errors
     /// When there is no answer.
-    pub fn metadata(&mut self, topics: &[&str]) -> Result<MetadataResponse> {
+    pub fn metadata(&self, topics: &[&str]) -> Result<MetadataResponse> {
         self.call(9, &requests::metadata(Some(topics)))
     }
 }

@@ -105,6 +105,11 @@ macro_rules! found {
 }
 pub(crate) use found;
 
+#[track_caller]
+fn says(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in: {text}");
+}
+
 #[test]
 fn nothing_planted_and_nothing_found() {
     check_values(&good(), owned(&["", "a", "zürich"])).unwrap();
@@ -276,10 +281,7 @@ fn it_trusts_a_length() {
     });
     let violation = trusts.values(&["abc"]);
     let text = violation.to_string();
-    assert!(
-        text.contains("reading b\"\\x03\" panicked: range end index"),
-        "{text}"
-    );
+    says(&text, "reading b\"\\x03\" panicked: range end index");
     found!(violation, Violation::Panicked { .. });
     let careful = with_length().decode(|bytes| match bytes {
         Some([length, rest @ ..]) if usize::from(*length) == rest.len() => String::read(Some(rest)),
@@ -321,9 +323,9 @@ fn what_comes_in_goes_on_as_something_else() {
             ..
         }
     );
-    assert!(
-        text.contains(r#"b"Abc" is read as "Abc", which is written as b"abc""#),
-        "{text}"
+    says(
+        &text,
+        r#"b"Abc" is read as "Abc", which is written as b"abc""#,
     );
 }
 
@@ -338,10 +340,7 @@ fn what_comes_in_can_not_go_on() {
     let violation = ascii.values(&["abc"]);
     let text = violation.to_string();
     found!(violation, Violation::Drifts { written: None, .. });
-    assert!(
-        text.contains(", which can't be written: not this: planted: what"),
-        "{text}"
-    );
+    says(&text, ", which can't be written: not this: planted: what");
 }
 
 #[test]
@@ -371,10 +370,7 @@ fn it_gives_up_after_an_error() {
     });
     let violation = gives_up.values(&["abc"]);
     let text = violation.to_string();
-    assert!(
-        text.contains("and after reading null as: not this: planted"),
-        "{text}"
-    );
+    says(&text, "and after reading null as: not this: planted");
     found!(violation, Violation::Remembers { .. });
 }
 

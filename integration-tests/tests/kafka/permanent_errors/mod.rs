@@ -17,10 +17,10 @@ use std::time::Duration;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 
 use crate::common::Case;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use eos_core::{App, Topic};
 use feeder::Feeder;
-use integration_tests::judge::{self, Expectation, Question};
+use kafka_wire::{Operation, Resource};
 
 const POINT: &str = "7 permanent errors";
 const COMMAND: &str = "cargo xtask faults permanent_errors";
@@ -62,17 +62,42 @@ fn copy(case: &Case) -> App {
     app
 }
 
-/// Fails unless what the app did so far is whole.
-fn clean(case: &Case) -> Result<()> {
-    let evidence = judge::read(&Question {
-        bootstrap: &case.bootstrap,
-        input: &case.input,
-        outputs: std::slice::from_ref(&case.output),
-        group: &case.app,
-        transactional_prefix: &format!("{}-", case.app),
-        patience: Duration::from_secs(15),
-    })?;
-    let verdict = judge::judge(&evidence, Expectation::Behind);
-    ensure!(verdict.is_clean(), "{}", judge::text(&evidence, &verdict));
-    Ok(())
+/// What an app may be kept from.
+#[derive(Clone, Copy)]
+enum Place {
+    Input,
+    Output,
+    Group,
+    TransactionalIds,
+}
+
+impl Place {
+    /// Denies it to everybody.
+    fn deny(self, case: &mut Case, operation: Operation) -> Result<()> {
+        let name = self.name(case);
+        case.client.deny(self.resource(&name), operation)
+    }
+
+    /// Gives back what was denied.
+    fn allow(self, case: &mut Case) -> Result<()> {
+        let name = self.name(case);
+        case.client.allow(self.resource(&name))
+    }
+
+    fn name(self, case: &Case) -> String {
+        match self {
+            Place::Input => case.input.clone(),
+            Place::Output => case.output.clone(),
+            Place::Group => case.app.clone(),
+            Place::TransactionalIds => format!("{}-", case.app),
+        }
+    }
+
+    fn resource(self, name: &str) -> Resource<'_> {
+        match self {
+            Place::Input | Place::Output => Resource::Topic(name),
+            Place::Group => Resource::Group(name),
+            Place::TransactionalIds => Resource::TransactionalIds(name),
+        }
+    }
 }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use eos_core::{Running, StopMode};
 use integration_tests::faults::{Row, record};
+use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;
 
-use super::{COMMAND, Feeder, POINT, clean, copy};
-use crate::common::{Case, PATIENCE, ended};
+use super::{COMMAND, Feeder, POINT, copy};
+use crate::common::{Case, PATIENCE, commits_go_on, ended};
 
 pub(crate) fn all(bootstrap: &str) -> Result<()> {
     idle_connections_are_cut(bootstrap)?;
@@ -31,7 +32,7 @@ fn idle_connections_are_cut(bootstrap: &str) -> Result<()> {
         thread::sleep(Duration::from_secs(7));
     }
     stop(running)?;
-    clean(&case)?;
+    case.must_be_clean(Expectation::Behind)?;
     told("silent connections cut by the brokers", SILENCES, begun)
 }
 
@@ -55,14 +56,8 @@ fn a_quota_slows_everybody(bootstrap: &str) -> Result<()> {
     commits_go_on(&running)?;
     feeder.stop()?;
     stop(running)?;
-    clean(&case)?;
+    case.must_be_clean(Expectation::Behind)?;
     told("every client held to 4 kB/s for 15 s", 1, begun)
-}
-
-fn commits_go_on(running: &Running) -> Result<()> {
-    let commits = || running.handle().metrics().totals.commits.total();
-    let before = commits();
-    wait_until(PATIENCE, "it commits", || Ok(commits() > before + 2))
 }
 
 fn stop(mut running: Running) -> Result<()> {

@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use eos_core::{Error, TopicChange, WorkerError};
-use integration_tests::wait::wait_until;
 use kafka_wire::Isolation;
 
 use super::{Feeder, copy};
-use crate::common::{Case, KEEP, PATIENCE, ended, says};
+use crate::common::{Case, KEEP, commits_go_on, ended, says};
 
 /// The value of the records in the new topic only.
 const NEW: &str = "-1";
@@ -22,9 +21,7 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, "input-anew", 2)?;
     let feeder = Feeder::start(&case);
     let mut running = copy(&case).start(bootstrap)?;
-    wait_until(PATIENCE, "it commits, several times", || {
-        Ok(running.handle().metrics().totals.commits.total() > 2)
-    })?;
+    commits_go_on(&running)?;
     let old = feeder.stop()?;
     case.client.delete_topic(&case.input)?;
     case.client.create_topic(&case.input, 2, 1, &KEEP)?;

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use eos_core::{Error, WorkerError};
 use integration_tests::faults::{Row, is_full, record};
+use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;
-use kafka_wire::{Isolation, Operation, Resource};
+use kafka_wire::{Isolation, Operation};
 
-use super::{COMMAND, Feeder, POINT, clean, copy};
-use crate::common::{Case, PATIENCE, ended, says};
+use super::{COMMAND, Feeder, POINT, Place, copy};
+use crate::common::{Case, PATIENCE, commits_go_on, ended, says};
 
 /// How long an app may take to stop: a commit, an abort, and leaving the group.
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -33,54 +34,29 @@ struct Fault {
 const FAULTS: [Fault; 6] = [
     Fault {
         case: "write to the output denied",
-        strike: |case| {
-            let output = case.output.clone();
-            case.client.deny(Resource::Topic(&output), Operation::Write)
-        },
-        mend: |case| {
-            let output = case.output.clone();
-            case.client.allow(Resource::Topic(&output))
-        },
+        strike: |case| Place::Output.deny(case, Operation::Write),
+        mend: |case| Place::Output.allow(case),
         says: &["kafka-acls.sh --add --operation Read|Write --topic"],
         judged: true,
     },
     Fault {
         case: "read of the input denied",
-        strike: |case| {
-            let input = case.input.clone();
-            case.client.deny(Resource::Topic(&input), Operation::Read)
-        },
-        mend: |case| {
-            let input = case.input.clone();
-            case.client.allow(Resource::Topic(&input))
-        },
+        strike: |case| Place::Input.deny(case, Operation::Read),
+        mend: |case| Place::Input.allow(case),
         says: &["kafka-acls.sh --add --operation Read|Write --topic"],
         judged: true,
     },
     Fault {
         case: "the group denied",
-        strike: |case| {
-            let group = case.app.clone();
-            case.client.deny(Resource::Group(&group), Operation::Read)
-        },
-        mend: |case| {
-            let group = case.app.clone();
-            case.client.allow(Resource::Group(&group))
-        },
+        strike: |case| Place::Group.deny(case, Operation::Read),
+        mend: |case| Place::Group.allow(case),
         says: &["kafka-acls.sh --add --operation Read --group"],
         judged: true,
     },
     Fault {
         case: "the transactional id denied",
-        strike: |case| {
-            let ids = format!("{}-", case.app);
-            let resource = Resource::TransactionalIds(&ids);
-            case.client.deny(resource, Operation::Write)
-        },
-        mend: |case| {
-            let ids = format!("{}-", case.app);
-            case.client.allow(Resource::TransactionalIds(&ids))
-        },
+        strike: |case| Place::TransactionalIds.deny(case, Operation::Write),
+        mend: |case| Place::TransactionalIds.allow(case),
         says: &["--transactional-id .. --resource-pattern-type prefixed"],
         judged: true,
     },
@@ -143,9 +119,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     let mut case = Case::with_partitions(bootstrap, &name, 2)?;
     let feeder = Feeder::start(&case);
     let mut running = copy(&case).start(bootstrap)?;
-    wait_until(PATIENCE, "it commits, several times", || {
-        Ok(running.handle().metrics().totals.commits.total() > 2)
-    })?;
+    commits_go_on(&running)?;
 
     (fault.strike)(&mut case)?;
     let since = Instant::now();
@@ -173,7 +147,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     ensure!(took < DEADLINE + PROPAGATION, "it took {took:?}");
     case.nothing_is_open()?;
     if fault.judged {
-        clean(&case)?;
+        case.must_be_clean(Expectation::Behind)?;
     }
     Ok(took)
 }

@@ -8,72 +8,54 @@ use integration_tests::faults::{Row, record};
 use integration_tests::wait::wait_until;
 use kafka_wire::{Operation, Resource};
 
-use super::{COMMAND, POINT, copy};
+use super::{COMMAND, POINT, Place, copy};
 use crate::common::{Case, PATIENCE, ended, says};
 use crate::own_topics::counting;
 
 /// What is denied, and what the error says.
-type Missing = (&'static str, fn(&mut Case) -> Result<()>, &'static str);
+type Missing = (&'static str, Place, Operation, &'static str);
 
 const MISSING: [Missing; 7] = [
     (
         "read-input",
-        |case| {
-            let input = case.input.clone();
-            case.client.deny(Resource::Topic(&input), Operation::Read)
-        },
+        Place::Input,
+        Operation::Read,
         "kafka-acls.sh --add --operation Read|Write --topic",
     ),
     (
         "describe-input",
-        |case| {
-            let input = case.input.clone();
-            let topic = Resource::Topic(&input);
-            case.client.deny(topic, Operation::Describe)
-        },
+        Place::Input,
+        Operation::Describe,
         "describe its topics",
     ),
     (
         "write-output",
-        |case| {
-            let output = case.output.clone();
-            case.client.deny(Resource::Topic(&output), Operation::Write)
-        },
+        Place::Output,
+        Operation::Write,
         "kafka-acls.sh --add --operation Read|Write --topic",
     ),
     (
         "describe-output",
-        |case| {
-            let output = case.output.clone();
-            let topic = Resource::Topic(&output);
-            case.client.deny(topic, Operation::Describe)
-        },
+        Place::Output,
+        Operation::Describe,
         "describe its topics",
     ),
     (
         "read-group",
-        |case| {
-            let group = case.app.clone();
-            case.client.deny(Resource::Group(&group), Operation::Read)
-        },
+        Place::Group,
+        Operation::Read,
         "kafka-acls.sh --add --operation Read --group",
     ),
     (
         "write-transactional-id",
-        |case| {
-            let ids = format!("{}-", case.app);
-            let resource = Resource::TransactionalIds(&ids);
-            case.client.deny(resource, Operation::Write)
-        },
+        Place::TransactionalIds,
+        Operation::Write,
         "--transactional-id .. --resource-pattern-type prefixed",
     ),
     (
         "describe-transactional-id",
-        |case| {
-            let ids = format!("{}-", case.app);
-            let resource = Resource::TransactionalIds(&ids);
-            case.client.deny(resource, Operation::Describe)
-        },
+        Place::TransactionalIds,
+        Operation::Describe,
         "--transactional-id .. --resource-pattern-type prefixed",
     ),
 ];
@@ -81,8 +63,8 @@ const MISSING: [Missing; 7] = [
 pub(crate) fn all(bootstrap: &str) -> Result<()> {
     let begun = Instant::now();
     let mut wrong = Vec::new();
-    for (name, deny, fix) in MISSING {
-        if let Err(error) = one(bootstrap, name, deny, fix) {
+    for missing @ (name, ..) in MISSING {
+        if let Err(error) = one(bootstrap, missing) {
             wrong.push(format!("{name}: {error:?}"));
         }
     }
@@ -98,10 +80,10 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
     })
 }
 
-fn one(bootstrap: &str, name: &str, deny: fn(&mut Case) -> Result<()>, fix: &str) -> Result<()> {
+fn one(bootstrap: &str, (name, place, operation, fix): Missing) -> Result<()> {
     let mut case = Case::new(bootstrap, name)?;
     case.send(&["1", "2"])?;
-    deny(&mut case)?;
+    place.deny(&mut case, operation)?;
     let begun = Instant::now();
     let error = case.failure_of(copy(&case))?;
     eprintln!("{name}: after {:.1?}: {error}", begun.elapsed());

@@ -13,13 +13,14 @@ use eos_core::{
     WindowedCodec, WorkerError,
 };
 use integration_tests::counted::{Counted, Counts};
+use integration_tests::files::{copy_dir, restart_rows};
 use integration_tests::process::{ChildGuard, Program, build};
 use integration_tests::wait::wait_until;
 use kafka_wire::{Isolation, Producer};
 use tempfile::TempDir;
 
 use crate::common::log;
-use crate::common::{Case, PATIENCE, ended};
+use crate::common::{Case, PATIENCE, ended, says};
 
 /// One scenario's app.
 pub(crate) struct Scene {
@@ -146,7 +147,7 @@ impl Scene {
         let log = self.log();
         reached.with_context(|| log.concat())?;
         Ok(Ok(Began {
-            rows: rows(&log),
+            rows: restart_rows(log.iter().map(String::as_str)),
             log,
         }))
     }
@@ -166,8 +167,15 @@ impl Scene {
         };
         ensure!(self.case.committed()? == before, "an offset was moved");
         ensure!(self.case.output()?.len() == output, "something was counted");
-        let rows = rows(&log);
+        let rows = restart_rows(log.iter().map(String::as_str));
         Ok((*found, Began { rows, log }))
+    }
+
+    /// Fails unless a start ends with the error of this name, which says these words.
+    pub(crate) fn stops(&mut self, error: &str, words: &[&str]) -> Result<Began> {
+        let (found, began) = self.refused()?;
+        is_error(&found, error, words)?;
+        Ok(began)
     }
 
     /// Lines of its log that were not read before.
@@ -250,14 +258,14 @@ impl Scene {
     /// Copies the state directory.
     pub(crate) fn keep(&self) -> Result<Kept> {
         let kept = Kept(TempDir::new()?);
-        copy(self.case.state.path(), kept.0.path())?;
+        copy_dir(self.case.state.path(), kept.0.path())?;
         Ok(kept)
     }
 
     /// Replaces the state directory by a copy.
     pub(crate) fn put_back(&self, kept: &Kept) -> Result<()> {
         self.delete_state()?;
-        copy(kept.0.path(), self.case.state.path())
+        copy_dir(kept.0.path(), self.case.state.path())
     }
 
     /// Deletes the databases, and keeps who this process is.
@@ -316,7 +324,7 @@ impl Scene {
     pub(crate) fn put_database_back(&self, kept: &Kept) -> Result<()> {
         let (from, to) = (find(kept.0.path(), "CURRENT")?, self.database()?);
         fs::remove_dir_all(&to)?;
-        copy(&from.context("no database in the copy")?, &to)
+        copy_dir(&from.context("no database in the copy")?, &to)
     }
 
     pub(crate) fn delete_state(&self) -> Result<()> {
@@ -339,6 +347,19 @@ impl Began {
         Ok(())
     }
 
+    /// Fails unless this was the row that was taken first.
+    pub(crate) fn took_first(&self, row: &str) -> Result<()> {
+        let first = self.rows.first();
+        ensure!(first.is_some_and(|first| first == row), "{self:?}");
+        Ok(())
+    }
+
+    /// Fails if any other row was taken than this.
+    pub(crate) fn took_only(&self, row: &str) -> Result<()> {
+        ensure!(self.rows.iter().all(|taken| taken == row), "{self:?}");
+        Ok(())
+    }
+
     /// Fails unless a line of the log holds this.
     pub(crate) fn says(&self, part: &str) -> Result<()> {
         let found = self.log.iter().any(|line| line.contains(part));
@@ -357,18 +378,17 @@ impl Began {
     }
 }
 
+/// Fails unless the error is the one of this name, and says these words.
+pub(crate) fn is_error(error: &RestartError, name: &str, words: &[&str]) -> Result<()> {
+    let is_named = format!("{error:?}").split(' ').next() == Some(name);
+    ensure!(is_named, "{error}, not {name}");
+    says(error, words)
+}
+
 /// The app as a program of its own, with faults compiled in.
 pub(crate) fn program() -> Result<PathBuf> {
     let app = Program::Example("counting");
     build("integration-tests", app, &["--features", "failpoints"])
-}
-
-fn rows(log: &[String]) -> Vec<String> {
-    let rows = log.iter().filter_map(|line| {
-        let (_, rest) = line.split_once(" restart=\"")?;
-        Some(rest.split_once('"')?.0.to_owned())
-    });
-    rows.collect()
 }
 
 /// The directory below `root` that holds a file of this name.
@@ -385,18 +405,4 @@ fn find(root: &Path, file: &str) -> Result<Option<PathBuf>> {
         }
     }
     Ok(None)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
 }

@@ -6,16 +6,8 @@ use eos_core::{Error, RestartError, WorkerError};
 use integration_tests::wait::wait_until;
 
 use super::going_on::{cut_changelog, end_of_changelog, forget};
-use super::scene::Scene;
+use super::scene::{Scene, is_error};
 use crate::common::{KEEP, PATIENCE, says};
-
-/// Fails unless the error is this one, and says these words.
-macro_rules! stopped {
-    ($error:expr, $pattern:pat, $($part:expr),+) => {
-        ensure!(matches!(&$error, $pattern), "{}", $error);
-        says(&$error, &[$($part),+])?;
-    };
-}
 
 /// c > m: the offsets went back behind what the changelog holds.
 pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
@@ -24,20 +16,12 @@ pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
     scene.run(&["a"])?;
     let (offset, name) = scene.named()?;
     scene.set_offset(older, &its_name)?;
-    let (error, began) = scene.refused()?;
-    stopped!(error, RestartError::OffsetsBehind { .. }, "Set them back");
+    let began = scene.stops("OffsetsBehind", &["Set them back"])?;
     // The copy goes first: it holds more than was committed.
-    ensure!(
-        began.rows.first().is_some_and(|r| r == "ahead"),
-        "{began:?}"
-    );
+    began.took_first("ahead")?;
     scene.delete_state()?;
-    let (error, began) = scene.refused()?;
-    stopped!(error, RestartError::OffsetsBehind { .. }, "count twice");
-    ensure!(
-        began.rows.first().is_some_and(|r| r == "no_state"),
-        "{began:?}"
-    );
+    let began = scene.stops("OffsetsBehind", &["count twice"])?;
+    began.took_first("no_state")?;
     scene.set_offset(offset, &name)?;
     scene.run(&["a"])?;
     scene.judge()
@@ -50,12 +34,11 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     scene.case.client.delete_topic(&changelog)?;
     // The start creates it again, empty, and changes nothing else.
     let (error, began) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::ChangelogRecreated { .. },
-        &changelog,
-        "accept.changelog="
-    );
+    is_error(
+        &error,
+        "ChangelogRecreated",
+        &[&changelog, "accept.changelog="],
+    )?;
     ensure!(began.rows.is_empty(), "the local copy was used: {began:?}");
     let RestartError::ChangelogRecreated { now, .. } = error else {
         bail!("{error}");
@@ -65,17 +48,8 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
         .counting("counts")
         .set("accept.changelog", now.to_string());
     let (error, began) = scene.refused_app(app)?;
-    stopped!(
-        error,
-        RestartError::ChangelogLost { .. },
-        &changelog,
-        "Restore it"
-    );
-    ensure!(
-        began.rows.first().is_some_and(|r| r == "other_identity"),
-        "{began:?}"
-    );
-    Ok(())
+    is_error(&error, "ChangelogLost", &[&changelog, "Restore it"])?;
+    began.took_first("other_identity")
 }
 
 /// The front of the changelog was purged, its last commit record with it.
@@ -84,12 +58,7 @@ pub(crate) fn changelog_purged(scene: &mut Scene) -> Result<()> {
     let end = end_of_changelog(scene)?;
     cut_changelog(scene, end)?;
     scene.delete_state()?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::ChangelogPurged { .. },
-        "begins at offset"
-    );
+    scene.stops("ChangelogPurged", &["begins at offset"])?;
     Ok(())
 }
 
@@ -109,13 +78,7 @@ pub(crate) fn front_purged(scene: &mut Scene) -> Result<()> {
     scene.run(&["b"])?.took("replay")?;
     scene.judge()?;
     scene.delete_state()?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::ChangelogPurged { .. },
-        "begins at offset",
-        "cleanup.policy"
-    );
+    scene.stops("ChangelogPurged", &["begins at offset", "cleanup.policy"])?;
     Ok(())
 }
 
@@ -124,24 +87,10 @@ pub(crate) fn offset_gone(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
     forget(scene)?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::OffsetGone { .. },
-        "on this host",
-        "count records twice"
-    );
+    scene.stops("OffsetGone", &["on this host", "count records twice"])?;
     scene.delete_state()?;
-    let (error, began) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::OffsetGone { .. },
-        "has committed records"
-    );
-    ensure!(
-        began.rows.iter().all(|row| row == "first_if_empty"),
-        "{began:?}"
-    );
+    let began = scene.stops("OffsetGone", &["has committed records"])?;
+    began.took_only("first_if_empty")?;
     scene.set_offset(offset, &name)?;
     scene.run(&["a"])?.took("no_state")?;
     scene.judge()
@@ -152,26 +101,11 @@ pub(crate) fn offset_reset(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
     scene.set_offset(0, "")?;
-    let (error, _) = scene.refused()?;
     let delete = format!("kafka-topics.sh --delete --topic {}", scene.changelog()?);
-    stopped!(
-        error,
-        RestartError::OffsetReset { .. },
-        "on this host",
-        "--reset-offsets",
-        &delete
-    );
+    scene.stops("OffsetReset", &["on this host", "--reset-offsets", &delete])?;
     scene.delete_state()?;
-    let (error, began) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::OffsetReset { .. },
-        "has committed records"
-    );
-    ensure!(
-        began.rows.iter().all(|row| row == "first_if_empty"),
-        "{began:?}"
-    );
+    let began = scene.stops("OffsetReset", &["has committed records"])?;
+    began.took_only("first_if_empty")?;
     scene.set_offset(offset, &name)?;
     scene.run(&["a"])?;
     scene.judge()
@@ -198,12 +132,7 @@ pub(crate) fn offsets_moved(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
     scene.set_offset(offset - 1, &name)?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::OffsetsMoved { .. },
-        "kept their metadata"
-    );
+    scene.stops("OffsetsMoved", &["kept their metadata"])?;
     scene.set_offset(offset, &name)?;
     scene.run(&["a"])?.took("exact")?;
     scene.judge()
@@ -216,17 +145,8 @@ pub(crate) fn other_history(scene: &mut Scene) -> Result<()> {
     let mut fields: Vec<&str> = name.split(';').collect();
     fields[4] = "00000000c0ffee00";
     scene.set_offset(offset, &fields.join(";"))?;
-    let (error, began) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::OtherHistory { .. },
-        "from a backup",
-        "00000000c0ffee00"
-    );
-    ensure!(
-        began.rows.first().is_some_and(|row| row == "other_attempt"),
-        "{began:?}"
-    );
+    let began = scene.stops("OtherHistory", &["from a backup", "00000000c0ffee00"])?;
+    began.took_first("other_attempt")?;
     scene.set_offset(offset, &name)?;
     scene.run(&["a"])?;
     scene.judge()
@@ -239,12 +159,7 @@ pub(crate) fn input_recreated(scene: &mut Scene) -> Result<()> {
     remake_input(scene, 1)?;
     scene.send(&["a", "a", "a"])?;
     scene.set_offset(offset, &name)?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::InputRecreated { .. },
-        "deleted and made again"
-    );
+    scene.stops("InputRecreated", &["deleted and made again"])?;
     Ok(())
 }
 
@@ -256,13 +171,7 @@ pub(crate) fn partitions_changed(scene: &mut Scene) -> Result<()> {
     scene.case.client.delete_topic(&changelog)?;
     remake_input(scene, 2)?;
     scene.set_offset(offset, &name)?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::PartitionsChanged { .. },
-        "had 1 partitions",
-        "now it has 2"
-    );
+    scene.stops("PartitionsChanged", &["had 1 partitions", "now it has 2"])?;
     Ok(())
 }
 
@@ -284,12 +193,7 @@ pub(crate) fn too_slow(scene: &mut Scene) -> Result<()> {
     let client = &mut scene.case.client;
     client.configure_topic(&changelog, "delete.retention.ms", "0")?;
     scene.delete_state()?;
-    let (error, _) = scene.refused()?;
-    stopped!(
-        error,
-        RestartError::TooSlow { .. },
-        "Raise delete.retention.ms"
-    );
+    scene.stops("TooSlow", &["Raise delete.retention.ms"])?;
     let client = &mut scene.case.client;
     client.configure_topic(&changelog, "delete.retention.ms", "86400000")?;
     scene.run(&["a"])?;

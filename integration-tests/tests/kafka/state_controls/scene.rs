@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use integration_tests::counted::{Counted, Counts, Findings, visible};
+use integration_tests::files::restart_rows;
 use integration_tests::process::{Program, build};
 use integration_tests::sweep::Member;
 use integration_tests::wait::wait_until;
@@ -216,10 +217,5 @@ pub(crate) fn stop(member: &mut Member) -> Result<()> {
 
 /// The rows of the restart table that it took.
 pub(crate) fn rows(member: &Member) -> Vec<String> {
-    let log = member.log();
-    let rows = log.lines().filter_map(|line| {
-        let (_, rest) = line.split_once(" restart=\"")?;
-        Some(rest.split_once('"')?.0.to_owned())
-    });
-    rows.collect()
+    restart_rows(member.log().lines())
 }

@@ -18,93 +18,242 @@ use kafka_protocol::protocol::{HeaderVersion, Request};
 use kafka_wire::frame;
 use kafka_wire::requests::{text, topic_name};
 
-use super::scenarios;
-use crate::reading::Batch;
+use super::Script;
 use crate::world::{World, soon};
 
-scenarios! { "admin":
-    a_topic_is_created_once,
-    names_that_a_topic_cannot_have,
-    partitions_that_a_topic_cannot_have,
-    replicas_that_a_topic_cannot_have,
-    configurations_that_a_topic_cannot_have,
-    a_deleted_topic_is_gone,
-    an_unknown_topic_cannot_be_deleted,
-    a_topic_made_anew_has_another_id,
-    a_topic_made_anew_is_empty,
-    partitions_are_added,
-    partitions_are_never_taken_away,
-    as_many_partitions_as_before,
-    partitions_of_an_unknown_topic,
-    an_unknown_topic_has_no_metadata,
-    a_bad_name_has_no_metadata,
-    a_configuration_is_described,
-    a_configuration_is_changed_and_reset,
-    a_list_is_added_to,
-    a_list_is_taken_from,
-    a_wrong_value_changes_nothing,
-    an_unknown_configuration_cannot_be_changed,
-    configurations_of_an_unknown_topic,
-    brokers_verify_transactions,
-    a_coordinator_is_found,
-    a_coordinator_of_an_unknown_kind,
-    versions_that_are_too_new_are_told,
-    the_end_of_an_epoch,
+pub(super) const ALL: &[Script] = &[
+    ("a_topic_is_created_once", |world| {
+        let topic = world.topic()?;
+        world.answers("again", world.create(&topic, 1, 1, &[]), 36)
+    }),
+    ("names_that_a_topic_cannot_have", |world| {
+        let long = "x".repeat(250);
+        for name in ["", ".", "..", "a b", "a/b", &long] {
+            let code = world.create(name, 1, 1, &[])?;
+            world.same(name, code, 17);
+        }
+        Ok(())
+    }),
+    ("partitions_that_a_topic_cannot_have", |world| {
+        let name = world.fresh("t");
+        for count in [0, -2] {
+            world.same("code", world.create(&name, count, 1, &[])?, 37);
+        }
+        Ok(())
+    }),
+    ("replicas_that_a_topic_cannot_have", |world| {
+        let name = world.fresh("t");
+        for count in [0, 2] {
+            world.same("code", world.create(&name, 1, count, &[])?, 38);
+        }
+        Ok(())
+    }),
+    ("configurations_that_a_topic_cannot_have", |world| {
+        let name = world.fresh("t");
+        for (key, value) in [
+            ("no.such.thing", "1"),
+            ("retention.ms", "soon"),
+            ("retention.ms", "-2"),
+            ("cleanup.policy", "shred"),
+            ("message.timestamp.type", "Never"),
+            ("min.cleanable.dirty.ratio", "2"),
+        ] {
+            let code = world.create(&name, 1, 1, &[(key, value)])?;
+            world.same(&format!("{key}={value}"), code, 40);
+        }
+        Ok(())
+    }),
+    ("a_deleted_topic_is_gone", |world| {
+        let topic = world.topic()?;
+        world.same("code", delete_topic(world, &topic)?, 0);
+        world.until("it is gone", || Ok(world.read(&topic, 0)?.error == 3))?;
+        world.answers("produce", world.put(&topic, &["a=1"]), (3, -1))
+    }),
+    ("an_unknown_topic_cannot_be_deleted", |world| {
+        let topic = world.fresh("nowhere");
+        world.answers("code", delete_topic(world, &topic), 3)
+    }),
+    ("a_topic_made_anew_has_another_id", |world| {
+        let topic = world.topic()?;
+        let (before, after) = anew(world, &topic)?;
+        let seen = (before.is_nil(), after.is_nil(), before == after);
+        world.same("ids", seen, (false, false, false));
+        Ok(())
+    }),
+    ("a_topic_made_anew_is_empty", |world| {
+        let topic = world.topic()?;
+        world.put(&topic, &["a=1"])?;
+        anew(world, &topic)?;
+        let seen = world.read(&topic, 0)?;
+        world.same("marks", (seen.start, seen.high), (0, 0));
+        Ok(())
+    }),
+    ("partitions_are_added", |world| {
+        let topic = world.topic()?;
+        world.same("code", grow(world, &topic, 3)?, 0);
+        world.until("they are there", || {
+            Ok(world.fetch(&topic, 2, 0, 0, 1_000)?.error == 0)
+        })?;
+        world.answers("partitions", known_of(world, &topic), (0, 3))
+    }),
+    ("partitions_are_never_taken_away", |world| {
+        let topic = world.topic_with(3, &[])?;
+        world.answers("code", grow(world, &topic, 2), 37)
+    }),
+    ("as_many_partitions_as_before", |world| {
+        let topic = world.topic_with(3, &[])?;
+        world.answers("code", grow(world, &topic, 3), 37)
+    }),
+    ("partitions_of_an_unknown_topic", |world| {
+        let topic = world.fresh("nowhere");
+        world.answers("code", grow(world, &topic, 3), 3)
+    }),
+    ("an_unknown_topic_has_no_metadata", |world| {
+        let topic = world.fresh("nowhere");
+        world.answers("code", known_of(world, &topic), (3, 0))
+    }),
+    ("a_bad_name_has_no_metadata", |world| {
+        world.answers("code", known_of(world, "a b"), (17, 0))
+    }),
+    ("a_configuration_is_described", |world| {
+        let topic = world.topic_with(1, &[("retention.ms", "1000")])?;
+        let set = configured(world, TOPIC, &topic, "retention.ms")?;
+        world.same("set", set, (0, Some(("1000".into(), 1))));
+        for (key, value) in [
+            ("cleanup.policy", "delete"),
+            ("delete.retention.ms", "86400000"),
+            ("min.compaction.lag.ms", "0"),
+            ("message.timestamp.type", "CreateTime"),
+            ("max.message.bytes", "1048588"),
+            ("segment.bytes", "1073741824"),
+            ("retention.bytes", "-1"),
+            ("min.insync.replicas", "1"),
+            ("compression.type", "producer"),
+            ("message.timestamp.after.max.ms", "3600000"),
+        ] {
+            let (error, found) = configured(world, TOPIC, &topic, key)?;
+            let value = (0, Some(value.to_owned()));
+            world.same(key, (error, found.map(|it| it.0)), value);
+        }
+        Ok(())
+    }),
+    ("a_configuration_is_changed_and_reset", |world| {
+        let topic = world.topic()?;
+        let code = change(world, &topic, "retention.ms", 0, Some("5"))?;
+        becomes(world, &topic, "retention.ms", "5")?;
+        let reset = change(world, &topic, "retention.ms", 1, None)?;
+        becomes(world, &topic, "retention.ms", "604800000")?;
+        world.same("codes", (code, reset), (0, 0));
+        Ok(())
+    }),
+    ("a_list_is_added_to", |world| {
+        let topic = world.topic()?;
+        let code = change(world, &topic, "cleanup.policy", 2, Some("compact"))?;
+        world.same("code", code, 0);
+        becomes(world, &topic, "cleanup.policy", "delete,compact")
+    }),
+    ("a_list_is_taken_from", |world| {
+        let topic = world.topic_with(1, &[("cleanup.policy", "compact,delete")])?;
+        let code = change(world, &topic, "cleanup.policy", 3, Some("compact"))?;
+        world.same("code", code, 0);
+        becomes(world, &topic, "cleanup.policy", "delete")
+    }),
+    ("a_wrong_value_changes_nothing", |world| {
+        let topic = world.topic()?;
+        let code = change(world, &topic, "retention.ms", 0, Some("soon"))?;
+        world.same("code", code, 40);
+        let seen = configured(world, TOPIC, &topic, "retention.ms")?.1;
+        world.same("value", seen.map(|it| it.0), Some("604800000".into()));
+        Ok(())
+    }),
+    ("an_unknown_configuration_cannot_be_changed", |world| {
+        let topic = world.topic()?;
+        let code = change(world, &topic, "no.such.thing", 0, Some("1"));
+        world.answers("code", code, 40)
+    }),
+    ("configurations_of_an_unknown_topic", |world| {
+        let topic = world.fresh("nowhere");
+        let described = configured(world, TOPIC, &topic, "retention.ms")?;
+        let changed = change(world, &topic, "retention.ms", 0, Some("1"))?;
+        world.same("codes", (described, changed), ((3, None), 3));
+        Ok(())
+    }),
+    ("brokers_verify_transactions", |world| {
+        let key = "transaction.partition.verification.enable";
+        let (error, found) = configured(world, BROKER, "1", key)?;
+        let value = found.map(|it| it.0);
+        world.same("verification", (error, value), (0, Some("true".into())));
+        let other = configured(world, BROKER, "77", key);
+        world.answers("another broker", other, (42, None))
+    }),
+    ("a_coordinator_is_found", |world| {
+        for kind in [0, 1] {
+            let request = FindCoordinatorRequest::default()
+                .with_key(text("some-key"))
+                .with_key_type(kind);
+            let ask = || world.call(2, &request);
+            let answer = world.settled(ask, |it| it.error_code)?;
+            world.same("found", (answer.error_code, answer.node_id.0), (0, 1));
+            world.same("host", answer.host.to_string(), "127.0.0.1".into());
+        }
+        Ok(())
+    }),
+    ("a_coordinator_of_an_unknown_kind", |world| {
+        let request = FindCoordinatorRequest::default()
+            .with_key(text("some-key"))
+            .with_key_type(9);
+        let answer = world.call(2, &request)?;
+        world.same("refused", (answer.error_code, answer.node_id.0), (42, -1));
+        Ok(())
+    }),
+    ("versions_that_are_too_new_are_told", |world| {
+        let mut conn = world.connect()?;
+        // Key 18 in version 99, correlation id 7, no client id: a header of version 2.
+        let body = [0, 18, 0, 99, 0, 0, 0, 7, 0xff, 0xff, 0];
+        let request = frame::encode(|to| {
+            to.extend(body);
+            Ok(())
+        })?;
+        conn.send_raw(&request, soon())?;
+        let frame = conn.receive_raw(soon())?;
+        // Correlation id and error, then an array with what is known.
+        world.same("answer", frame[..6].to_vec(), vec![0, 0, 0, 7, 0, 35]);
+        let header = <ApiVersionsRequest as Request>::Response::header_version(3);
+        world.same("its header never changes", header, 0);
+        Ok(())
+    }),
+    ("the_end_of_an_epoch", |world| {
+        let topic = world.topic()?;
+        world.put(&topic, &["a=1", "b=1"])?;
+        for (epoch, expected) in [(0, (0, 0, 2)), (9, (0, -1, -1))] {
+            let partition = OffsetForLeaderPartition::default()
+                .with_partition(0)
+                .with_current_leader_epoch(-1)
+                .with_leader_epoch(epoch);
+            let topic = OffsetForLeaderTopic::default()
+                .with_topic(topic_name(&topic))
+                .with_partitions(vec![partition]);
+            let request = OffsetForLeaderEpochRequest::default()
+                .with_replica_id(BrokerId(-1))
+                .with_topics(vec![topic]);
+            let answer = world.call(3, &request)?;
+            let topic = answer.topics.first().context("no topic")?;
+            let it = topic.partitions.first().context("no partition")?;
+            let seen = (it.error_code, it.leader_epoch, it.end_offset);
+            world.same(&format!("epoch {epoch}"), seen, expected);
+        }
+        Ok(())
+    }),
+];
+
+/// Metadata of a topic: error code and number of partitions.
+fn known_of(world: &World, topic: &str) -> Result<(i16, usize)> {
+    let answer = world.metadata(&[topic])?;
+    let it = answer.topics.first().context("no topic")?;
+    Ok((it.error_code, it.partitions.len()))
 }
 
-fn a_topic_is_created_once(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let again = world.create(&topic, 1, 1, &[])?;
-    world.same("again", again, 36);
-    Ok(())
-}
-
-fn names_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
-    let long = "x".repeat(250);
-    for name in ["", ".", "..", "a b", "a/b", &long] {
-        let code = world.create(name, 1, 1, &[])?;
-        world.same(name, code, 17);
-    }
-    Ok(())
-}
-
-fn partitions_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
-    let name = world.fresh("t");
-    let codes = (
-        world.create(&name, 0, 1, &[])?,
-        world.create(&name, -2, 1, &[])?,
-    );
-    world.same("codes", codes, (37, 37));
-    Ok(())
-}
-
-fn replicas_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
-    let name = world.fresh("t");
-    let codes = (
-        world.create(&name, 1, 0, &[])?,
-        world.create(&name, 1, 2, &[])?,
-    );
-    world.same("codes", codes, (38, 38));
-    Ok(())
-}
-
-fn configurations_that_a_topic_cannot_have(world: &mut World) -> Result<()> {
-    let name = world.fresh("t");
-    for (key, value) in [
-        ("no.such.thing", "1"),
-        ("retention.ms", "soon"),
-        ("retention.ms", "-2"),
-        ("cleanup.policy", "shred"),
-        ("message.timestamp.type", "Never"),
-        ("min.cleanable.dirty.ratio", "2"),
-    ] {
-        let code = world.create(&name, 1, 1, &[(key, value)])?;
-        world.same(&format!("{key}={value}"), code, 40);
-    }
-    Ok(())
-}
-
-pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<i16> {
+pub(super) fn delete_topic(world: &World, name: &str) -> Result<i16> {
     let request = DeleteTopicsRequest::default()
         .with_topic_names(vec![topic_name(name)])
         .with_timeout_ms(10_000);
@@ -112,36 +261,19 @@ pub(super) fn delete_topic(world: &mut World, name: &str) -> Result<i16> {
     Ok(answer.responses.first().context("no result")?.error_code)
 }
 
-fn a_deleted_topic_is_gone(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let code = delete_topic(world, &topic)?;
-    world.same("code", code, 0);
-    world.until("it is gone", |world| Ok(world.read(&topic, 0)?.error == 3))?;
-    let produced = world.produce(&topic, &Batch::of(&["a=1"]))?;
-    world.same("produce", produced, (3, -1));
-    Ok(())
-}
-
-fn an_unknown_topic_cannot_be_deleted(world: &mut World) -> Result<()> {
-    let topic = world.fresh("nowhere");
-    let code = delete_topic(world, &topic)?;
-    world.same("code", code, 3);
-    Ok(())
-}
-
 /// A topic, deleted and made again: its ids.
-fn anew(world: &mut World, topic: &str) -> Result<(uuid::Uuid, uuid::Uuid)> {
+fn anew(world: &World, topic: &str) -> Result<(uuid::Uuid, uuid::Uuid)> {
     let before = id_of(world, topic)?;
     delete_topic(world, topic)?;
-    world.until("it is gone", |world| Ok(world.read(topic, 0)?.error == 3))?;
-    world.until("its name is free", |world| {
+    world.until("it is gone", || Ok(world.read(topic, 0)?.error == 3))?;
+    world.until("its name is free", || {
         Ok(world.create(topic, 1, 1, &[])? == 0)
     })?;
-    world.until("it is back", |world| Ok(world.read(topic, 0)?.error == 0))?;
+    world.until("it is back", || Ok(world.read(topic, 0)?.error == 0))?;
     Ok((before, id_of(world, topic)?))
 }
 
-fn id_of(world: &mut World, topic: &str) -> Result<uuid::Uuid> {
+fn id_of(world: &World, topic: &str) -> Result<uuid::Uuid> {
     use kafka_protocol::messages::MetadataRequest;
     use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
     let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
@@ -150,24 +282,7 @@ fn id_of(world: &mut World, topic: &str) -> Result<uuid::Uuid> {
     Ok(answer.topics.first().context("no topic")?.topic_id)
 }
 
-fn a_topic_made_anew_has_another_id(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let (before, after) = anew(world, &topic)?;
-    let seen = (before.is_nil(), after.is_nil(), before == after);
-    world.same("ids", seen, (false, false, false));
-    Ok(())
-}
-
-fn a_topic_made_anew_is_empty(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    world.produce(&topic, &Batch::of(&["a=1"]))?;
-    anew(world, &topic)?;
-    let seen = world.read(&topic, 0)?;
-    world.same("marks", (seen.start, seen.high), (0, 0));
-    Ok(())
-}
-
-fn grow(world: &mut World, topic: &str, count: i32) -> Result<i16> {
+fn grow(world: &World, topic: &str, count: i32) -> Result<i16> {
     let topic = CreatePartitionsTopic::default()
         .with_name(topic_name(topic))
         .with_count(count)
@@ -179,58 +294,9 @@ fn grow(world: &mut World, topic: &str, count: i32) -> Result<i16> {
     Ok(answer.results.first().context("no result")?.error_code)
 }
 
-fn partitions_are_added(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let code = grow(world, &topic, 3)?;
-    world.same("code", code, 0);
-    world.until("they are there", |world| {
-        Ok(world.fetch(&topic, 2, 0, 0, 1_000)?.error == 0)
-    })?;
-    let answer = world.metadata(&[&topic])?;
-    let count = answer.topics.first().map(|it| it.partitions.len());
-    world.same("partitions", count, Some(3));
-    Ok(())
-}
-
-fn partitions_are_never_taken_away(world: &mut World) -> Result<()> {
-    let topic = world.topic_with(3, &[])?;
-    let code = grow(world, &topic, 2)?;
-    world.same("code", code, 37);
-    Ok(())
-}
-
-fn as_many_partitions_as_before(world: &mut World) -> Result<()> {
-    let topic = world.topic_with(3, &[])?;
-    let code = grow(world, &topic, 3)?;
-    world.same("code", code, 37);
-    Ok(())
-}
-
-fn partitions_of_an_unknown_topic(world: &mut World) -> Result<()> {
-    let topic = world.fresh("nowhere");
-    let code = grow(world, &topic, 3)?;
-    world.same("code", code, 3);
-    Ok(())
-}
-
-fn an_unknown_topic_has_no_metadata(world: &mut World) -> Result<()> {
-    let topic = world.fresh("nowhere");
-    let answer = world.metadata(&[&topic])?;
-    let it = answer.topics.first().context("no topic")?;
-    world.same("code", (it.error_code, it.partitions.len()), (3, 0));
-    Ok(())
-}
-
-fn a_bad_name_has_no_metadata(world: &mut World) -> Result<()> {
-    let answer = world.metadata(&["a b"])?;
-    let it = answer.topics.first().context("no topic")?;
-    world.same("code", (it.error_code, it.partitions.len()), (17, 0));
-    Ok(())
-}
-
 /// DescribeConfigs: error code, then the value and its source.
 fn configured(
-    world: &mut World,
+    world: &World,
     kind: i8,
     name: &str,
     key: &str,
@@ -255,31 +321,8 @@ fn configured(
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
-fn a_configuration_is_described(world: &mut World) -> Result<()> {
-    let topic = world.topic_with(1, &[("retention.ms", "1000")])?;
-    let set = configured(world, TOPIC, &topic, "retention.ms")?;
-    world.same("set", set, (0, Some(("1000".into(), 1))));
-    for (key, value) in [
-        ("cleanup.policy", "delete"),
-        ("delete.retention.ms", "86400000"),
-        ("min.compaction.lag.ms", "0"),
-        ("message.timestamp.type", "CreateTime"),
-        ("max.message.bytes", "1048588"),
-        ("segment.bytes", "1073741824"),
-        ("retention.bytes", "-1"),
-        ("min.insync.replicas", "1"),
-        ("compression.type", "producer"),
-        ("message.timestamp.after.max.ms", "3600000"),
-    ] {
-        let (error, found) = configured(world, TOPIC, &topic, key)?;
-        let value = (0, Some(value.to_owned()));
-        world.same(key, (error, found.map(|it| it.0)), value);
-    }
-    Ok(())
-}
-
 /// IncrementalAlterConfigs of a topic.
-fn change(world: &mut World, topic: &str, key: &str, how: i8, value: Option<&str>) -> Result<i16> {
+fn change(world: &World, topic: &str, key: &str, how: i8, value: Option<&str>) -> Result<i16> {
     let config = AlterableConfig::default()
         .with_name(text(key))
         .with_config_operation(how)
@@ -294,129 +337,9 @@ fn change(world: &mut World, topic: &str, key: &str, how: i8, value: Option<&str
 }
 
 /// Changes are seen a moment later.
-fn becomes(world: &mut World, topic: &str, key: &str, value: &str) -> Result<()> {
-    world.until(&format!("{key}={value}"), |world| {
+fn becomes(world: &World, topic: &str, key: &str, value: &str) -> Result<()> {
+    world.until(&format!("{key}={value}"), || {
         let (_, found) = configured(world, TOPIC, topic, key)?;
         Ok(found.is_some_and(|it| it.0 == value))
     })
-}
-
-fn a_configuration_is_changed_and_reset(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let code = change(world, &topic, "retention.ms", 0, Some("5"))?;
-    becomes(world, &topic, "retention.ms", "5")?;
-    let reset = change(world, &topic, "retention.ms", 1, None)?;
-    becomes(world, &topic, "retention.ms", "604800000")?;
-    world.same("codes", (code, reset), (0, 0));
-    Ok(())
-}
-
-fn a_list_is_added_to(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let code = change(world, &topic, "cleanup.policy", 2, Some("compact"))?;
-    world.same("code", code, 0);
-    becomes(world, &topic, "cleanup.policy", "delete,compact")
-}
-
-fn a_list_is_taken_from(world: &mut World) -> Result<()> {
-    let topic = world.topic_with(1, &[("cleanup.policy", "compact,delete")])?;
-    let code = change(world, &topic, "cleanup.policy", 3, Some("compact"))?;
-    world.same("code", code, 0);
-    becomes(world, &topic, "cleanup.policy", "delete")
-}
-
-fn a_wrong_value_changes_nothing(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let code = change(world, &topic, "retention.ms", 0, Some("soon"))?;
-    world.same("code", code, 40);
-    let seen = configured(world, TOPIC, &topic, "retention.ms")?.1;
-    world.same("value", seen.map(|it| it.0), Some("604800000".into()));
-    Ok(())
-}
-
-fn an_unknown_configuration_cannot_be_changed(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let code = change(world, &topic, "no.such.thing", 0, Some("1"))?;
-    world.same("code", code, 40);
-    Ok(())
-}
-
-fn configurations_of_an_unknown_topic(world: &mut World) -> Result<()> {
-    let topic = world.fresh("nowhere");
-    let described = configured(world, TOPIC, &topic, "retention.ms")?;
-    let changed = change(world, &topic, "retention.ms", 0, Some("1"))?;
-    world.same("codes", (described, changed), ((3, None), 3));
-    Ok(())
-}
-
-fn brokers_verify_transactions(world: &mut World) -> Result<()> {
-    let key = "transaction.partition.verification.enable";
-    let (error, found) = configured(world, BROKER, "1", key)?;
-    let value = found.map(|it| it.0);
-    world.same("verification", (error, value), (0, Some("true".into())));
-    let other = configured(world, BROKER, "77", key)?;
-    world.same("another broker", other, (42, None));
-    Ok(())
-}
-
-fn a_coordinator_is_found(world: &mut World) -> Result<()> {
-    for kind in [0, 1] {
-        let request = FindCoordinatorRequest::default()
-            .with_key(text("some-key"))
-            .with_key_type(kind);
-        let ask = |world: &mut World| world.call(2, &request);
-        let answer = world.settled(ask, |it| it.error_code)?;
-        world.same("found", (answer.error_code, answer.node_id.0), (0, 1));
-        world.same("host", answer.host.to_string(), "127.0.0.1".into());
-    }
-    Ok(())
-}
-
-fn a_coordinator_of_an_unknown_kind(world: &mut World) -> Result<()> {
-    let request = FindCoordinatorRequest::default()
-        .with_key(text("some-key"))
-        .with_key_type(9);
-    let answer = world.call(2, &request)?;
-    world.same("refused", (answer.error_code, answer.node_id.0), (42, -1));
-    Ok(())
-}
-
-fn versions_that_are_too_new_are_told(world: &mut World) -> Result<()> {
-    let mut conn = world.connect()?;
-    // Key 18 in version 99, correlation id 7, no client id: a header of version 2.
-    let body = [0, 18, 0, 99, 0, 0, 0, 7, 0xff, 0xff, 0];
-    let request = frame::encode(|to| {
-        to.extend(body);
-        Ok(())
-    })?;
-    conn.send_raw(&request, soon())?;
-    let frame = conn.receive_raw(soon())?;
-    // Correlation id and error, then an array with what is known.
-    world.same("answer", frame[..6].to_vec(), vec![0, 0, 0, 7, 0, 35]);
-    let header = <ApiVersionsRequest as Request>::Response::header_version(3);
-    world.same("its header never changes", header, 0);
-    Ok(())
-}
-
-fn the_end_of_an_epoch(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    world.produce(&topic, &Batch::of(&["a=1", "b=1"]))?;
-    for (epoch, expected) in [(0, (0, 0, 2)), (9, (0, -1, -1))] {
-        let partition = OffsetForLeaderPartition::default()
-            .with_partition(0)
-            .with_current_leader_epoch(-1)
-            .with_leader_epoch(epoch);
-        let topic = OffsetForLeaderTopic::default()
-            .with_topic(topic_name(&topic))
-            .with_partitions(vec![partition]);
-        let request = OffsetForLeaderEpochRequest::default()
-            .with_replica_id(BrokerId(-1))
-            .with_topics(vec![topic]);
-        let answer = world.call(3, &request)?;
-        let topic = answer.topics.first().context("no topic")?;
-        let it = topic.partitions.first().context("no partition")?;
-        let seen = (it.error_code, it.leader_epoch, it.end_offset);
-        world.same(&format!("epoch {epoch}"), seen, expected);
-    }
-    Ok(())
 }

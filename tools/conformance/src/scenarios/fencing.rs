@@ -4,119 +4,159 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::log::owned;
-use super::scenarios;
+use super::Script;
+use crate::reading::owned;
 use crate::transactions::Producer;
 use crate::world::World;
 
-scenarios! { "fencing":
-    a_second_producer_fences_the_first,
-    fencing_is_spelled_by_version,
-    a_fenced_producer_cannot_produce,
-    a_second_producer_aborts_what_was_open,
-    the_answer_while_aborting_is_concurrent,
-    the_first_producers_commit_is_not_taken,
-    the_fenced_producers_next_batch_is_refused,
-    a_transaction_times_out,
-    a_timed_out_producer_is_fenced,
-    a_timed_out_producer_comes_back,
-    its_owner_bumps_its_epoch,
-    its_owner_may_ask_twice,
-    a_fenced_owner_cannot_bump,
-    a_wrong_producer_id_cannot_bump,
-    a_bump_over_an_open_transaction_aborts_it,
-    a_timed_out_owner_asks_for_its_epoch,
-    a_timed_out_owner_with_a_successor_is_fenced,
-    an_epoch_ahead_is_refused,
-    two_ids_do_not_fence_each_other,
-}
-
-fn open(world: &mut World, topic: &str) -> Result<Producer> {
-    let producer = world.producer()?;
-    world.add(&producer, topic)?;
-    world.write(&producer, topic, 0, &["a=1"])?;
-    Ok(producer)
-}
-
-fn a_second_producer_fences_the_first(world: &mut World) -> Result<()> {
-    let (topic, first) = (world.topic()?, world.producer()?);
-    let second = world.init(&first.id)?;
-    world.same("same id", second.producer_id == first.producer_id, true);
-    world.same("epoch", second.epoch, first.epoch + 1);
-    let codes = (world.add(&first, &topic)?, world.end_once(&first, true, 1)?);
-    world.same("codes", codes, (47, 47));
-    let offsets = world.add_offsets(&first, "some-group")?;
-    world.same("offsets", offsets, 47);
-    Ok(())
-}
-
-fn fencing_is_spelled_by_version(world: &mut World) -> Result<()> {
-    let (topic, first) = (world.topic()?, world.producer()?);
-    world.init(&first.id)?;
-    let codes = (
-        world.add_once(&first, &[(&topic, 0)], 2)?,
-        world.end_once(&first, true, 2)?,
-    );
-    world.same("newer versions", codes, (vec![90], 90));
-    Ok(())
-}
-
-fn a_fenced_producer_cannot_produce(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let first = open(world, &topic)?;
-    world.init(&first.id)?;
-    let answer = world.write(&first, &topic, 1, &["late=1"])?;
-    world.same("answer", answer, (47, -1));
-    Ok(())
-}
-
-fn a_second_producer_aborts_what_was_open(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let first = open(world, &topic)?;
-    let second = world.init(&first.id)?;
-    // One epoch for the abort, one for the successor.
-    world.same("epoch", second.epoch, first.epoch + 2);
-    let seen = world.read_stable(&topic, 0)?;
-    world.same("records", seen.records, owned(&[(0, "a=1"), (1, "abort")]));
-    world.same("aborted", seen.aborted, vec![(first.producer_id, 0)]);
-    Ok(())
-}
-
-fn the_answer_while_aborting_is_concurrent(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let first = open(world, &topic)?;
-    let answer = world.init_once(Some(&first.id), 60_000, (-1, -1), 4)?;
-    world.same("answer", answer, (51, -1, -1));
-    world.init(&first.id)?;
-    Ok(())
-}
-
-fn the_first_producers_commit_is_not_taken(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let first = open(world, &topic)?;
-    let second = world.init(&first.id)?;
-    world.add(&second, &topic)?;
-    world.write(&second, &topic, 0, &["b=1"])?;
-    let late = world.end_once(&first, true, 1)?;
-    world.same("late commit", late, 47);
-    let state = world.state_of(&second.id)?;
-    world.same("state", state, (0, "Ongoing".into()));
-    world.end(&second, false)?;
-    let seen = world.read_stable(&topic, 0)?;
-    let id = first.producer_id;
-    world.same("aborted", seen.aborted, vec![(id, 0), (id, 2)]);
-    Ok(())
-}
-
-fn the_fenced_producers_next_batch_is_refused(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let first = open(world, &topic)?;
-    let second = world.init(&first.id)?;
-    world.transaction(&second, &topic, 0, &["b=1"], true)?;
-    let late = world.write(&first, &topic, 1, &["late=1"])?;
-    world.same("late", late, (47, -1));
-    Ok(())
-}
+pub(super) const ALL: &[Script] = &[
+    ("a_second_producer_fences_the_first", |world| {
+        let (topic, first) = (world.topic()?, world.producer()?);
+        let second = world.init(&first.id)?;
+        world.same("same id", second.producer_id == first.producer_id, true);
+        world.same("epoch", second.epoch, first.epoch + 1);
+        world.same("codes", world.add_and_end(&first, &topic)?, (47, 47));
+        world.answers("offsets", world.add_offsets(&first, "some-group"), 47)
+    }),
+    ("fencing_is_spelled_by_version", |world| {
+        let (topic, first) = (world.topic()?, world.producer()?);
+        world.init(&first.id)?;
+        let codes = (
+            world.add_once(&first, &[(&topic, 0)], 2)?,
+            world.end_once(&first, true, 2)?,
+        );
+        world.same("newer versions", codes, (vec![90], 90));
+        Ok(())
+    }),
+    ("a_fenced_producer_cannot_produce", |world| {
+        let (topic, first) = world.open()?;
+        world.init(&first.id)?;
+        let answer = world.write(&first, &topic, 1, &["late=1"]);
+        world.answers("answer", answer, (47, -1))
+    }),
+    ("a_second_producer_aborts_what_was_open", |world| {
+        let (topic, first) = world.open()?;
+        let second = world.init(&first.id)?;
+        // One epoch for the abort, one for the successor.
+        world.same("epoch", second.epoch, first.epoch + 2);
+        let seen = world.reads(&topic, &[(0, "a=1"), (1, "abort")])?;
+        world.same("aborted", seen.aborted, vec![(first.producer_id, 0)]);
+        Ok(())
+    }),
+    ("the_answer_while_aborting_is_concurrent", |world| {
+        let (_, first) = world.open()?;
+        let answer = world.init_once(Some(&first.id), 60_000, (-1, -1), 4)?;
+        world.same("answer", answer, (51, -1, -1));
+        world.init(&first.id)?;
+        Ok(())
+    }),
+    ("the_first_producers_commit_is_not_taken", |world| {
+        let (topic, first) = world.open()?;
+        let second = world.init(&first.id)?;
+        world.add(&second, &topic)?;
+        world.write(&second, &topic, 0, &["b=1"])?;
+        world.same("late commit", world.end_once(&first, true, 1)?, 47);
+        world.same("state", world.state_of(&second.id)?, (0, "Ongoing".into()));
+        world.end(&second, false)?;
+        let seen = world.read_stable(&topic, 0)?;
+        let id = first.producer_id;
+        world.same("aborted", seen.aborted, vec![(id, 0), (id, 2)]);
+        Ok(())
+    }),
+    ("the_fenced_producers_next_batch_is_refused", |world| {
+        let (topic, first) = world.open()?;
+        let second = world.init(&first.id)?;
+        world.transaction(&second, &topic, 0, &["b=1"], true)?;
+        let late = world.write(&first, &topic, 1, &["late=1"]);
+        world.answers("late", late, (47, -1))
+    }),
+    ("a_transaction_times_out", |world| {
+        let (topic, producer) = timed_out(world)?;
+        let seen = world.reads(&topic, &[(0, "a=1"), (1, "abort")])?;
+        world.same("aborted", seen.aborted, vec![(producer.producer_id, 0)]);
+        Ok(())
+    }),
+    ("a_timed_out_producer_is_fenced", |world| {
+        let (topic, producer) = timed_out(world)?;
+        let produced = world.write(&producer, &topic, 1, &["late=1"])?;
+        world.same("produce", produced, (47, -1));
+        let codes = (
+            world.end_once(&producer, true, 1)?,
+            world.end_once(&producer, false, 2)?,
+        );
+        world.same("end", codes, (47, 90));
+        world.answers("add", world.add(&producer, &topic), 47)
+    }),
+    ("a_timed_out_producer_comes_back", |world| {
+        let (topic, producer) = timed_out(world)?;
+        let again = world.init(&producer.id)?;
+        world.same("epoch", again.epoch, producer.epoch + 2);
+        let at = world.transaction(&again, &topic, 0, &["b=1"], true);
+        world.answers("offset", at, 2)
+    }),
+    ("its_owner_bumps_its_epoch", |world| {
+        let producer = world.producer()?;
+        world.answers("answer", bump(world, &producer), (0, 1))
+    }),
+    ("its_owner_may_ask_twice", |world| {
+        let producer = world.producer()?;
+        let answers = (bump(world, &producer)?, bump(world, &producer)?);
+        world.same("answers", answers, ((0, 1), (0, 1)));
+        Ok(())
+    }),
+    ("a_fenced_owner_cannot_bump", |world| {
+        let producer = world.producer()?;
+        world.init(&producer.id)?;
+        world.answers("answer", bump(world, &producer), (90, -1))
+    }),
+    ("a_wrong_producer_id_cannot_bump", |world| {
+        let (producer, other) = (world.producer()?, world.producer()?);
+        let mixed = Producer {
+            producer_id: other.producer_id,
+            ..producer
+        };
+        world.answers("answer", bump(world, &mixed), (90, -1))
+    }),
+    ("a_bump_over_an_open_transaction_aborts_it", |world| {
+        let (_, producer) = world.open()?;
+        let known = (producer.producer_id, producer.epoch);
+        let first = world.init_once(Some(&producer.id), 60_000, known, 4)?;
+        world.same("first", first, (51, -1, -1));
+        world.becomes(&producer.id, "CompleteAbort")?;
+        // The abort took the next epoch; nobody came between, so its owner is given just that.
+        let again = world.init_once(Some(&producer.id), 60_000, known, 4)?;
+        world.same("again", (again.0, again.2), (0, 1));
+        Ok(())
+    }),
+    ("a_timed_out_owner_asks_for_its_epoch", |world| {
+        let (_, producer) = timed_out(world)?;
+        world.same("answer", bump(world, &producer)?, (0, 1));
+        world.answers("and again", bump(world, &producer), (0, 1))
+    }),
+    ("a_timed_out_owner_with_a_successor_is_fenced", |world| {
+        let (_, producer) = timed_out(world)?;
+        world.init(&producer.id)?;
+        world.answers("answer", bump(world, &producer), (90, -1))
+    }),
+    ("an_epoch_ahead_is_refused", |world| {
+        let (topic, producer) = (world.topic()?, world.producer()?);
+        let ahead = Producer {
+            epoch: producer.epoch + 1,
+            ..producer
+        };
+        world.answers("codes", world.add_and_end(&ahead, &topic), (47, 47))
+    }),
+    ("two_ids_do_not_fence_each_other", |world| {
+        let (topic, one) = world.open()?;
+        let two = world.open_in(&topic, &["a=1"])?;
+        world.end(&one, true)?;
+        world.end(&two, true)?;
+        let seen = world.read_stable(&topic, 0)?;
+        let expected = owned(&[(0, "a=1"), (1, "a=1")]);
+        world.same("records", seen.committed(), expected);
+        Ok(())
+    }),
+];
 
 /// How often a race against a limit of the broker's is run before the machine is called too slow.
 const RACES: usize = 10;
@@ -125,15 +165,11 @@ const RACES: usize = 10;
 ///
 /// If it took longer, the broker may be right to have acted on the limit, and whatever came of it says
 /// nothing: it is run again, under names that it has to make itself.
-pub(super) fn race<T>(
-    world: &mut World,
-    limit: Duration,
-    mut run: impl FnMut(&mut World, &mut Clock) -> Result<T>,
-) -> Result<T> {
+pub(super) fn race<T>(limit: Duration, mut run: impl FnMut(&mut Clock) -> Result<T>) -> Result<T> {
     let mut failure = None;
     for _ in 0..RACES {
         let mut clock = Clock::default();
-        let came = run(world, &mut clock);
+        let came = run(&mut clock);
         clock.stop();
         if clock.longest < limit {
             return came;
@@ -176,9 +212,9 @@ impl Clock {
 
 /// A producer whose transaction the coordinator has aborted because it took too long, and where it has
 /// written a record.
-fn timed_out(world: &mut World) -> Result<(String, Producer)> {
+fn timed_out(world: &World) -> Result<(String, Producer)> {
     let limit = Duration::from_millis(500);
-    let (topic, producer, codes) = race(world, limit, |world, clock| {
+    let (topic, producer, codes) = race(limit, |clock| {
         let (topic, id) = (world.topic()?, world.fresh("x"));
         let producer = world.init_with(&id, 500)?;
         clock.start();
@@ -188,139 +224,17 @@ fn timed_out(world: &mut World) -> Result<(String, Producer)> {
         Ok((topic, producer, (added, written.0)))
     })?;
     ensure!(codes == (0, 0), "added and written: {codes:?}");
-    world.until("it timed out", |world| {
+    world.until("it timed out", || {
         std::thread::sleep(Duration::from_millis(50));
         Ok(world.state_of(&producer.id)?.1 == "CompleteAbort")
     })?;
     Ok((topic, producer))
 }
 
-fn a_transaction_times_out(world: &mut World) -> Result<()> {
-    let (topic, producer) = timed_out(world)?;
-    let seen = world.read_stable(&topic, 0)?;
-    world.same("records", seen.records, owned(&[(0, "a=1"), (1, "abort")]));
-    world.same("aborted", seen.aborted, vec![(producer.producer_id, 0)]);
-    Ok(())
-}
-
-fn a_timed_out_producer_is_fenced(world: &mut World) -> Result<()> {
-    let (topic, producer) = timed_out(world)?;
-    let produced = world.write(&producer, &topic, 1, &["late=1"])?;
-    world.same("produce", produced, (47, -1));
-    let codes = (
-        world.end_once(&producer, true, 1)?,
-        world.end_once(&producer, false, 2)?,
-    );
-    world.same("end", codes, (47, 90));
-    let added = world.add(&producer, &topic)?;
-    world.same("add", added, 47);
-    Ok(())
-}
-
-fn a_timed_out_producer_comes_back(world: &mut World) -> Result<()> {
-    let (topic, producer) = timed_out(world)?;
-    let again = world.init(&producer.id)?;
-    world.same("epoch", again.epoch, producer.epoch + 2);
-    let at = world.transaction(&again, &topic, 0, &["b=1"], true)?;
-    world.same("offset", at, 2);
-    Ok(())
-}
-
-fn bump(world: &mut World, producer: &Producer) -> Result<(i16, i16)> {
+fn bump(world: &World, producer: &Producer) -> Result<(i16, i16)> {
     let known = (producer.producer_id, producer.epoch);
     let id = producer.id.clone();
-    let ask = |world: &mut World| world.init_once(Some(&id), 60_000, known, 4);
+    let ask = || world.init_once(Some(&id), 60_000, known, 4);
     let (error, _, epoch) = world.settled(ask, |it| it.0)?;
     Ok((error, epoch))
-}
-
-fn its_owner_bumps_its_epoch(world: &mut World) -> Result<()> {
-    let producer = world.producer()?;
-    let answer = bump(world, &producer)?;
-    world.same("answer", answer, (0, 1));
-    Ok(())
-}
-
-fn its_owner_may_ask_twice(world: &mut World) -> Result<()> {
-    let producer = world.producer()?;
-    let answers = (bump(world, &producer)?, bump(world, &producer)?);
-    world.same("answers", answers, ((0, 1), (0, 1)));
-    Ok(())
-}
-
-fn a_fenced_owner_cannot_bump(world: &mut World) -> Result<()> {
-    let producer = world.producer()?;
-    world.init(&producer.id)?;
-    let answer = bump(world, &producer)?;
-    world.same("answer", answer, (90, -1));
-    Ok(())
-}
-
-fn a_wrong_producer_id_cannot_bump(world: &mut World) -> Result<()> {
-    let (producer, other) = (world.producer()?, world.producer()?);
-    let mixed = Producer {
-        producer_id: other.producer_id,
-        ..producer
-    };
-    let answer = bump(world, &mixed)?;
-    world.same("answer", answer, (90, -1));
-    Ok(())
-}
-
-fn a_bump_over_an_open_transaction_aborts_it(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let producer = open(world, &topic)?;
-    let known = (producer.producer_id, producer.epoch);
-    let first = world.init_once(Some(&producer.id), 60_000, known, 4)?;
-    world.same("first", first, (51, -1, -1));
-    world.until("it is aborted", |world| {
-        Ok(world.state_of(&producer.id)?.1 == "CompleteAbort")
-    })?;
-    // The abort took the next epoch; nobody came between, so its owner is given just that.
-    let again = world.init_once(Some(&producer.id), 60_000, known, 4)?;
-    world.same("again", (again.0, again.2), (0, 1));
-    Ok(())
-}
-
-fn a_timed_out_owner_asks_for_its_epoch(world: &mut World) -> Result<()> {
-    let (_, producer) = timed_out(world)?;
-    let answer = bump(world, &producer)?;
-    world.same("answer", answer, (0, 1));
-    let again = bump(world, &producer)?;
-    world.same("and again", again, (0, 1));
-    Ok(())
-}
-
-fn a_timed_out_owner_with_a_successor_is_fenced(world: &mut World) -> Result<()> {
-    let (_, producer) = timed_out(world)?;
-    world.init(&producer.id)?;
-    let answer = bump(world, &producer)?;
-    world.same("answer", answer, (90, -1));
-    Ok(())
-}
-
-fn an_epoch_ahead_is_refused(world: &mut World) -> Result<()> {
-    let (topic, producer) = (world.topic()?, world.producer()?);
-    let ahead = Producer {
-        epoch: producer.epoch + 1,
-        ..producer
-    };
-    let codes = (world.add(&ahead, &topic)?, world.end_once(&ahead, true, 1)?);
-    world.same("codes", codes, (47, 47));
-    Ok(())
-}
-
-fn two_ids_do_not_fence_each_other(world: &mut World) -> Result<()> {
-    let topic = world.topic()?;
-    let one = open(world, &topic)?;
-    let two = open(world, &topic)?;
-    world.end(&one, true)?;
-    world.end(&two, true)?;
-    let seen = world.read_stable(&topic, 0)?;
-    world.same(
-        "records",
-        seen.committed(),
-        owned(&[(0, "a=1"), (1, "a=1")]),
-    );
-    Ok(())
 }

@@ -9,29 +9,28 @@ mod offsets;
 mod transactional_offsets;
 mod transactions;
 
-use crate::world::Scenario;
+use anyhow::Result;
+
+use crate::world::{Scenario, World};
+
+/// What a scenario shows, and how.
+type Script = (&'static str, fn(&World) -> Result<()>);
 
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    [
-        log::ALL,
-        idempotence::ALL,
-        transactions::ALL,
-        fencing::ALL,
-        transactional_offsets::ALL,
-        offsets::ALL,
-        groups::ALL,
-        admin::ALL,
-    ]
-    .concat()
-}
-
-/// A table of scenarios: each function under its own name.
-macro_rules! scenarios {
-    ($group:literal: $($name:ident),* $(,)?) => {
-        pub(super) const ALL: &[$crate::world::Scenario] = &[
-            $($crate::world::Scenario { group: $group, name: stringify!($name), run: $name }),*
-        ];
+    let groups = [
+        ("log", log::ALL),
+        ("idempotence", idempotence::ALL),
+        ("transactions", transactions::ALL),
+        ("fencing", fencing::ALL),
+        ("transactional offsets", transactional_offsets::ALL),
+        ("offsets", offsets::ALL),
+        ("groups", groups::ALL),
+        ("admin", admin::ALL),
+    ];
+    let of_group = |(group, scripts): (&'static str, &'static [Script])| {
+        let scripts = scripts.iter();
+        scripts.map(move |&(name, run)| Scenario { group, name, run })
     };
+    groups.into_iter().flat_map(of_group).collect()
 }
-use scenarios;

@@ -53,7 +53,7 @@ fn ends_well(command: &mut Command) -> Result<()> {
 }
 
 /// How much lies in the output, markers included.
-fn written(world: &mut World) -> Result<i64> {
+fn written(world: &World) -> Result<i64> {
     let mut all = 0;
     for partition in 0..3 {
         all += world.fetch("java-out", partition, 0, 0, 1)?.high;
@@ -63,11 +63,11 @@ fn written(world: &mut World) -> Result<i64> {
 
 fn copy_with_a_kill(bootstrap: &str) -> Result<()> {
     ends_well(&mut program("feed", bootstrap, RECORDS)?)?;
-    let mut world = World::new(bootstrap, "java")?;
+    let world = World::new(bootstrap, "java")?;
     let mut first = program("copy", bootstrap, BEFORE_THE_KILL)?;
     let mut first = Killed(first.stderr(Stdio::null()).spawn()?);
     let deadline = Instant::now() + PATIENCE;
-    while written(&mut world)? < RECORDS as i64 / 3 {
+    while written(&world)? < RECORDS as i64 / 3 {
         ensure!(Instant::now() < deadline, "it copies too slowly");
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -77,7 +77,7 @@ fn copy_with_a_kill(bootstrap: &str) -> Result<()> {
     );
     first.0.kill()?;
     first.0.wait()?;
-    let at_kill = written(&mut world)?;
+    let at_kill = written(&world)?;
     ensure!(at_kill < RECORDS as i64, "killed in the middle: {at_kill}");
     ends_well(&mut program("copy", bootstrap, RECORDS)?)?;
     let copied = copied(bootstrap)?;

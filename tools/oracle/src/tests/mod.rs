@@ -169,12 +169,36 @@ fn kinds(verdict: &Verdict) -> Vec<(&'static str, u64)> {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
+/// The verdict on a run that is finished: it names these kinds.
+#[track_caller]
+fn finished<const N: usize>(evidence: &Evidence, found: [(&str, u64); N]) -> Verdict {
+    judged(evidence, Expectation::Finished, found)
+}
+
+/// The verdict on a run that may be behind: it names these kinds.
+#[track_caller]
+fn behind<const N: usize>(evidence: &Evidence, found: [(&str, u64); N]) -> Verdict {
+    judged(evidence, Expectation::Behind, found)
+}
+
+#[track_caller]
+fn judged<const N: usize>(
+    evidence: &Evidence,
+    expectation: Expectation,
+    found: [(&str, u64); N],
+) -> Verdict {
+    let verdict = judge(evidence, expectation);
+    assert_eq!(kinds(&verdict), found);
+    assert_eq!(verdict.is_clean(), found.is_empty());
+    verdict
+}
+
 #[test]
 fn a_clean_run_is_clean() {
     let verdict = judge(&clean(), Expectation::Finished);
     assert_eq!(verdict, Verdict::default());
     assert!(verdict.is_clean());
-    assert!(judge(&clean(), Expectation::Behind).is_clean());
+    behind(&clean(), []);
 }
 
 #[test]
@@ -188,15 +212,13 @@ fn a_clean_run_that_counts_is_clean() {
 
 #[test]
 fn of_nothing_the_judge_says_nothing_good() {
-    let verdict = judge(&Evidence::default(), Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("open", 1)]);
+    behind(&Evidence::default(), [("open", 1)]);
 }
 
 #[test]
 fn a_stopped_run_is_clean_only_where_it_may_be_behind() {
-    assert!(judge(&stopped(), Expectation::Behind).is_clean());
-    let verdict = judge(&stopped(), Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("lost", 80), ("offsets", 2)]);
+    behind(&stopped(), []);
+    let verdict = finished(&stopped(), [("lost", 80), ("offsets", 2)]);
     assert_eq!(
         verdict.offsets.examples[0].note,
         "committed 30 is not at the end 50"

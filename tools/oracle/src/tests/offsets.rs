@@ -21,16 +21,14 @@ fn offsets_behind() {
 fn offsets_never_committed() {
     let mut evidence = clean();
     evidence.committed = Some(vec![Some(PER_PARTITION), None]);
-    let verdict = judge(&evidence, Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("offsets", 1)]);
+    behind(&evidence, [("offsets", 1)]);
 }
 
 #[test]
 fn offsets_ahead() {
     let mut evidence = stopped();
     evidence.committed = Some(vec![Some(30), Some(31)]);
-    let verdict = judge(&evidence, Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("lost", 2), ("offsets", 1)]);
+    let verdict = behind(&evidence, [("lost", 2), ("offsets", 1)]);
     let note = &verdict.offsets.examples[0].note;
     assert!(
         note.starts_with("committed 31 is ahead: 1 records"),
@@ -42,6 +40,5 @@ fn offsets_ahead() {
 fn offsets_beyond_the_end() {
     let mut evidence = clean();
     evidence.committed = Some(vec![Some(PER_PARTITION + 1), Some(PER_PARTITION)]);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("offsets", 1)]);
+    finished(&evidence, [("offsets", 1)]);
 }

@@ -7,8 +7,7 @@ fn lost() {
     let mut evidence = clean();
     remove(&mut evidence, 0, 41);
     remove(&mut evidence, 1, 41);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("lost", 2), ("offsets", 1)]);
+    let verdict = finished(&evidence, [("lost", 2), ("offsets", 1)]);
     let example = Example {
         seq: Some(41),
         key: Some("key 1".into()),
@@ -25,8 +24,7 @@ fn lost_below_the_committed_offset_of_a_stopped_run() {
     let mut evidence = stopped();
     remove(&mut evidence, 0, 4);
     remove(&mut evidence, 1, 4);
-    let verdict = judge(&evidence, Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("lost", 2), ("offsets", 1)]);
+    behind(&evidence, [("lost", 2), ("offsets", 1)]);
 }
 
 #[test]
@@ -39,8 +37,7 @@ fn doubled() {
         };
         output.rows.insert(50, again);
     }
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("doubled", 2)]);
+    let verdict = finished(&evidence, [("doubled", 2)]);
     assert_eq!(verdict.doubled.examples[0].offset, Some(58));
     assert_eq!(
         verdict.doubled.examples[0].note,
@@ -54,8 +51,7 @@ fn reordered() {
     let rows = &mut evidence.outputs[0].rows;
     // Numbers 0 and 10 have the same key and lie 5 apart in partition 0.
     (rows[0].seq, rows[5].seq) = (rows[5].seq, rows[0].seq);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("reordered", 1)]);
+    let verdict = finished(&evidence, [("reordered", 1)]);
     assert_eq!(verdict.reordered.examples[0].seq, Some(0));
     assert_eq!(
         verdict.reordered.examples[0].note,
@@ -67,7 +63,7 @@ fn reordered() {
 fn other_keys_may_overtake() {
     let mut evidence = clean();
     evidence.outputs[0].rows.swap(0, 1);
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
 }
 
 #[test]
@@ -93,11 +89,10 @@ fn one_key_is_in_order_by_input_partition() {
         keys,
         ..Evidence::default()
     };
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
     // What came in between from the other partition does not hide it.
     evidence.outputs[0].rows = vec![row(1, 0, 0), row(2, 0, 1), row(0, 0, 2), row(3, 0, 3)];
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("reordered", 1)]);
+    let verdict = finished(&evidence, [("reordered", 1)]);
     assert_eq!(verdict.reordered.examples[0].seq, Some(0));
 }
 
@@ -109,8 +104,7 @@ fn a_key_in_two_partitions_counts_as_reordered() {
         partition: 1,
         ..row
     });
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("reordered", 1)]);
+    finished(&evidence, [("reordered", 1)]);
 }
 
 #[test]
@@ -132,8 +126,7 @@ fn rekeyed() {
     let mut evidence = clean();
     let key = evidence.keys.intern(None);
     evidence.outputs[0].rows[7].key = key;
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("rekeyed", 1)]);
+    finished(&evidence, [("rekeyed", 1)]);
 }
 
 #[test]
@@ -143,8 +136,7 @@ fn torn() {
     let mut row = evidence.outputs[0].rows[0];
     (row.seq, row.offset) = (Some(60), 30);
     evidence.outputs[0].rows.push(row);
-    let verdict = judge(&evidence, Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("torn", 1), ("offsets", 1)]);
+    let verdict = behind(&evidence, [("torn", 1), ("offsets", 1)]);
     assert_eq!(
         verdict.torn.examples[0].note,
         "it is in out and not in audit"

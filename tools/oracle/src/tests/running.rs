@@ -15,11 +15,9 @@ fn stale() {
     for seq in (33..100).step_by(10) {
         row(&mut evidence, seq).value -= 1;
     }
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("stale", 1)]);
-    let example = &verdict.stale.examples[0];
+    let verdict = finished(&evidence, [("stale", 1)]);
     assert_eq!(
-        example.to_string(),
+        verdict.stale.examples[0].to_string(),
         "seq 33, key key 3, out-1, offset 16: it carries 3, and the inputs up to its own make 4; \
          seq 23 of its key carries 3"
     );
@@ -47,8 +45,7 @@ fn keys_go_stale_each_for_itself() {
     let mut evidence = counted();
     row(&mut evidence, 50).value = 1;
     row(&mut evidence, 52).value = 1;
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("stale", 2)]);
+    finished(&evidence, [("stale", 2)]);
 }
 
 #[test]
@@ -56,13 +53,11 @@ fn what_is_lost_or_reordered_is_not_stale_for_that() {
     let mut evidence = counted();
     remove(&mut evidence, 0, 41);
     remove(&mut evidence, 1, 41);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("lost", 2), ("offsets", 1)]);
+    finished(&evidence, [("lost", 2), ("offsets", 1)]);
 
     let mut evidence = counted();
     evidence.outputs[0].rows.swap(0, 5);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("reordered", 1)]);
+    finished(&evidence, [("reordered", 1)]);
 }
 
 #[test]
@@ -76,15 +71,14 @@ fn what_is_doubled_is_not_stale_for_that() {
         ..rows[10]
     };
     rows.insert(50, again);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("doubled", 1)]);
+    finished(&evidence, [("doubled", 1)]);
 }
 
 #[test]
 fn what_is_not_said_to_run_is_not_compared() {
     let mut evidence = counted();
     evidence.outputs[1].rows[3].value = 1_000;
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
 }
 
 #[test]
@@ -118,13 +112,11 @@ fn partitions_add_up_apart() {
         keys,
         ..Evidence::default()
     };
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
     evidence.outputs[0].rows[2].value = 102;
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("stale", 1)]);
-    let note = &verdict.stale.examples[0].note;
+    let verdict = finished(&evidence, [("stale", 1)]);
     assert_eq!(
-        note,
+        verdict.stale.examples[0].note,
         "it carries 102, and the inputs up to its own make 2; seq 0 of its key carries -5"
     );
 }

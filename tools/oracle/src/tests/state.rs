@@ -38,9 +38,8 @@ fn state_that_is_ahead_of_what_it_says() {
     // The position did not go with the contents.
     let verdict = with(DATABASE, |copy| copy.contents = counts_below(0, 33));
     assert_eq!(kinds(&verdict), [("state_ahead", 1)]);
-    let note = &verdict.state_ahead.examples[0].note;
     assert_eq!(
-        note,
+        verdict.state_ahead.examples[0].note,
         "database of counts says offset 30, holds what lies below offset 33, committed is 30: \
          found 7, expected 6"
     );
@@ -50,9 +49,8 @@ fn state_that_is_ahead_of_what_it_says() {
 fn a_position_beyond_what_is_committed_is_ahead() {
     let verdict = with(DATABASE, |copy| copy.position = Some(31));
     assert_eq!(kinds(&verdict), [("state_ahead", 1)]);
-    let note = &verdict.state_ahead.examples[0].note;
     assert_eq!(
-        note,
+        verdict.state_ahead.examples[0].note,
         "database of counts says offset 31, holds what lies below offset 30, committed is 30"
     );
     // Who may lag may not be ahead for that.
@@ -67,20 +65,18 @@ fn a_position_beyond_what_is_committed_is_ahead() {
 fn a_position_beyond_the_end_is_ahead_and_one_behind_markers_is_not() {
     let mut evidence = counted();
     evidence.state[DATABASE].position = Some(PER_PARTITION + 1);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("state_ahead", 1)]);
+    finished(&evidence, [("state_ahead", 1)]);
     // The producer of the input uses transactions, and its last marker lies there.
     evidence.input.ends[0] = PER_PARTITION + 1;
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
 }
 
 #[test]
 fn state_behind() {
     let verdict = with(2, |copy| copy.contents = counts_below(1, 28));
     assert_eq!(kinds(&verdict), [("state_behind", 1)]);
-    let example = &verdict.state_behind.examples[0];
     assert_eq!(
-        example.to_string(),
+        verdict.state_behind.examples[0].to_string(),
         "key key 7, in-1, offset 30: changelog of counts holds what lies below offset 28, committed \
          is 30: found 5, expected 6"
     );
@@ -110,9 +106,8 @@ fn state_that_says_more_than_it_holds_is_behind_and_wrong_where_it_may_lag() {
     assert_eq!(kinds(&lag(false)), [("state_behind", 1)]);
     let verdict = lag(true);
     assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
-    let note = &verdict.state_wrong.examples[0].note;
     assert_eq!(
-        note,
+        verdict.state_wrong.examples[0].note,
         "database of counts says offset 30, holds what lies below offset 20, committed is 30: \
          found 4, expected 6"
     );
@@ -123,9 +118,8 @@ fn state_wrong() {
     // An update of key 4 was lost, and others came after it.
     let verdict = with(0, |copy| set(&mut copy.contents, "key 4", b"5"));
     assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
-    let example = &verdict.state_wrong.examples[0];
     assert_eq!(
-        example.to_string(),
+        verdict.state_wrong.examples[0].to_string(),
         "key key 4, in-0, offset 30: changelog of counts holds what no inputs lead to, committed \
          is 30: found 5, expected 6"
     );
@@ -166,9 +160,8 @@ fn an_old_position_beside_new_contents_is_wrong() {
             copy.may_lag = may_lag;
         });
         assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
-        let note = &verdict.state_wrong.examples[0].note;
         assert_eq!(
-            note,
+            verdict.state_wrong.examples[0].note,
             "database of counts says offset 25, holds what lies below offset 30, committed is 30: \
              found 6, expected 5"
         );
@@ -235,13 +228,12 @@ fn every_copy_is_compared_with_its_own_partition() {
         }
     }
     evidence.committed = Some(vec![Some(30), Some(PER_PARTITION)]);
-    let verdict = judge(&evidence, Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("state_behind", 2)]);
+    behind(&evidence, [("state_behind", 2)]);
     let last = counts_below(1, PER_PARTITION);
     evidence.state[2].contents = last.clone();
     evidence.state[3].contents = last;
     evidence.state[3].position = Some(PER_PARTITION);
-    assert!(judge(&evidence, Expectation::Behind).is_clean());
+    behind(&evidence, []);
 }
 
 #[test]
@@ -261,16 +253,14 @@ fn a_partition_without_inputs_makes_no_state() {
 fn offsets_behind_their_outputs_are_behind_their_state() {
     let mut evidence = counted();
     evidence.committed = Some(vec![Some(PER_PARTITION), Some(PER_PARTITION - 3)]);
-    let verdict = judge(&evidence, Expectation::Behind);
-    assert_eq!(kinds(&verdict), [("offsets", 1), ("state_ahead", 2)]);
+    behind(&evidence, [("offsets", 1), ("state_ahead", 2)]);
 }
 
 #[test]
 fn state_is_not_compared_with_offsets_that_nobody_can_read() {
     let mut evidence = counted();
     evidence.committed = None;
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("open", 1)]);
+    finished(&evidence, [("open", 1)]);
 }
 
 #[test]
@@ -278,10 +268,9 @@ fn an_app_may_have_state_and_no_outputs() {
     let mut evidence = counted();
     evidence.outputs.clear();
     evidence.commits.clear();
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
     set(&mut evidence.state[0].contents, "key 0", b"11");
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
+    let verdict = finished(&evidence, [("state_wrong", 1)]);
     let told = text(&evidence, &verdict);
     assert!(told.contains("state   changelog of counts, of in-0: 5 keys\n"));
     assert!(told.contains("VIOLATED state_wrong: 1 (copies of state that no inputs lead to"));
@@ -295,10 +284,9 @@ fn of_offsets_that_mean_the_same_the_one_that_was_named_is() {
     let end = PER_PARTITION + 1;
     evidence.input.ends = vec![end; PARTITIONS as usize];
     evidence.committed = Some(vec![Some(end); PARTITIONS as usize]);
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
     evidence.state[DATABASE].position = Some(45);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
+    let verdict = finished(&evidence, [("state_wrong", 1)]);
     let note = &verdict.state_wrong.examples[0].note;
     assert!(
         note.contains("holds what lies below offset 51, committed is 51: found 10, expected 9"),
@@ -337,9 +325,8 @@ fn inputs_add_up_in_the_order_of_their_offsets() {
         keys,
         ..Evidence::default()
     };
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
     evidence.state[0].contents = Contents::from([(b"digits".into(), b"987".into())]);
     evidence.outputs[0].rows[2].value = 987;
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("state_wrong", 1), ("stale", 1)]);
+    finished(&evidence, [("state_wrong", 1), ("stale", 1)]);
 }

@@ -7,8 +7,7 @@ fn what_a_marker_aborts_is_not_to_be_seen() {
     let mut evidence = clean();
     // Three records of partition 1 are visible that the markers abort.
     evidence.outputs[1].spans[1] = vec![span(0, 46, true), span(47, 49, false)];
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("aborted", 3)]);
+    let verdict = finished(&evidence, [("aborted", 3)]);
     let example = &verdict.aborted.examples[0];
     assert_eq!(example.topic.as_deref(), Some("audit"));
     assert_eq!((example.partition, example.offset), (Some(1), Some(47)));
@@ -24,8 +23,7 @@ fn a_commit_of_another_epoch_is_not_its_own() {
     let mut other = span(0, 49, true);
     other.producer_epoch = 1;
     evidence.outputs[0].spans[0] = vec![other];
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("aborted", 50)]);
+    finished(&evidence, [("aborted", 50)]);
 }
 
 #[test]
@@ -34,11 +32,10 @@ fn what_no_marker_ends_is_not_to_be_seen() {
     let mut open = span(0, 49, true);
     open.end = None;
     evidence.outputs[0].spans[0] = vec![open];
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("aborted", 50)]);
+    finished(&evidence, [("aborted", 50)]);
     // Outside of transactions there are no markers.
     evidence.outputs[0].spans[0][0].transactional = false;
-    assert!(judge(&evidence, Expectation::Finished).is_clean());
+    finished(&evidence, []);
 }
 
 #[test]
@@ -48,8 +45,7 @@ fn a_commit_of_outputs_without_offsets_is_half_a_transaction() {
     // Offsets alone are a first start; topics of others are not judged.
     evidence.commits.push(commit(&["__consumer_offsets"]));
     evidence.commits.push(commit(&["other"]));
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("aborted", 1)]);
+    let verdict = finished(&evidence, [("aborted", 1)]);
     let note = &verdict.aborted.examples[0].note;
     assert!(
         note.contains("wrote to 2 partitions without any offset"),
@@ -68,15 +64,13 @@ fn a_transaction_that_no_coordinator_knows_hangs() {
     let mut evidence = clean();
     evidence.outputs[0].ends[1].last_stable = 55;
     evidence.outputs[0].hanging.push(hangs);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("hanging", 1)]);
+    let verdict = finished(&evidence, [("hanging", 1)]);
     assert_eq!(verdict.hanging.examples[0].offset, Some(55));
 
     let mut evidence = clean();
     evidence.committed = None;
     evidence.hanging_offsets.push(hangs);
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("hanging", 1)]);
+    finished(&evidence, [("hanging", 1)]);
 }
 
 #[test]
@@ -88,8 +82,7 @@ fn open_transaction() {
         producer_id: 4,
         state: "Ongoing".into(),
     });
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("open", 2)]);
+    let verdict = finished(&evidence, [("open", 2)]);
     assert_eq!(verdict.open.examples[0].partition, Some(1));
     assert_eq!(verdict.open.examples[0].offset, Some(55));
 }
@@ -98,6 +91,5 @@ fn open_transaction() {
 fn offsets_held_by_an_open_transaction() {
     let mut evidence = clean();
     evidence.committed = None;
-    let verdict = judge(&evidence, Expectation::Finished);
-    assert_eq!(kinds(&verdict), [("open", 1)]);
+    finished(&evidence, [("open", 1)]);
 }

@@ -1,6 +1,5 @@
 //! An error in the place where each request's answer has it.
 
-use kafka_protocol::ResponseError as Error;
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
 };
@@ -33,12 +32,12 @@ use kafka_protocol::messages::{
     TxnOffsetCommitResponse,
 };
 
-use super::text;
+use crate::requests::text;
 
 /// The answer that says nothing but an error; None where an answer has no place for it, or none is
 /// expected.
-pub(super) fn refuse(request: &RequestKind, version: i16, error: Error) -> Option<ResponseKind> {
-    let code = error.code();
+#[must_use]
+pub fn refuse(request: &RequestKind, version: i16, code: i16) -> Option<ResponseKind> {
     let answer = match request {
         RequestKind::ApiVersions(_) => ApiVersionsResponse::default().with_error_code(code).into(),
         RequestKind::Metadata(it) => {
@@ -64,6 +63,7 @@ pub(super) fn refuse(request: &RequestKind, version: i16, error: Error) -> Optio
                 });
                 TopicProduceResponse::default()
                     .with_name(topic.name.clone())
+                    .with_topic_id(topic.topic_id)
                     .with_partition_responses(partitions.collect())
             });
             ProduceResponse::default()
@@ -138,6 +138,7 @@ pub(super) fn refuse(request: &RequestKind, version: i16, error: Error) -> Optio
                 });
                 OffsetCommitResponseTopic::default()
                     .with_name(topic.name.clone())
+                    .with_topic_id(topic.topic_id)
                     .with_partitions(partitions.collect())
             });
             OffsetCommitResponse::default()

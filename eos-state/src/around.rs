@@ -1,0 +1,72 @@
+//! Backends around other backends.
+
+use std::fmt;
+
+use eos_protocol::state::{Position, StoreId};
+
+use crate::backend::{Cursor, StoreBackend};
+use crate::batch::Batch;
+use crate::error::StoreError;
+use crate::range::{Direction, KeyRange};
+
+/// A [`StoreBackend`] that has another one inside, and does something of its own when it is written to.
+pub trait Around: Send + fmt::Debug {
+    /// What is inside.
+    type Inner: StoreBackend + ?Sized;
+
+    /// What everything but a write is asked of.
+    fn inner(&self) -> &Self::Inner;
+
+    /// The same, to be changed.
+    fn inner_mut(&mut self) -> &mut Self::Inner;
+
+    /// What [`StoreBackend::apply`] does.
+    ///
+    /// # Errors
+    /// As [`StoreBackend::apply`].
+    fn apply_around(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError>;
+}
+
+impl<B: Around> StoreBackend for B {
+    fn get(&self, store: StoreId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        self.inner().get(store, key, value)
+    }
+
+    fn multi_get(
+        &self,
+        store: StoreId,
+        keys: &[&[u8]],
+        found: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), StoreError> {
+        self.inner().multi_get(store, keys, found)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        store: StoreId,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor + 'a>, StoreError> {
+        self.inner().scan(store, range, direction)
+    }
+
+    fn stores(&self) -> Result<Vec<StoreId>, StoreError> {
+        self.inner().stores()
+    }
+
+    fn apply(&mut self, batch: &Batch<'_>, position: &Position) -> Result<(), StoreError> {
+        self.apply_around(batch, position)
+    }
+
+    fn position(&self) -> Option<&Position> {
+        self.inner().position()
+    }
+
+    fn bytes_unflushed(&self) -> u64 {
+        self.inner().bytes_unflushed()
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.inner_mut().flush()
+    }
+}

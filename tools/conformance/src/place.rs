@@ -1,0 +1,174 @@
+//! Offsets of one group in one partition.
+
+use anyhow::{Context, Result};
+use kafka_wire::requests::{self, text};
+
+use crate::groups::ready;
+use crate::transactions::Producer;
+use crate::world::World;
+
+/// What [`Place::send`] says of an offset.
+pub(crate) const METADATA: &str = "of a transaction";
+
+/// Nobody's generation and member id.
+const NOBODY: (i32, &str) = (-1, "");
+
+/// Partition 0 of a topic, and a group that commits offsets in it.
+#[derive(Debug)]
+pub struct Place<'w> {
+    world: &'w World,
+    /// `group.id`.
+    pub group: String,
+    /// The topic's name.
+    pub topic: String,
+}
+
+impl World {
+    /// A new topic, and a group that is not there yet.
+    ///
+    /// # Errors
+    /// When there is no topic.
+    pub fn place(&self) -> Result<Place<'_>> {
+        self.place_of(&self.fresh("g"))
+    }
+
+    /// A new topic, and a given group.
+    ///
+    /// # Errors
+    /// When there is no topic.
+    pub fn place_of(&self, group: &str) -> Result<Place<'_>> {
+        Ok(self.place_in(group, self.topic()?))
+    }
+
+    /// A given topic and group.
+    pub fn place_in(&self, group: &str, topic: String) -> Place<'_> {
+        Place {
+            world: self,
+            group: group.to_owned(),
+            topic,
+        }
+    }
+}
+
+impl Place<'_> {
+    /// OffsetCommit by nobody.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn commit(&self, offset: i64, metadata: &str) -> Result<i16> {
+        self.commit_as(offset, metadata, NOBODY, 8)
+    }
+
+    /// OffsetCommit of offset 5 as `m` by (generation, member id).
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn commit_by(&self, by: (i32, &str)) -> Result<i16> {
+        self.commit_as(5, "m", by, 8)
+    }
+
+    /// OffsetCommit in a given version.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn commit_as(
+        &self,
+        offset: i64,
+        metadata: &str,
+        by: (i32, &str),
+        version: i16,
+    ) -> Result<i16> {
+        let request = requests::offset_commit(&self.group, &self.topic, 0, offset, metadata, by);
+        let ask = || {
+            let answer = self.world.call(version, &request)?;
+            let topic = answer.topics.first().context("no topic")?;
+            let it = topic.partitions.first().context("no partition")?;
+            Ok(it.error_code)
+        };
+        ready(ask, |code| *code)
+    }
+
+    /// OffsetFetch: error code, offset, metadata.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn committed(&self, stable: bool) -> Result<(i16, i64, String)> {
+        let request = requests::offset_fetch(&self.group, &self.topic, vec![0], stable);
+        let ask = || {
+            let answer = self.world.call(9, &request)?;
+            let group = answer.groups.first().context("no group")?;
+            if group.error_code != 0 {
+                return Ok((group.error_code, -1, String::new()));
+            }
+            let topic = group.topics.first().context("no topic")?;
+            let it = topic.partitions.first().context("no partition")?;
+            let metadata = it.metadata.as_deref().unwrap_or_default().to_owned();
+            Ok((it.error_code, it.committed_offset, metadata))
+        };
+        ready(ask, |it| it.0)
+    }
+
+    /// The committed offset that no transaction changes anymore.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn offset(&self) -> Result<i64> {
+        Ok(self.committed(true)?.1)
+    }
+
+    /// Compares what a fetch of stable offsets answers.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn holds(&self, what: &str, expected: (i16, i64, &str)) -> Result<()> {
+        let (code, offset, metadata) = expected;
+        let expected = (code, offset, metadata.to_owned());
+        self.world.answers(what, self.committed(true), expected)
+    }
+
+    /// TxnOffsetCommit by nobody.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn send(&self, producer: &Producer, offset: i64) -> Result<i16> {
+        self.send_by(producer, offset, NOBODY, None)
+    }
+
+    /// TxnOffsetCommit by (generation, member id) and instance id.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn send_by(
+        &self,
+        producer: &Producer,
+        offset: i64,
+        by: (i32, &str),
+        instance: Option<&str>,
+    ) -> Result<i16> {
+        let ask = || self.send_once(producer, offset, by, instance);
+        self.world.settled(ask, |code| *code)
+    }
+
+    /// TxnOffsetCommit as it is answered the first time.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn send_once(
+        &self,
+        producer: &Producer,
+        offset: i64,
+        by: (i32, &str),
+        instance: Option<&str>,
+    ) -> Result<i16> {
+        let (id, identity, place) = (&producer.id, producer.identity(), (&*self.topic, 0));
+        let request =
+            requests::txn_offset_commit(id, identity, &self.group, place, offset, METADATA)
+                .with_generation_id(by.0)
+                .with_member_id(text(by.1))
+                .with_group_instance_id(instance.map(text));
+        let answer = self.world.call(3, &request)?;
+        let topic = answer.topics.first().context("no topic")?;
+        let it = topic.partitions.first().context("no partition")?;
+        Ok(it.error_code)
+    }
+}
