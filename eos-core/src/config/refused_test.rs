@@ -27,10 +27,8 @@ fn what_the_guarantee_rests_on_is_refused_with_the_reason() {
         ("consumer.commit.interval.ms", "the whole app's"),
     ] {
         let error = error(&[(key, "hunter2")]);
-        assert!(
-            error.starts_with(&format!("{key} (in the program) can't be set: ")),
-            "{error}"
-        );
+        let start = format!("{key} (in the program) can't be set: ");
+        assert!(error.starts_with(&start), "{error}");
         assert!(error.contains(part), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -59,119 +57,98 @@ fn a_layout_that_is_none_is_not_ignored() {
     assert_eq!(settings.accepted().unwrap(), expected);
 }
 
+/// `key=value`, separated by blanks.
+fn pairs(set: &str) -> Vec<(&str, &str)> {
+    let pairs = set.split(' ');
+    pairs.map(|pair| pair.split_once('=').unwrap()).collect()
+}
+
 #[test]
 fn what_does_not_fit_together_is_told_with_both_values() {
     for (set, expected) in [
         (
-            vec![("commit.interval.ms", "25000")],
+            "commit.interval.ms=25000",
             "commit.interval.ms with the commit's deadline = 35000 must be less than \
              transaction.timeout.ms = 30000: ",
         ),
         (
-            vec![
-                ("commit.interval.ms", "30000"),
-                ("max.poll.interval.ms", "30000"),
-                ("transaction.timeout.ms", "60000"),
-            ],
+            "commit.interval.ms=30000 max.poll.interval.ms=30000 transaction.timeout.ms=60000",
             "commit.interval.ms = 30000 must be less than max.poll.interval.ms = 30000: ",
         ),
         (
-            vec![
-                ("heartbeat.interval.ms", "2001"),
-                ("session.timeout.ms", "6000"),
-            ],
+            "heartbeat.interval.ms=2001 session.timeout.ms=6000",
             "three times heartbeat.interval.ms = 6003 must not be more than session.timeout.ms = 6000: ",
         ),
         (
-            vec![("session.timeout.ms", "400000")],
+            "session.timeout.ms=400000",
             "session.timeout.ms = 400000 must not be more than max.poll.interval.ms = 300000: ",
         ),
         (
-            vec![
-                ("max.poll.interval.ms", "20000"),
-                ("session.timeout.ms", "10000"),
-            ],
+            "max.poll.interval.ms=20000 session.timeout.ms=10000",
             "twice the deadline of a rebalance (a commit and an abort, made of \
              transaction.timeout.ms) = 40000 must not be more than max.poll.interval.ms = 20000: ",
         ),
         (
-            vec![("linger.ms", "30001")],
+            "linger.ms=30001",
             "linger.ms = 30001 must not be more than transaction.timeout.ms = 30000: ",
         ),
         (
-            vec![("request.timeout.ms", "40000")],
+            "request.timeout.ms=40000",
             "request.timeout.ms = 40000 must not be more than transaction.timeout.ms = 30000: ",
         ),
         (
-            vec![("consumer.retry.backoff.ms", "300")],
+            "consumer.retry.backoff.ms=300",
             "retry.backoff.ms = 300 must not be more than retry.backoff.max.ms = 200: ",
         ),
         (
-            vec![("reconnect.backoff.ms", "2000")],
+            "reconnect.backoff.ms=2000",
             "reconnect.backoff.ms = 2000 must not be more than reconnect.backoff.max.ms = 1000: ",
         ),
         (
-            vec![("fetch.max.bytes", "1000"), ("message.max.bytes", "2000")],
+            "fetch.max.bytes=1000 message.max.bytes=2000",
             "message.max.bytes = 2000 must not be more than fetch.max.bytes = 1000: ",
         ),
         (
-            vec![("receive.message.max.bytes", "1000")],
+            "receive.message.max.bytes=1000",
             "fetch.max.bytes with 512 bytes of framing = 52429312 must not be more than \
              receive.message.max.bytes = 1000: ",
         ),
         (
-            vec![("fetch.min.bytes", "60000000")],
+            "fetch.min.bytes=60000000",
             "fetch.min.bytes = 60000000 must not be more than fetch.max.bytes = 52428800: ",
         ),
         (
-            vec![("queue.buffering.max.kbytes", "1")],
+            "queue.buffering.max.kbytes=1",
             "message.max.bytes = 1000000 must not be more than queue.buffering.max.kbytes, in bytes, \
              = 1024: ",
         ),
         (
-            vec![
-                ("group.protocol", "consumer"),
-                ("session.timeout.ms", "30000"),
-            ],
+            "group.protocol=consumer session.timeout.ms=30000",
             "session.timeout.ms and group.protocol = consumer can't be set together: ",
         ),
         (
-            vec![
-                ("group.protocol", "consumer"),
-                ("heartbeat.interval.ms", "500"),
-            ],
+            "group.protocol=consumer heartbeat.interval.ms=500",
             "heartbeat.interval.ms and group.protocol = consumer can't be set together: ",
         ),
         (
-            vec![
-                ("group.protocol", "consumer"),
-                ("static.membership", "true"),
-            ],
+            "group.protocol=consumer static.membership=true",
             "static.membership = true and group.protocol = consumer can't be set together: ",
         ),
         (
-            vec![("group.remote.assignor", "range")],
+            "group.remote.assignor=range",
             "group.remote.assignor and group.protocol = classic can't be set together: ",
         ),
     ] {
-        let error = error(&set);
-        assert!(
-            error.starts_with(expected),
-            "{error}\ninstead of\n{expected}"
-        );
+        let error = error(&pairs(set));
+        let found = error.starts_with(expected);
+        assert!(found, "{error}\ninstead of\n{expected}");
     }
-    assert!(
-        resolved(
-            &[
-                ("group.protocol", "consumer"),
-                ("group.remote.assignor", "range")
-            ],
-            None,
-            &[]
-        )
-        .is_ok()
-    );
-    assert!(resolved(&[("commit.interval.ms", "19999")], None, &[]).is_ok());
+    for fits in [
+        "group.protocol=consumer group.remote.assignor=range",
+        "commit.interval.ms=19999",
+    ] {
+        assert!(resolved(&pairs(fits), None, &[]).is_ok(), "{fits}");
+    }
 }
 
 #[cfg(not(feature = "ssl"))]

@@ -28,19 +28,23 @@ pub(super) fn resolved(
     resolved.map_err(|e| e.to_string().replace(&home, ""))
 }
 
+fn resolved_code(code: &[(&str, &str)]) -> Settings {
+    resolved(code, None, &[]).unwrap()
+}
+
 pub(super) fn error(code: &[(&str, &str)]) -> String {
     resolved(code, None, &[]).unwrap_err()
 }
 
 #[test]
 fn the_defaults_are_those_of_the_table_and_fit_together() {
-    let plain = resolved(&[], None, &[]).unwrap();
+    let plain = resolved_code(&[]);
     let set: Vec<(&str, &str)> = table::all()
         .filter(|p| matches!(p.status, Status::Ours(_)) && !p.default.is_empty())
         // Only under the classic protocol, where it is the default.
         .map(|p| (p.name, p.default))
         .collect();
-    let same = resolved(&set, None, &[]).unwrap();
+    let same = resolved_code(&set);
     let told = |s: &Settings| {
         (
             (
@@ -59,6 +63,10 @@ fn the_defaults_are_those_of_the_table_and_fit_together() {
     assert_eq!(plain.heartbeat(), Duration::from_millis(500));
 }
 
+fn pair(key: &str, value: &str) -> (String, String) {
+    (key.into(), value.into())
+}
+
 #[test]
 fn a_deployment_overrides_the_program() {
     let code = [
@@ -72,14 +80,10 @@ fn a_deployment_overrides_the_program() {
     assert_eq!(settings.workers, 2);
     assert_eq!(settings.policy.interval, Duration::from_millis(2));
     assert_eq!(settings.state_dir, Some("/from/file".into()));
-    let last = settings.properties.producer.last().unwrap();
-    assert_eq!(*last, ("linger.ms".into(), "3".into()));
-    assert!(
-        settings
-            .properties
-            .consumer
-            .contains(&("client.rack".into(), "b".into()))
-    );
+    let properties = settings.properties;
+    let last = properties.producer.last().unwrap();
+    assert_eq!(*last, pair("linger.ms", "3"));
+    assert!(properties.consumer.contains(&pair("client.rack", "b")));
 }
 
 #[test]
@@ -88,16 +92,10 @@ fn what_is_said_of_one_client_goes_before_what_is_said_of_all() {
         ("consumer.retry.backoff.ms", "30"),
         ("retry.backoff.ms", "50"),
     ];
-    let properties = resolved(&code, None, &[]).unwrap().properties;
-    assert_eq!(
-        properties.common,
-        [("retry.backoff.ms".into(), "50".into())]
-    );
-    assert!(
-        properties
-            .consumer
-            .contains(&("retry.backoff.ms".into(), "30".into()))
-    );
+    let properties = resolved_code(&code).properties;
+    assert_eq!(properties.common, [pair("retry.backoff.ms", "50")]);
+    let own = pair("retry.backoff.ms", "30");
+    assert!(properties.consumer.contains(&own));
 }
 
 #[test]
@@ -135,11 +133,9 @@ fn an_error_says_where() {
     let mut settings = Settings::new("a");
     settings.set_file("/nowhere.properties".into());
     let text = settings.resolve([]).unwrap_err().to_string();
-    assert!(
-        text.starts_with("/nowhere.properties (in the program) can't be read: ")
-            && !text.contains("relative"),
-        "{text}"
-    );
+    let start = "/nowhere.properties (in the program) can't be read: ";
+    assert!(text.starts_with(start), "{text}");
+    assert!(!text.contains("relative"), "{text}");
 }
 
 #[test]
@@ -166,7 +162,7 @@ fn what_holds_anyway_is_accepted_and_changes_nothing() {
         ("acks", "-1"),
         ("partition.assignment.strategy", "cooperative-sticky"),
     ] {
-        let settings = resolved(&[(key, value)], None, &[]).unwrap();
+        let settings = resolved_code(&[(key, value)]);
         let properties = &settings.properties;
         let passed = properties.common.iter().chain(&properties.producer);
         assert_eq!(passed.count(), 0, "{key}");
@@ -207,18 +203,15 @@ fn what_was_set_is_told_with_its_place_and_without_secrets() {
 
 #[test]
 fn workers_are_found_by_the_builders_name() {
-    let said = |code: &[(&str, &str)], environment: &[(&str, &str)]| {
-        resolved(code, None, environment).unwrap_err().to_string()
-    };
     assert_eq!(
-        said(&[("workers", "4")], &[]),
+        error(&[("workers", "4")]),
         "workers (in the program) is no property; did you mean num.stream.threads?"
     );
     assert_eq!(
-        said(&[], &[("EOS_WORKERS", "4")]),
+        resolved(&[], None, &[("EOS_WORKERS", "4")]).unwrap_err(),
         "workers (environment variable EOS_WORKERS) is no property; did you mean num.stream.threads?"
     );
-    let hidden = said(&[("hunter2", "")], &[]);
+    let hidden = error(&[("hunter2", "")]);
     assert!(!hidden.contains("hunter2"), "{hidden}");
 }
 
@@ -231,18 +224,13 @@ fn the_example_of_the_readme_starts_on_a_local_kafka() {
     let blocks: Vec<&str> = section.split("```text\n").skip(1).collect();
     let block = |n: usize| blocks[n].split("```").next().unwrap();
     assert!(block(0).starts_with("# eos.properties\n"), "{}", block(0));
-    let environment: Vec<_> = block(1)
-        .lines()
-        .map(|l| l.split_once('=').unwrap())
-        .collect();
+    let lines = block(1).lines();
+    let environment: Vec<_> = lines.map(|l| l.split_once('=').unwrap()).collect();
     let settings = resolved(&[("compression.type", "lz4")], Some(block(0)), &environment);
     let told = settings.unwrap().told;
     assert!(told.len() >= 4, "{told:?}");
-    let remote = |key: &String| {
-        ["security", "sasl", "ssl"]
-            .iter()
-            .any(|p| key.starts_with(p))
-    };
+    let prefixes = ["security", "sasl", "ssl"];
+    let remote = |key: &String| prefixes.iter().any(|p| key.starts_with(p));
     assert!(!told.keys().any(remote), "{told:?}");
 }
 
@@ -276,24 +264,21 @@ fn no_error_and_no_debug_output_shows_a_secret() {
 
 #[test]
 fn the_state_directory_is_the_same_wherever_the_program_is_started() {
-    assert!(
-        error(&[("state.dir", "state")])
-            .starts_with("state.dir = state: it must begin at the root")
-    );
+    let error = error(&[("state.dir", "state")]);
+    let expected = "state.dir = state: it must begin at the root";
+    assert!(error.starts_with(expected), "{error}");
     let mut settings = Settings::new("a");
     settings.set("state.dir", "/before");
     settings.set_state_dir("/after".into());
-    assert_eq!(
-        settings.resolve([]).unwrap().state_dir,
-        Some("/after".into())
-    );
+    let resolved = settings.resolve([]).unwrap();
+    assert_eq!(resolved.state_dir, Some("/after".into()));
 }
 
 #[test]
 fn under_the_new_protocol_nobody_is_a_static_member() {
-    let settings = resolved(&[("group.protocol", "consumer")], None, &[]).unwrap();
+    let settings = resolved_code(&[("group.protocol", "consumer")]);
     assert!(!settings.static_member());
-    assert!(resolved(&[], None, &[]).unwrap().static_member());
+    assert!(resolved_code(&[]).static_member());
 }
 
 #[test]
@@ -341,10 +326,8 @@ fn every_property_that_is_ours_does_something() {
     for property in table::all() {
         if let (Status::Ours(set), false) = (property.status, before.contains(property.name)) {
             let mut settings = Settings::new("a");
-            set(
-                &mut settings,
-                &property.kind.read(&probe(property)).unwrap(),
-            );
+            let value = property.kind.read(&probe(property)).unwrap();
+            set(&mut settings, &value);
             assert_ne!(told(&settings), default, "{}", property.name);
         }
     }

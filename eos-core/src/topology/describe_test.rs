@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{App, ErrorPolicy, Guarantee, KeyValueStore, Topic};
-
-fn text(name: &str) -> Topic<String, String> {
-    Topic::plain(name)
-}
+use super::tests::text;
+use crate::{App, ErrorPolicy, Guarantee, KeyValueStore};
 
 #[track_caller]
 fn check(app: &App, expected: &str) {

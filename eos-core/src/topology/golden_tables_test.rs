@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::golden_test::{cases, replay};
+use super::golden_test::replayed;
+use super::tests::text;
 use crate::{App, KeyValueStore, Table, Topic};
-
-fn text(name: &str) -> Topic<String, String> {
-    Topic::plain(name)
-}
 
 fn tombstones(name: &str) -> Topic<String, Option<String>> {
     Topic::plain(name)
@@ -88,22 +85,15 @@ fn beyond(case: &Value) -> Option<&'static str> {
 
 #[test]
 fn tables_and_joins_answer_as_kafka_streams_does() {
-    let replayed: BTreeMap<&str, (usize, usize)> = [
+    let operators = [
         "table",
         "join",
         "left_join",
         "reduce_concat",
         "aggregate",
         "group_by_count",
-    ]
-    .into_iter()
-    .map(|operator| {
-        let files = cases(operator);
-        let declare = |app: &mut App| declare(operator, app);
-        let done = files.iter().filter(|file| replay(file, &declare, &beyond));
-        (operator, (done.count(), files.len()))
-    })
-    .collect();
+    ];
+    let replayed = replayed(&operators, &declare, &beyond);
     let expected = [
         ("aggregate", (11, 11)),
         ("group_by_count", (9, 9)),

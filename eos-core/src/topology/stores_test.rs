@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::TopologyError;
 use super::golden_test::driver::{Driver, Piece};
+use super::tests::{app, text};
 use crate::{App, Ctx, Failure, OrderedStore, Record, Timestamp, Topic, Tumbling, WindowStore};
 
 /// Values of the topic `in`, at time 0; answers the values of `out`.
@@ -36,8 +37,8 @@ fn ordered(
 ) -> Driver {
     let mut app = App::new("a");
     let store = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("s"));
-    let out = app.output(&Topic::<String, String>::plain("out"));
-    app.source(&Topic::<String, String>::plain("in"))
+    let out = app.output(&text("out"));
+    app.source(&text("in"))
         .with_store(&store)
         .process(move |ctx: &Ctx<'_>, record: Text| {
             for line in f(ctx, &ctx.ordered_store(&store), &record.value)? {
@@ -84,8 +85,8 @@ fn ranges_and_prefixes_come_in_the_order_of_the_keys_and_back() {
 fn a_scan_writes_and_emits_in_its_loop() {
     let mut app = App::new("a");
     let store = app.ordered_store(&OrderedStore::<u64, String>::plain("s"));
-    let out = app.output(&Topic::<String, String>::plain("out"));
-    app.source(&Topic::<String, String>::plain("in"))
+    let out = app.output(&text("out"));
+    app.source(&text("in"))
         .with_store(&store)
         .process(move |ctx: &Ctx<'_>, record: Text| {
             let store = ctx.ordered_store(&store);
@@ -117,8 +118,8 @@ fn a_window_that_is_over_is_neither_read_nor_written() {
     let store = app.window_store(
         &WindowStore::<String, String>::plain("s").retention(Duration::from_millis(100)),
     );
-    let out = app.output(&Topic::<String, String>::plain("out"));
-    app.source(&Topic::<String, String>::plain("in"))
+    let out = app.output(&text("out"));
+    app.source(&text("in"))
         .with_store(&store)
         .process(move |ctx: &Ctx<'_>, record: Text| {
             let store = ctx.window_store(&store);
@@ -140,47 +141,36 @@ fn a_window_that_is_over_is_neither_read_nor_written() {
             Ok::<_, Failure>(())
         });
     let mut driver = Driver::new(&app);
-    let mut check = |time, key, expected: &[&str]| {
-        assert_eq!(at(&mut driver, time, key), expected, "{key} at {time}");
+    let mut check = |time, key, expected: &str| {
+        let lines = at(&mut driver, time, key).join(", ");
+        assert_eq!(lines, expected, "{key} at {time}");
     };
-    check(10, "a", &["true Some(\"10\")", "1"]);
-    check(20, "a", &["true Some(\"20\")", "20a=20", "2"]);
-    check(0, "b", &["true Some(\"0\")", "20a=20", "1"]);
-    check(109, "c", &["true Some(\"109\")", "20a=20", "109c=109", "0"]);
-    check(10, "a", &["true Some(\"10\")", "20a=20", "109c=109", "2"]);
+    check(10, "a", "true Some(\"10\"), 1");
+    check(20, "a", "true Some(\"20\"), 20a=20, 2");
+    check(0, "b", "true Some(\"0\"), 20a=20, 1");
+    check(109, "c", "true Some(\"109\"), 20a=20, 109c=109, 0");
+    check(10, "a", "true Some(\"10\"), 20a=20, 109c=109, 2");
     check(
         110,
         "a",
-        &["true Some(\"110\")", "20a=20", "109c=109", "110a=110", "2"],
+        "true Some(\"110\"), 20a=20, 109c=109, 110a=110, 2",
     );
-    check(
-        10,
-        "a",
-        &["false None", "20a=20", "109c=109", "110a=110", "2"],
-    );
+    check(10, "a", "false None, 20a=20, 109c=109, 110a=110, 2");
     check(
         125,
         "d",
-        &[
-            "true Some(\"125\")",
-            "109c=109",
-            "110a=110",
-            "125d=125",
-            "0",
-        ],
+        "true Some(\"125\"), 109c=109, 110a=110, 125d=125, 0",
     );
 }
 
 fn error(declare: impl FnOnce(&mut App)) -> TopologyError {
-    let mut app = App::new("a");
-    declare(&mut app);
-    app.check().unwrap_err()
+    app(declare).check().unwrap_err()
 }
 
 fn windowed(windows: Tumbling, store: &WindowStore<String, u64>) -> impl FnOnce(&mut App) {
     let store = store.clone();
     move |app| {
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .group_by_key()
             .windowed_by(windows)
             .count(&store)
@@ -194,13 +184,10 @@ fn windowed(windows: Tumbling, store: &WindowStore<String, u64>) -> impl FnOnce(
 fn windows_that_can_not_be_are_refused_by_name() {
     let hour = Duration::from_secs(3600);
     let store = WindowStore::<String, u64>::plain("counts");
-    let text =
-        |windows, store: &WindowStore<String, u64>| error(windowed(windows, store)).to_string();
+    let text = |windows, store: &_| error(windowed(windows, store)).to_string();
     let empty = text(Tumbling::of(Duration::ZERO), &store);
-    assert!(
-        empty.starts_with("the windows of the store counts: windows of 0ns hold no moment"),
-        "{empty}"
-    );
+    let expected = "the windows of the store counts: windows of 0ns hold no moment";
+    assert!(empty.starts_with(expected), "{empty}");
     let graceful = Tumbling::of(hour).grace(hour);
     let short = text(graceful, &store.clone().retention(hour));
     assert_eq!(
@@ -208,9 +195,8 @@ fn windows_that_can_not_be_are_refused_by_name() {
         "the store counts keeps windows for 3600s after their start, but they take records for 7200s, \
          their length and grace: leave `.retention(..)` out, or make it that long at least"
     );
-    let mut app = App::new("a");
-    windowed(graceful, &store.clone().retention(2 * hour))(&mut app);
-    assert!(app.check().is_ok());
+    let long = app(windowed(graceful, &store.clone().retention(2 * hour)));
+    assert!(long.check().is_ok());
     let endless = text(Tumbling::of(hour), &store.retention(Duration::MAX));
     assert!(endless.contains("a retention of"), "{endless}");
 }
@@ -219,27 +205,21 @@ fn windows_that_can_not_be_are_refused_by_name() {
 fn a_store_of_a_closure_has_to_say_how_long_it_keeps_windows() {
     let error = error(|app| {
         let store = app.window_store(&WindowStore::<String, u64>::plain("seen"));
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .with_store(&store)
             .process(|_, _| {});
     });
-    assert_eq!(
-        error,
-        TopologyError::NoRetention {
-            store: "seen".into()
-        }
-    );
+    let store = "seen".into();
+    assert_eq!(error, TopologyError::NoRetention { store });
 }
 
 #[test]
 fn a_name_is_one_store_of_one_kind() {
     let error = error(|app| {
         let plain = app.ordered_store(&OrderedStore::<u64, u64>::plain("s"));
-        windowed(
-            Tumbling::of(Duration::from_secs(1)),
-            &WindowStore::plain("s"),
-        )(app);
-        app.source(&Topic::<String, String>::plain("in"))
+        let windows = Tumbling::of(Duration::from_secs(1));
+        windowed(windows, &WindowStore::plain("s"))(app);
+        app.source(&text("in"))
             .with_store(&plain)
             .process(|_, _| {});
     });
@@ -253,6 +233,7 @@ fn a_name_is_one_store_of_one_kind() {
 fn the_key_alone_decides_the_partition_of_a_windowed_key() {
     use crate::codec::{Codec, Encoded, PlainCodec};
     use crate::{Window, Windowed, WindowedCodec};
+    use eos_protocol::partition_for;
     let codec = WindowedCodec::<String>::plain(Duration::from_millis(10));
     let key = Windowed {
         key: "zürich".to_owned(),
@@ -264,10 +245,8 @@ fn the_key_alone_decides_the_partition_of_a_windowed_key() {
     let mut bytes = Vec::new();
     assert_eq!(codec.encode(&key, &mut bytes).unwrap(), Encoded::Bytes);
     // `TimeWindowedSerializer`: the key, then the start as a `long`.
-    assert_eq!(
-        bytes,
-        ["zürich".as_bytes(), &1_230_i64.to_be_bytes()].concat()
-    );
+    let expected = ["zürich".as_bytes(), &1_230_i64.to_be_bytes()].concat();
+    assert_eq!(bytes, expected);
     assert_eq!(codec.decode(Some(&bytes)).unwrap(), key);
     assert_eq!(&bytes[..codec.deciding_bytes(&bytes)], "zürich".as_bytes());
     let short = codec.decode(Some(b"abc")).unwrap_err().to_string();
@@ -280,22 +259,18 @@ fn the_key_alone_decides_the_partition_of_a_windowed_key() {
         .write(0, &topic, &key, &"v".to_owned(), None, headers)
         .unwrap();
     let out = scratch.get(0, &[7], eos_protocol::Partition::ZERO).unwrap();
-    assert_eq!(
-        out.partition,
-        eos_protocol::partition_for("zürich".as_bytes(), 7)
-    );
-    assert_ne!(out.partition, eos_protocol::partition_for(&bytes, 7));
+    assert_eq!(out.partition, partition_for("zürich".as_bytes(), 7));
+    assert_ne!(out.partition, partition_for(&bytes, 7));
 }
 
 #[test]
 fn two_stages_may_not_share_a_changelog() {
-    let mut app = crate::App::new("orders");
+    let mut app = App::new("orders");
     for (topic, store) in [("orders-eu", "one"), ("eu", "two")] {
-        let counts = app
-            .source(&Topic::<String, String>::plain(topic))
+        app.source(&text(topic))
             .group_by_key()
-            .count(&crate::KeyValueStore::plain(store));
-        counts.to(&Topic::plain("out"));
+            .count(&crate::KeyValueStore::plain(store))
+            .to(&Topic::plain("out"));
     }
     let error = app.check().unwrap_err().to_string();
     assert!(error.contains("orders-eu-changelog"), "{error}");

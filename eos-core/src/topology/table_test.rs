@@ -1,11 +1,8 @@
 //! Tables and joins as they are declared: which topics one task reads, what may end where, and how it is
 //! told.
 
+use super::tests::{app, error, text};
 use crate::{App, KeyValueStore, Table, Topic};
-
-fn text(name: &str) -> Topic<String, String> {
-    Topic::plain(name)
-}
 
 fn customers(app: &mut App) -> Table<String, String, Option<String>> {
     app.table(
@@ -15,19 +12,26 @@ fn customers(app: &mut App) -> Table<String, String, Option<String>> {
 }
 
 fn stages(declare: impl FnOnce(&mut App)) -> Vec<Vec<String>> {
-    let mut app = App::new("a");
-    declare(&mut app);
-    let topology = app.check().unwrap();
+    let topology = app(declare).check().unwrap();
     let stages = topology.stages().iter().map(|stage| &stage.topics);
     stages
         .map(|topics| topics.iter().map(ToString::to_string).collect())
         .collect()
 }
 
-fn error(declare: impl FnOnce(&mut App)) -> String {
-    let mut app = App::new("a");
-    declare(&mut app);
-    app.check().unwrap_err().to_string()
+/// Orders with the customer behind them.
+fn join_orders(app: &mut App, customers: &Table<String, String, Option<String>>, to: &str) {
+    app.source(&text("orders"))
+        .join(customers, |order, customer| order + &customer)
+        .to(&text(to));
+}
+
+/// The smallest app that joins.
+fn joining() -> App {
+    app(|app| {
+        let customers = customers(app);
+        join_orders(app, &customers, "out");
+    })
 }
 
 #[test]
@@ -35,10 +39,7 @@ fn one_task_reads_a_table_and_what_joins_with_it() {
     let joined = stages(|app| {
         app.source(&text("others")).to(&text("copies"));
         let customers = customers(app);
-        let orders = app.source(&text("orders"));
-        orders
-            .join(&customers, |order, customer| order + &customer)
-            .to(&text("orders-out"));
+        join_orders(app, &customers, "orders-out");
         app.source(&text("refunds"))
             .left_join(&customers, |refund, _| refund)
             .to(&text("refunds-out"));
@@ -86,10 +87,8 @@ fn a_table_needs_no_end_and_a_result_that_nobody_asks_for_does() {
         let customers = customers(app);
         let _unfinished = app.source(&text("orders")).join(&customers, |v, _| v);
     });
-    assert!(
-        unfinished.starts_with("the chain that reads orders ends in `join`"),
-        "{unfinished}"
-    );
+    let expected = "the chain that reads orders ends in `join`";
+    assert!(unfinished.starts_with(expected), "{unfinished}");
 }
 
 #[test]
@@ -111,14 +110,8 @@ fn a_table_of_another_app_is_refused_by_both() {
 /// The names are those that Kafka Streams gives such nodes.
 #[test]
 fn a_table_and_its_join_look_as_in_kafka_streams() {
-    let mut app = App::new("a");
-    let customers = customers(&mut app);
-    let orders = app.source(&text("orders"));
-    orders
-        .join(&customers, |order, customer| order + &customer)
-        .to(&text("out"));
     assert_eq!(
-        app.describe().unwrap().to_string(),
+        joining().describe().unwrap().to_string(),
         "Topologies:
    Sub-topology: 0
     Source: KSTREAM-SOURCE-0000000000 (topics: [customers])
@@ -140,13 +133,7 @@ fn a_table_and_its_join_look_as_in_kafka_streams() {
 
 #[test]
 fn each_edge_of_a_table_and_its_join_has_its_guarantee() {
-    let mut app = App::new("a");
-    let customers = customers(&mut app);
-    let orders = app.source(&text("orders"));
-    orders
-        .join(&customers, |order, customer| order + &customer)
-        .to(&text("out"));
-    let description = app.describe().unwrap();
+    let description = joining().describe().unwrap();
     assert_eq!(
         description.guarantees().to_string(),
         "Sub-topology: 0, one task for each partition of customers and orders, read together in order of time

@@ -10,6 +10,7 @@ use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
 
 use super::{Chains, Fault, Next, Raw, Scratch, Topology};
 use crate::client::Headers;
+use crate::codec::{Codec, CodecError, Encoded, PlainCodec};
 use crate::ctx::{Ctx, Origin};
 use crate::{App, ErrorPolicy, KeyValueStore, Topic};
 
@@ -17,10 +18,15 @@ pub(super) fn text(name: &str) -> Topic<String, String> {
     Topic::plain(name)
 }
 
-fn error(declare: impl FnOnce(&mut App)) -> String {
+/// The app that is declared like this.
+pub(super) fn app(declare: impl FnOnce(&mut App)) -> App {
     let mut app = App::new("a");
     declare(&mut app);
-    app.check().unwrap_err().to_string()
+    app
+}
+
+pub(super) fn error(declare: impl FnOnce(&mut App)) -> String {
+    app(declare).check().unwrap_err().to_string()
 }
 
 /// One task of an app, with what it wrote.
@@ -36,9 +42,7 @@ impl Bench {
     }
 
     fn of_stage(stage: usize, declare: impl FnOnce(&mut App)) -> Self {
-        let mut app = App::new("a");
-        declare(&mut app);
-        let topology = app.check().unwrap();
+        let topology = app(declare).check().unwrap();
         let chains = topology.instantiate(&topology.stages()[stage]);
         Self {
             topology,
@@ -250,24 +254,15 @@ fn a_policy_reaches_each_source_and_each_dead_letter_topic_is_one_output() {
         app.source(&text("t")).on_error(dlq()).to(&text("dlq"));
         app.source(&text("t")).to(&text("o"));
     });
-    let names: Vec<String> = bench
-        .topology
-        .output_names()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(
-        names,
-        ["o", "dlq", "o", "dlq"],
-        "dead letters are raw bytes"
-    );
+    let names = bench.topology.output_names();
+    let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
+    let expected = ["o", "dlq", "o", "dlq"];
+    assert_eq!(names, expected, "dead letters are raw bytes");
     let sources = &bench.chains.inputs[0];
     let dead_letters: Vec<_> = sources.iter().map(|s| s.dead_letter).collect();
     assert_eq!(dead_letters, [Some(3), Some(3), Some(3), None]);
-    assert!(matches!(
-        *sources[0].policy,
-        ErrorPolicy::Retry { max: 3, .. }
-    ));
+    let retries = matches!(*sources[0].policy, ErrorPolicy::Retry { max: 3, .. });
+    assert!(retries, "{:?}", sources[0].policy);
     assert_eq!(sources[0].policy, sources[1].policy);
     assert_eq!(*sources[3].policy, ErrorPolicy::Fail);
     bench.check(0, "k=v", &["o:k=v", "o:k=v", "dlq:k=v", "o:k=v"]);
@@ -275,7 +270,7 @@ fn a_policy_reaches_each_source_and_each_dead_letter_topic_is_one_output() {
 
 #[test]
 fn what_emit_can_not_encode_is_told_from_an_error_of_the_closure() {
-    let numbers = Topic::<String, f64>::with("n", crate::codec::PlainCodec::new(), Unwritable);
+    let numbers = Topic::<String, f64>::with("n", PlainCodec::new(), Unwritable);
     let mut bench = Bench::new(|app| {
         let out = app.output(&numbers);
         app.source(&text("t"))
@@ -306,16 +301,12 @@ fn an_output_of_another_app_is_refused_with_the_fix() {
 }
 
 struct Unwritable;
-impl crate::codec::Codec<f64> for Unwritable {
-    fn decode(&self, _: Option<&[u8]>) -> Result<f64, crate::codec::CodecError> {
+impl Codec<f64> for Unwritable {
+    fn decode(&self, _: Option<&[u8]>) -> Result<f64, CodecError> {
         Ok(0.0)
     }
-    fn encode(
-        &self,
-        _: &f64,
-        _: &mut Vec<u8>,
-    ) -> Result<crate::codec::Encoded, crate::codec::CodecError> {
-        Err(crate::codec::CodecError::invalid("writable", "at all"))
+    fn encode(&self, _: &f64, _: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+        Err(CodecError::invalid("writable", "at all"))
     }
 }
 
@@ -353,10 +344,9 @@ fn a_stage_without_state_does_not_move_one_with_state() {
     let number = |in_front: bool| {
         let mut app = App::new("a");
         if in_front {
-            app.source(&Topic::<String, String>::plain("new"))
-                .to(&Topic::plain("elsewhere"));
+            app.source(&text("new")).to(&text("elsewhere"));
         }
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .group_by_key()
             .count(&KeyValueStore::plain("counts"))
             .to(&Topic::plain("out"));
@@ -406,9 +396,7 @@ fn an_output_with_the_name_of_an_own_topic_is_refused() {
             .to(&text("out"));
         app.source(&text("u")).to(&text("a-by-value-repartition"));
     });
-    let letters = error(|app| {
-        keep_counts(app, ErrorPolicy::dead_letter("a-t-changelog"));
-    });
+    let letters = error(|app| keep_counts(app, ErrorPolicy::dead_letter("a-t-changelog")));
     for (error, name) in [
         (changelog, "a-t-changelog"),
         (repartition, "a-by-value-repartition"),

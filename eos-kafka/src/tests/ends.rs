@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use eos_client::{Producer, Source};
 use eos_protocol::TopicPartition;
 
-use super::support::{Fixture, offset, partition, ready, send, take, taken, until};
+use super::support::{Fixture, holds, offset, partition, ready, send, take, taken, until};
 use crate::KafkaSource;
 
 /// Waits until nothing but the end is what it should be, and stays so for longer than a fetch takes.
@@ -33,7 +33,6 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     let input = fixture.topic("in", 1);
     let p0 = partition(&input, 0);
     let mut producer = fixture.producer(&[&input]);
-    ready(|slice| producer.init(slice)).unwrap();
     let write = |producer: &mut crate::KafkaProducer, value: &str| {
         producer.begin().unwrap();
         send(producer, 0, 0, value);
@@ -61,9 +60,9 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     // Records that are there and not taken are ahead.
     write(&mut producer, "c");
     ready(|slice| producer.commit(slice)).unwrap();
-    until("something ahead", || {
+    holds("something ahead", || {
         source.wait(Duration::from_millis(10));
-        (source.end(&p0) > Some(offset(1))).then_some(())
+        source.end(&p0) > Some(offset(1))
     });
     take(&mut source, &p0, 1);
     settles_at(&mut source, &p0, 5);

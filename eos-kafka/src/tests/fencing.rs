@@ -11,8 +11,9 @@ use kafka_launcher as kafka;
 use kafka_wire as wire;
 
 use super::support::{
-    Fixture, OUTLASTS, PATIENCE, SLICE, classic, client_of, commit, expect, partition, read, ready,
-    send, take_over, to_commit, until,
+    Fixture, OUTLASTS, PATIENCE, SLICE, assert_class, assert_quick, classic, client_of, commit,
+    expect, fatal_code, holds, partition, read, ready, send, subscribed, take_over, to_commit,
+    until,
 };
 
 #[test]
@@ -20,29 +21,19 @@ fn a_newer_producer_of_the_same_id_fences_the_older_one() {
     let Some(mut fixture) = Fixture::new("zombie") else {
         return;
     };
-    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
-    fixture.fill(&input, 0, 10);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&input)).unwrap();
-    take_over(&mut source);
+    let (input, output) = fixture.topics();
+    let mut source = fixture.reader(&input);
     let offsets = [to_commit(&partition(&input, 0), 5, "")];
-    let mut zombie = fixture.producer(&[&output]);
-    ready(|slice| zombie.init(slice)).unwrap();
-    zombie.begin().unwrap();
+    let mut zombie = fixture.begun(&[&output]);
     send(&mut zombie, 0, 0, "zombie");
     ready(|slice| zombie.flush(slice)).unwrap();
 
     let mut owner = fixture.producer(&[&output]);
-    ready(|slice| owner.init(slice)).unwrap();
     let error = commit(&mut source, &mut zombie, &offsets).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::ProducerFenced, "{error:?}");
+    assert_class(&error, ErrorClass::ProducerFenced);
     // After that everything says so, with the flag.
     let error = ready(|slice| zombie.commit(slice)).unwrap_err();
-    assert_eq!(
-        (error.fault.code, error.fault.fatal),
-        (code::LOCAL_FENCED, true),
-        "{error:?}"
-    );
+    assert_eq!(fatal_code(&error), code::LOCAL_FENCED);
     assert!(!zombie.unanswered(), "a refusal is an answer");
 
     owner.begin().unwrap();
@@ -57,11 +48,8 @@ fn a_fence_met_while_sending_is_reported_as_one() {
         return;
     };
     let output = fixture.topic("out", 2);
-    let mut zombie = fixture.producer(&[&output]);
-    ready(|slice| zombie.init(slice)).unwrap();
-    zombie.begin().unwrap();
-    let mut owner = fixture.producer(&[&output]);
-    ready(|slice| owner.init(slice)).unwrap();
+    let mut zombie = fixture.begun(&[&output]);
+    let _owner = fixture.producer(&[&output]);
 
     let record = Outgoing {
         topic: 0,
@@ -76,7 +64,7 @@ fn a_fence_met_while_sending_is_reported_as_one() {
         std::thread::sleep(Duration::from_millis(5));
         sent.and_then(|()| ready(|slice| zombie.flush(slice))).err()
     });
-    assert_eq!(error.class(), ErrorClass::ProducerFenced, "{error:?}");
+    assert_class(&error, ErrorClass::ProducerFenced);
 }
 
 #[test]
@@ -84,27 +72,21 @@ fn a_member_that_the_group_has_replaced_cannot_commit() {
     let Some(mut fixture) = Fixture::new("generation") else {
         return;
     };
-    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
-    fixture.fill(&input, 0, 10);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&input)).unwrap();
-    take_over(&mut source);
+    let (input, output) = fixture.topics();
+    let mut source = fixture.reader(&input);
     let offsets = [to_commit(&partition(&input, 0), 5, "")];
-    let mut producer = fixture.producer(&[&output]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&output]);
     send(&mut producer, 0, 0, "late");
     let member = source.member().unwrap();
-    let mut successor = fixture.source();
-    successor.subscribe(std::slice::from_ref(&input)).unwrap();
-    until("new generation", || {
+    let mut successor = fixture.subscriber(&input);
+    holds("new generation", || {
         source.wait(SLICE);
         source.poll();
         successor.poll();
-        (source.member().unwrap().generation_id() > member.generation_id()).then_some(())
+        source.member().unwrap().generation_id() > member.generation_id()
     });
     let error = ready(|slice| producer.send_offsets(&offsets, &member, slice)).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::GroupFenced, "{error:?}");
+    assert_class(&error, ErrorClass::GroupFenced);
     assert!(error.fault.abortable);
     ready(|slice| producer.abort(slice)).unwrap();
     assert_eq!(read(&mut fixture.wire, &output), [""; 0]);
@@ -118,11 +100,7 @@ fn a_second_owner_of_an_instance_id_fences_the_first_which_learns_why() {
     let input = fixture.topic("in", 1);
     let mut spec = fixture.source_spec();
     spec.protocol = classic(Some("one".into()), OUTLASTS);
-    let join = || {
-        let mut source = fixture.client.source(&spec).unwrap();
-        source.subscribe(std::slice::from_ref(&input)).unwrap();
-        source
-    };
+    let join = || subscribed(&fixture.client, &spec, &input);
     let mut first = join();
     take_over(&mut first);
     let mut second = join();
@@ -134,12 +112,8 @@ fn a_second_owner_of_an_instance_id_fences_the_first_which_learns_why() {
             _ => None,
         }
     });
-    assert_eq!(
-        (error.fault.code, error.fault.fatal),
-        (code::FENCED_INSTANCE_ID, true),
-        "{error:?}"
-    );
-    assert_eq!(error.class(), ErrorClass::GroupFenced, "{error:?}");
+    assert_eq!(fatal_code(&error), code::FENCED_INSTANCE_ID);
+    assert_class(&error, ErrorClass::GroupFenced);
 
     // What is asked for after that fails for the same reason.
     let offsets = [to_commit(&partition(&input, 0), 1, "")];
@@ -157,14 +131,10 @@ fn a_record_that_no_broker_takes_fails_the_flush_and_the_abort_heals() {
     };
     let name = fixture.topic("out", 1);
     let small = format!("{name}-small");
-    fixture
-        .wire
-        .create_topic(&small, 1, 1, &[("max.message.bytes", "1000")])
-        .unwrap();
+    let limit = [("max.message.bytes", "1000")];
+    fixture.wire.create_topic(&small, 1, 1, &limit).unwrap();
     let small = small.as_str().into();
-    let mut producer = fixture.producer(&[&small]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&small]);
     send(&mut producer, 0, 0, &"x".repeat(5000));
     let error = ready(|slice| producer.flush(slice)).unwrap_err();
     assert_eq!(error.fault.code, code::MESSAGE_TOO_LARGE, "{error:?}");
@@ -179,9 +149,7 @@ fn a_dropped_producer_sends_no_abort_and_drops_at_once() {
         return;
     };
     let output = fixture.topic("out", 1);
-    let mut producer = fixture.producer(&[&output]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&output]);
     send(&mut producer, 0, 0, "flushed");
     ready(|slice| producer.flush(slice)).unwrap();
     for _ in 0..10_000 {
@@ -189,13 +157,11 @@ fn a_dropped_producer_sends_no_abort_and_drops_at_once() {
     }
     let start = Instant::now();
     drop(producer);
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert_quick(start);
     let id = fixture.producer_spec(&[]).transactional_id.unwrap();
-    let open = fixture.wire.transactions().unwrap();
-    let open = open
-        .iter()
-        .find(|t| t.transactional_id == id.as_str())
-        .unwrap();
+    let mut open = fixture.wire.transactions().unwrap();
+    open.retain(|t| t.transactional_id == id.as_str());
+    let open = open.first().unwrap();
     assert!(open.is_open(), "{open:?}");
 }
 
@@ -231,17 +197,13 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
     cluster.freeze(1).unwrap();
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(8) {
-        assert!(
-            producer.commit(SLICE).is_pending(),
-            "the outcome is not known"
-        );
+        let outcome = producer.commit(SLICE);
+        assert!(outcome.is_pending(), "{outcome:?} is not known");
     }
     assert!(producer.unanswered());
     cluster.thaw(1).unwrap();
     ready(|slice| producer.commit(slice)).unwrap();
     expect(&mut wire, &"out".into(), &["kept"]);
-    assert!(
-        producer.unanswered(),
-        "the first request may still be on its way"
-    );
+    // The first request may still be on its way.
+    assert!(producer.unanswered());
 }

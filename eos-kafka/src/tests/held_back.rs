@@ -6,7 +6,7 @@ use eos_client::{LogEnds, Producer, Source};
 use eos_protocol::TopicPartition;
 
 use super::support::{
-    Fixture, SLICE, close, offset, partition, ready, send, take, take_over, taken, until,
+    Fixture, SLICE, bounds, close, holds, offset, partition, ready, send, take, take_over, taken,
 };
 use crate::KafkaSource;
 
@@ -17,9 +17,7 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     };
     let topic = fixture.topic("in", 2);
     fixture.fill(&topic, 0, 5);
-    let mut producer = fixture.producer(&[&topic]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&topic]);
     send(&mut producer, 0, 0, "held back");
     send(&mut producer, 0, 0, "this, too");
     ready(|slice| producer.flush(slice)).unwrap();
@@ -32,11 +30,11 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     take_over(&mut source);
     take(&mut source, &p0, 5);
     let heard = |source: &mut KafkaSource, of: &TopicPartition, count| {
-        until("last stable offset", || {
+        holds("last stable offset", || {
             // The end of a partition is heard where records are taken.
             assert!(taken(source, of, 1).is_empty());
             source.wait(SLICE);
-            (source.held_back(of) == Some(count)).then_some(())
+            source.held_back(of) == Some(count)
         });
     };
     heard(&mut source, &p0, 2);
@@ -44,8 +42,8 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     // librdkafka's cached watermark is the high one, though it reads committed records only.
     assert_eq!(source.high_watermark(&p0), Some(offset(7)));
     assert_eq!(source.high_watermark(&p1), Some(offset(0)));
-    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&p0), slice)).unwrap();
-    assert_eq!(bounds[0].end, offset(5), "nothing of it may be read");
+    let bounds = bounds(&mut source, &p0);
+    assert_eq!(bounds.end, offset(5), "nothing of it may be read");
     // A reader of everything ends elsewhere; partition 1 need not even be assigned.
     let ends = |source: &mut KafkaSource| {
         let ends = ready(|slice| source.ends(&[p0.clone(), p1.clone()], slice)).unwrap();
@@ -76,9 +74,7 @@ fn what_is_held_back_stays_known_while_others_write_behind_it() {
     };
     let topic = fixture.topic("in", 1);
     let p0 = partition(&topic, 0);
-    let mut producer = fixture.producer(&[&topic]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&topic]);
     send(&mut producer, 0, 0, "undecided");
     ready(|slice| producer.flush(slice)).unwrap();
 
@@ -94,10 +90,8 @@ fn what_is_held_back_stays_known_while_others_write_behind_it() {
     // The first looks send the question.
     let known = &looks[3..];
     assert!(known.iter().all(Option::is_some), "{looks:?}");
-    assert!(
-        known.is_sorted() && known.last() > known.first(),
-        "{looks:?}"
-    );
+    let grows = known.is_sorted() && known.last() > known.first();
+    assert!(grows, "{looks:?}");
     ready(|slice| producer.abort(slice)).unwrap();
     close(source);
 }

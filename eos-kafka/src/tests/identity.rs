@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use eos_client::{Client as _, Source, SourceEvent, SourceSpec};
+use eos_client::{Source, SourceEvent, SourceSpec};
 use eos_protocol::state::TopicUuid;
 use eos_protocol::{SeenTopic, TopicName};
 use kafka_wire::protocol::messages::create_partitions_request::CreatePartitionsTopic;
@@ -13,7 +13,7 @@ use kafka_wire::protocol::protocol::StrBytes;
 use kafka_wire::{Client, Node};
 
 use super::support::{
-    Fixture, PATIENCE, SLICE, config_of, partition, take, take_over, taken, until,
+    Fixture, PATIENCE, SLICE, config_of, partition, subscribed, take, take_over, taken, until,
 };
 use crate::KafkaSource;
 use crate::ffi::{self, Kind};
@@ -35,8 +35,7 @@ fn reader(fixture: &Fixture, topic: &TopicName, taken: usize) -> KafkaSource {
         watched: vec![topic.clone()],
         ..fixture.source_spec()
     };
-    let mut source = fixture.client.source(&spec).unwrap();
-    source.subscribe(std::slice::from_ref(topic)).unwrap();
+    let mut source = subscribed(&fixture.client, &spec, topic);
     take_over(&mut source);
     take(&mut source, &partition(topic, 0), taken);
     source

@@ -6,8 +6,9 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use eos_client::{
-    Client, CommittedOffset, GroupProtocol, Headers, Message, OffsetToCommit, Outgoing, Producer,
-    ProducerSpec, Records, Result, Source, SourceEvent, SourceSpec,
+    Client, ClientError, CommittedOffset, GroupProtocol, Headers, Message, OffsetBounds,
+    OffsetToCommit, Outgoing, Producer, ProducerSpec, Records, Result, Source, SourceEvent,
+    SourceSpec,
 };
 use eos_protocol::{
     ErrorClass, Offset, Partition, Timestamp, TopicName, TopicPartition, TransactionalId,
@@ -45,7 +46,7 @@ pub(super) struct Fixture {
     pub(super) client: KafkaClient,
     pub(super) wire: wire::Client,
     pub(super) bootstrap: String,
-    protocol: GroupProtocol,
+    pub(super) protocol: GroupProtocol,
     name: String,
     /// The last scenario that runs at the same time stops the broker.
     _kafka: Arc<Provided>,
@@ -83,6 +84,13 @@ impl Fixture {
         name.as_str().into()
     }
 
+    /// An input with ten records, and an output.
+    pub(super) fn topics(&mut self) -> (TopicName, TopicName) {
+        let input = self.topic("in", 1);
+        self.fill(&input, 0, 10);
+        (input, self.topic("out", 1))
+    }
+
     pub(super) fn group(&self) -> String {
         format!("{}-group", self.name)
     }
@@ -90,18 +98,12 @@ impl Fixture {
     /// Puts records `0..count`, as text, into one partition.
     pub(super) fn fill(&self, topic: &TopicName, partition: i32, count: i64) {
         let mut producer = wire::Producer::new(&self.bootstrap).unwrap();
+        let topic = topic.as_str();
         for n in 0..count {
             let value = n.to_string();
-            producer
-                .send(
-                    topic.as_str(),
-                    partition,
-                    Some(b"k"),
-                    Some(value.as_bytes()),
-                    &[],
-                    1000 + n,
-                )
-                .unwrap();
+            let (key, value, time) = (Some(&b"k"[..]), Some(value.as_bytes()), 1000 + n);
+            let sent = producer.send(topic, partition, key, value, &[], time);
+            sent.unwrap();
         }
         producer.flush().unwrap();
     }
@@ -121,8 +123,32 @@ impl Fixture {
         }
     }
 
+    /// A member that waits for its partitions.
+    pub(super) fn subscriber(&self, topic: &TopicName) -> KafkaSource {
+        subscribed(&self.client, &self.source_spec(), topic)
+    }
+
+    /// A member that has its partitions.
+    pub(super) fn reader(&self, topic: &TopicName) -> KafkaSource {
+        let mut source = self.subscriber(topic);
+        take_over(&mut source);
+        source
+    }
+
+    /// A producer that has fenced whoever was before it.
+    #[track_caller]
     pub(super) fn producer(&self, topics: &[&TopicName]) -> KafkaProducer {
-        self.client.producer(&self.producer_spec(topics)).unwrap()
+        let mut producer = self.client.producer(&self.producer_spec(topics)).unwrap();
+        ready(|slice| producer.init(slice)).unwrap();
+        producer
+    }
+
+    /// The same, with a transaction begun.
+    #[track_caller]
+    pub(super) fn begun(&self, topics: &[&TopicName]) -> KafkaProducer {
+        let mut producer = self.producer(topics);
+        producer.begin().unwrap();
+        producer
     }
 
     pub(super) fn producer_spec(&self, topics: &[&TopicName]) -> ProducerSpec {
@@ -135,6 +161,16 @@ impl Fixture {
             batch_limits: Vec::new(),
         }
     }
+}
+
+pub(super) fn subscribed(
+    client: &KafkaClient,
+    spec: &SourceSpec,
+    topic: &TopicName,
+) -> KafkaSource {
+    let mut source = client.source(spec).unwrap();
+    source.subscribe(std::slice::from_ref(topic)).unwrap();
+    source
 }
 
 /// A dynamic member under the classic protocol.
@@ -194,6 +230,12 @@ pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// Tries until it is so, or the patience is over.
+#[track_caller]
+pub(super) fn holds(what: &str, mut is_so: impl FnMut() -> bool) {
+    until(what, || is_so().then_some(()));
+}
+
 /// Calls until the answer is there, and again after errors that pass by themselves.
 #[track_caller]
 pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Result<T> {
@@ -217,16 +259,21 @@ pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
     })
 }
 
+/// Waits for an assignment, and does not answer it.
+#[track_caller]
+pub(super) fn assigned(source: &mut KafkaSource) -> Vec<TopicPartition> {
+    match event(source) {
+        SourceEvent::Assigned(partitions) => partitions,
+        other => panic!("not an assignment: {other:?}"),
+    }
+}
+
 /// Waits for an assignment and answers it with the committed offsets, or 0.
 #[track_caller]
 pub(super) fn take_over(source: &mut KafkaSource) -> Vec<TopicPartition> {
-    match event(source) {
-        SourceEvent::Assigned(partitions) => {
-            resume(source, &partitions);
-            partitions
-        }
-        other => panic!("not an assignment: {other:?}"),
-    }
+    let partitions = assigned(source);
+    resume(source, &partitions);
+    partitions
 }
 
 /// Assigns these from their committed offsets, or 0.
@@ -245,6 +292,21 @@ pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<
         return Vec::new();
     }
     ready(|slice| source.committed(of, slice)).unwrap()
+}
+
+/// An offset that the group has.
+pub(super) fn committed_at(of: &TopicPartition, at: i64, metadata: &str) -> CommittedOffset {
+    CommittedOffset {
+        partition: of.clone(),
+        offset: Some(offset(at)),
+        metadata: metadata.into(),
+    }
+}
+
+#[track_caller]
+pub(super) fn bounds(source: &mut KafkaSource, of: &TopicPartition) -> OffsetBounds {
+    let bounds = ready(|slice| source.bounds(std::slice::from_ref(of), slice)).unwrap();
+    bounds.into_iter().next().unwrap()
 }
 
 /// Answers what comes up until both members own something and nothing moves any more.
@@ -329,6 +391,25 @@ pub(super) fn taken(source: &mut KafkaSource, from: &TopicPartition, max: usize)
 
 pub(super) fn offsets(records: &[Taken]) -> Vec<i64> {
     records.iter().map(|record| record.offset.get()).collect()
+}
+
+/// The code of an error that leaves its client of no use.
+#[track_caller]
+pub(super) fn fatal_code(error: &ClientError) -> i32 {
+    assert!(error.fault.fatal, "{error:?}");
+    error.fault.code
+}
+
+#[track_caller]
+pub(super) fn assert_class(error: &ClientError, class: ErrorClass) {
+    assert_eq!(error.class(), class, "{error:?}");
+}
+
+/// Checks that something ended well before its deadline.
+#[track_caller]
+pub(super) fn assert_quick(since: Instant) {
+    let took = since.elapsed();
+    assert!(took < PATIENCE / 2, "{took:?}");
 }
 
 #[track_caller]

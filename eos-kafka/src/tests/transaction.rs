@@ -2,19 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use eos_client::{
-    Client, CommittedOffset, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent,
-    SourceSpec,
-};
-use eos_protocol::{Partition, Timestamp, code};
+use eos_client::{Client, Headers, OffsetBounds, Outgoing, Producer, Source, SourceEvent};
+use eos_protocol::{Partition, Timestamp, TopicPartition, code};
 use kafka_wire::{End, Isolation, TransactionalProducer};
 
 use super::support::{
-    Fixture, PATIENCE, close, commit, committed, config_of, event, expect, offset, offsets,
-    partition, read, ready, send, take, take_over, taken, to_commit, until,
+    Fixture, PATIENCE, assert_quick, assigned, bounds, close, commit, committed, committed_at,
+    config_of, event, expect, offset, offsets, partition, read, ready, send, subscribed, take,
+    take_over, taken, to_commit, until,
 };
 use crate::ffi::KafkaRecords;
-use crate::{KafkaClient, KafkaConfig};
+use crate::{KafkaClient, KafkaConfig, KafkaSource};
 
 #[test]
 fn records_and_offsets_commit_together_and_metadata_comes_back() {
@@ -25,12 +23,9 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
     fixture.fill(&input, 0, 10);
     let mut source = fixture.source();
     let mut producer = fixture.producer(&[&output]);
-    ready(|slice| producer.init(slice)).unwrap();
 
     source.subscribe(std::slice::from_ref(&input)).unwrap();
-    let SourceEvent::Assigned(mut partitions) = event(&mut source) else {
-        panic!()
-    };
+    let mut partitions = assigned(&mut source);
     partitions.sort();
     let (p0, p1) = (partition(&input, 0), partition(&input, 1));
     assert_eq!(partitions, [p0.clone(), p1.clone()]);
@@ -38,21 +33,12 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
         assert_eq!((first.offset, first.metadata.as_str()), (None, ""));
     }
     let bounds = ready(|slice| source.bounds(&partitions, slice)).unwrap();
-    assert_eq!(
-        bounds,
-        [
-            OffsetBounds {
-                partition: p0.clone(),
-                first: offset(0),
-                end: offset(10)
-            },
-            OffsetBounds {
-                partition: p1.clone(),
-                first: offset(0),
-                end: offset(0)
-            },
-        ]
-    );
+    let expected = [(&p0, 10), (&p1, 0)].map(|(partition, end)| OffsetBounds {
+        partition: partition.clone(),
+        first: offset(0),
+        end: offset(end),
+    });
+    assert_eq!(bounds, expected);
     source
         .assign(&[(p0.clone(), offset(3)), (p1.clone(), offset(0))])
         .unwrap();
@@ -67,33 +53,19 @@ fn records_and_offsets_commit_together_and_metadata_comes_back() {
     assert_eq!(records[0].timestamp, Some(Timestamp(1003)));
     producer.begin().unwrap();
     for record in &records {
-        send(
-            &mut producer,
-            0,
-            0,
-            std::str::from_utf8(record.value.as_deref().unwrap()).unwrap(),
-        );
+        let value = record.value.as_deref().unwrap();
+        send(&mut producer, 0, 0, std::str::from_utf8(value).unwrap());
     }
     drop(records);
-    assert_eq!(
-        read(&mut fixture.wire, &output),
-        [""; 0],
-        "nothing is visible yet"
-    );
+    let visible = read(&mut fixture.wire, &output);
+    assert_eq!(visible, [""; 0], "nothing is visible yet");
     let name = "v1;layout=7;seq=1;nonce=é";
     let done = [to_commit(&p0, 7, name), to_commit(&p1, 0, name)];
     commit(&mut source, &mut producer, &done).unwrap();
 
     expect(&mut fixture.wire, &output, &["3", "4", "5", "6"]);
-    let expected = |offset: &_, at: i64| CommittedOffset {
-        partition: partition(&input, *offset),
-        offset: Some(self::offset(at)),
-        metadata: name.into(),
-    };
-    assert_eq!(
-        committed(&mut source, &[p0, p1]),
-        [expected(&0, 7), expected(&1, 0)]
-    );
+    let expected = [committed_at(&p0, 7, name), committed_at(&p1, 0, name)];
+    assert_eq!(committed(&mut source, &[p0, p1]), expected);
     assert!(!producer.unanswered());
     drop(producer);
     assert!(close(source) < PATIENCE / 2);
@@ -108,7 +80,6 @@ fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
     fixture.fill(&input, 0, 5000);
     let mut source = fixture.source();
     let mut producer = fixture.producer(&[&output]);
-    ready(|slice| producer.init(slice)).unwrap();
     source.subscribe(std::slice::from_ref(&input)).unwrap();
     take_over(&mut source);
     let p0 = partition(&input, 0);
@@ -120,7 +91,7 @@ fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
     }
     let start = Instant::now();
     ready(|slice| producer.abort(slice)).unwrap();
-    assert!(start.elapsed() < PATIENCE / 2, "{:?}", start.elapsed());
+    assert_quick(start);
     // Thousands of records beyond are prefetched by now; none of them may show.
     ready(|slice| source.seek(&[(p0.clone(), offset(10))], slice)).unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 3)), [10, 11, 12]);
@@ -149,9 +120,7 @@ fn keys_values_headers_and_times_arrive_as_they_were_sent() {
 
 fn fidelity(fixture: &mut Fixture, compression: &str) {
     let topic = fixture.topic(compression, 2);
-    let mut producer = fixture.producer(&[&topic]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&topic]);
     let mut headers = Headers::new();
     headers.push("trace", Some(b"1"));
     headers.push("trace", None);
@@ -165,34 +134,25 @@ fn fidelity(fixture: &mut Fixture, compression: &str) {
         value: Some(b"value"),
         headers: &headers,
     };
+    let of = |key, value, headers| Outgoing {
+        key,
+        value,
+        headers,
+        ..plain
+    };
+    let (null, empty) = (None, Some(&b""[..]));
     let all = [
         plain,
-        Outgoing {
-            key: None,
-            value: None,
-            headers: &none,
-            ..plain
-        },
-        Outgoing {
-            key: Some(b""),
-            value: Some(b""),
-            headers: &none,
-            ..plain
-        },
+        of(null, null, &none),
+        of(empty, empty, &none),
         Outgoing {
             timestamp: None,
             headers: &none,
             ..plain
         },
         // An empty value, and a null one, with headers behind them.
-        Outgoing {
-            value: Some(b""),
-            ..plain
-        },
-        Outgoing {
-            value: None,
-            ..plain
-        },
+        of(plain.key, empty, &headers),
+        of(plain.key, null, &headers),
     ];
     for record in &all {
         ready(|_| producer.send(record)).unwrap();
@@ -200,29 +160,30 @@ fn fidelity(fixture: &mut Fixture, compression: &str) {
     ready(|slice| producer.flush(slice)).unwrap();
     ready(|slice| producer.commit(slice)).unwrap();
 
-    let mut source = fixture
-        .client
-        .source(&SourceSpec {
-            group: format!("{}-{compression}", fixture.group()),
-            ..fixture.source_spec()
-        })
-        .unwrap();
-    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    let mut spec = fixture.source_spec();
+    spec.group = format!("{}-{compression}", fixture.group());
+    let mut source = subscribed(&fixture.client, &spec, &topic);
     take_over(&mut source);
     let got = take(&mut source, &partition(&topic, 1), all.len());
     for (sent, got) in all.iter().zip(&got) {
-        assert_eq!(
-            (got.key.as_deref(), got.value.as_deref()),
-            (sent.key, sent.value)
-        );
+        let pair = (got.key.as_deref(), got.value.as_deref());
+        assert_eq!(pair, (sent.key, sent.value));
         assert_eq!(got.headers, *sent.headers);
     }
     assert_eq!(got[0].timestamp, plain.timestamp);
-    assert!(
-        got[3].timestamp.unwrap().0 > 1_700_000_000_123,
-        "the client's own time"
-    );
+    assert!(got[3].timestamp > plain.timestamp, "the client's own time");
     close(source);
+}
+
+/// The next event, until which no record may come.
+#[track_caller]
+fn event_without_records(source: &mut KafkaSource, of: &TopicPartition) -> SourceEvent {
+    until("OutOfRange", || {
+        let records = taken(source, of, 10);
+        assert!(records.is_empty(), "{records:?}");
+        source.wait(Duration::from_millis(10));
+        source.poll()
+    })
 }
 
 #[test]
@@ -233,36 +194,22 @@ fn an_offset_that_is_gone_is_reported_and_never_reset() {
     let topic = fixture.topic("t", 1);
     fixture.fill(&topic, 0, 10);
     let p0 = partition(&topic, 0);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&topic)).unwrap();
+    let mut source = fixture.subscriber(&topic);
     assert!(matches!(event(&mut source), SourceEvent::Assigned(_)));
     source.assign(&[(p0.clone(), offset(77))]).unwrap();
-    let mut records = Vec::new();
-    let found = until("OutOfRange", || {
-        records.extend(taken(&mut source, &p0, 10));
-        source.wait(Duration::from_millis(10));
-        source.poll()
-    });
     let gone = |asked| SourceEvent::OutOfRange {
         partition: p0.clone(),
         asked: Some(offset(asked)),
     };
-    assert_eq!(found, gone(77));
-    assert!(records.is_empty(), "{records:?}");
+    assert_eq!(event_without_records(&mut source, &p0), gone(77));
 
     // Records that retention removed under the offset.
     fixture.wire.delete_records(topic.as_str(), 0, 6).unwrap();
     source.unassign(std::slice::from_ref(&p0)).unwrap();
-    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&p0), slice)).unwrap();
-    assert_eq!((bounds[0].first, bounds[0].end), (offset(6), offset(10)));
+    let bounds = bounds(&mut source, &p0);
+    assert_eq!((bounds.first, bounds.end), (offset(6), offset(10)));
     source.assign(&[(p0.clone(), offset(2))]).unwrap();
-    let found = until("OutOfRange", || {
-        records.extend(taken(&mut source, &p0, 10));
-        source.wait(Duration::from_millis(10));
-        source.poll()
-    });
-    assert_eq!(found, gone(2));
-    assert!(records.is_empty(), "{records:?}");
+    assert_eq!(event_without_records(&mut source, &p0), gone(2));
     close(source);
 }
 
@@ -271,15 +218,10 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     let Some(mut fixture) = Fixture::new("stable") else {
         return;
     };
-    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
-    fixture.fill(&input, 0, 10);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&input)).unwrap();
-    take_over(&mut source);
+    let (input, output) = fixture.topics();
+    let mut source = fixture.reader(&input);
     let p0 = partition(&input, 0);
-    let mut producer = fixture.producer(&[&output]);
-    ready(|slice| producer.init(slice)).unwrap();
-    producer.begin().unwrap();
+    let mut producer = fixture.begun(&[&output]);
     send(&mut producer, 0, 0, "open");
     let member = source.member().unwrap();
     let offsets = [to_commit(&p0, 5, "first")];
@@ -296,31 +238,19 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     }
     calls.sort();
     let usual = calls[calls.len() / 2];
-    assert!(
-        usual < Duration::from_millis(500),
-        "the worker may go on meanwhile: {usual:?}"
-    );
+    let quick = usual < Duration::from_millis(500);
+    assert!(quick, "the worker may go on meanwhile: {usual:?}");
     let out = partition(&output, 0);
-    let bounds = ready(|slice| source.bounds(std::slice::from_ref(&out), slice)).unwrap();
-    assert_eq!(
-        bounds[0].end,
-        offset(0),
-        "what a reader of committed records can reach"
-    );
-    assert_eq!(
-        fixture
-            .wire
-            .end_offsets(output.as_str(), Isolation::ReadUncommitted)
-            .unwrap(),
-        [1]
-    );
+    let bounds = bounds(&mut source, &out);
+    // What a reader of committed records can reach.
+    assert_eq!(bounds.end, offset(0));
+    let all = Isolation::ReadUncommitted;
+    let ends = fixture.wire.end_offsets(output.as_str(), all).unwrap();
+    assert_eq!(ends, [1]);
 
     ready(|slice| producer.commit(slice)).unwrap();
     let found = committed(&mut source, of);
-    assert_eq!(
-        (found[0].offset, found[0].metadata.as_str()),
-        (Some(offset(5)), "first")
-    );
+    assert_eq!(found, [committed_at(&p0, 5, "first")]);
     close(source);
 }
 
@@ -331,9 +261,7 @@ fn a_revocation_forgets_what_was_asked_before_it() {
         return;
     };
     let input = fixture.topic("in", 1);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&input)).unwrap();
-    take_over(&mut source);
+    let mut source = fixture.reader(&input);
     let p0 = partition(&input, 0);
     let of = std::slice::from_ref(&p0);
     // Asked, and by the time of the revocation answered, but not heard.
@@ -357,8 +285,7 @@ fn without_a_transactional_id_offsets_commit_through_the_consumer() {
     let Some(mut fixture) = Fixture::new("at-least-once") else {
         return;
     };
-    let (input, output) = (fixture.topic("in", 1), fixture.topic("out", 1));
-    fixture.fill(&input, 0, 10);
+    let (input, output) = fixture.topics();
     let mut spec = fixture.producer_spec(&[&output]);
     spec.transactional_id = None;
     let mut producer = fixture.client.producer(&spec).unwrap();
@@ -368,16 +295,11 @@ fn without_a_transactional_id_offsets_commit_through_the_consumer() {
     ready(|slice| producer.flush(slice)).unwrap();
     expect(&mut fixture.wire, &output, &["out"]);
 
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&input)).unwrap();
-    take_over(&mut source);
+    let mut source = fixture.reader(&input);
     let p0 = partition(&input, 0);
     ready(|slice| source.commit(&[to_commit(&p0, 4, "meta")], slice)).unwrap();
     let found = committed(&mut source, std::slice::from_ref(&p0));
-    assert_eq!(
-        (found[0].offset, found[0].metadata.as_str()),
-        (Some(offset(4)), "meta")
-    );
+    assert_eq!(found, [committed_at(&p0, 4, "meta")]);
     close(source);
 }
 
@@ -389,9 +311,7 @@ fn a_partition_that_is_not_assigned_gives_nothing() {
     let topic = fixture.topic("t", 1);
     fixture.fill(&topic, 0, 1000);
     let p0 = partition(&topic, 0);
-    let mut source = fixture.source();
-    source.subscribe(std::slice::from_ref(&topic)).unwrap();
-    take_over(&mut source);
+    let mut source = fixture.reader(&topic);
     take(&mut source, &p0, 1);
     source.unassign(std::slice::from_ref(&p0)).unwrap();
     let mut records = KafkaRecords::default();
@@ -414,9 +334,7 @@ fn an_abort_right_after_the_first_record_ends_well() {
     let mut failed = 0;
     for n in 0..20 {
         // The coordinator knows nothing of a new producer's first transaction.
-        let mut producer = fixture.producer(&[&output]);
-        ready(|slice| producer.init(slice)).unwrap();
-        producer.begin().unwrap();
+        let mut producer = fixture.begun(&[&output]);
         send(&mut producer, 0, n % 3, "aborted");
         std::thread::sleep(Duration::from_micros(200 * (n % 20) as u64));
         if let Err(error) = ready(|slice| producer.abort(slice)) {

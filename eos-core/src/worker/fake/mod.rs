@@ -103,6 +103,39 @@ impl Broker {
     fn scripted(&mut self, call: CallSite) -> Option<Answer> {
         self.script.get_mut(&call)?.pop_front()
     }
+
+    /// How many records an input has.
+    fn input_end(&self, of: &TopicPartition) -> i64 {
+        self.input.get(of).map_or(0, Vec::len) as i64
+    }
+
+    /// How many entries a changelog has that may be read.
+    fn changelog_end(&self, of: &TopicPartition) -> i64 {
+        self.changelogs.get(of).map_or(0, Vec::len) as i64
+    }
+
+    /// Where a partition begins that nobody has cut elsewhere.
+    fn start(&self, of: &TopicPartition, usual: i64) -> Offset {
+        offset(self.starts.get(of).copied().unwrap_or(usual))
+    }
+
+    fn commit(&mut self, offset: OffsetToCommit) {
+        let committed = (offset.offset.get(), offset.metadata);
+        self.committed.insert(offset.partition, committed);
+    }
+}
+
+fn offset(n: i64) -> Offset {
+    Offset::new(n).unwrap()
+}
+
+/// What a call says that was told to fail.
+fn told_to_fail(call: CallSite, fault: Fault) -> ClientError {
+    ClientError {
+        call,
+        fault,
+        text: "scripted".into(),
+    }
 }
 
 /// A cluster of one scripted broker.
@@ -119,22 +152,16 @@ impl Fake {
         call: CallSite,
         answers: impl IntoIterator<Item = Answer>,
     ) {
-        self.broker()
-            .script
-            .entry(call)
-            .or_default()
-            .extend(answers);
+        let mut broker = self.broker();
+        broker.script.entry(call).or_default().extend(answers);
     }
 
     /// The coordinator aborts what is open, if anything was sent in it, and fences its producer.
     pub(in crate::worker) fn expire(&self) {
         let mut broker = self.broker();
-        let sent = broker
-            .calls
-            .iter()
-            .rev()
-            .take_while(|call| *call != "commit");
-        if sent.into_iter().any(|call| call == "send") {
+        let calls = broker.calls.iter().rev();
+        let mut open = calls.take_while(|call| *call != "commit");
+        if open.any(|call| call == "send") {
             broker.called("expired");
             broker.epoch += 1;
         }
@@ -146,11 +173,9 @@ impl Fake {
     }
 
     pub(in crate::worker) fn event(&self, client_id: &str, event: SourceEvent) {
-        self.broker()
-            .events
-            .entry(client_id.to_owned())
-            .or_default()
-            .push_back(event);
+        let mut broker = self.broker();
+        let events = broker.events.entry(client_id.to_owned());
+        events.or_default().push_back(event);
     }
 }
 

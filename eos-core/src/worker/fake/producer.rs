@@ -7,7 +7,7 @@ use std::time::Duration;
 use eos_protocol::{CallSite, TopicName, TopicPartition, code};
 
 use super::source::FakeMember;
-use super::{Answer, Broker, Fake, Pair, abortable, fatal};
+use super::{Answer, Broker, Fake, Pair, abortable, fatal, told_to_fail};
 use crate::client::*;
 
 #[derive(Debug)]
@@ -44,30 +44,20 @@ impl FakeProducer {
         let fake = self.fake.clone();
         let mut broker = fake.broker();
         let fenced = self.transactional && self.epoch != broker.epoch && call != CallSite::Init;
+        let fails = |fault| Poll::Ready(Err(told_to_fail(call, fault)));
         let answer = broker.scripted(call);
-        let fault = match answer {
+        match answer {
             Some(Answer::Pending) => return Poll::Pending,
-            _ if fenced => Some(fatal(code::LOCAL_FENCED)),
-            Some(Answer::Fails(fault)) => Some(fault),
-            Some(Answer::DoneBut(fault)) => {
-                broker.called(name);
-                effect(self, &mut broker);
-                Some(fault)
-            }
-            None => {
-                broker.called(name);
-                effect(self, &mut broker);
-                None
-            }
-        };
-        Poll::Ready(match fault {
-            None => Ok(()),
-            Some(fault) => Err(ClientError {
-                call,
-                fault,
-                text: "scripted".into(),
-            }),
-        })
+            _ if fenced => return fails(fatal(code::LOCAL_FENCED)),
+            Some(Answer::Fails(fault)) => return fails(fault),
+            Some(Answer::DoneBut(_)) | None => {}
+        }
+        broker.called(name);
+        effect(self, &mut broker);
+        match answer {
+            Some(Answer::DoneBut(fault)) => fails(fault),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     fn publish(&mut self, broker: &mut Broker) {
@@ -81,10 +71,8 @@ impl FakeProducer {
         for partition in touched {
             broker.changelogs.entry(partition).or_default().push(None);
         }
-        for o in self.offsets.drain(..) {
-            broker
-                .committed
-                .insert(o.partition, (o.offset.get(), o.metadata));
+        for offset in self.offsets.drain(..) {
+            broker.commit(offset);
         }
     }
 }

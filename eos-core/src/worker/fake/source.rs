@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition};
 
-use super::{Answer, Fake, MEMBER};
+use super::{Answer, Fake, MEMBER, offset, told_to_fail};
 use crate::client::*;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(in crate::worker) struct FakeMessage {
 
 impl Message for FakeMessage {
     fn offset(&self) -> Offset {
-        Offset::new(self.offset).unwrap()
+        offset(self.offset)
     }
     /// What stands behind an `@` in the value, or else the offset.
     fn timestamp(&self) -> Option<Timestamp> {
@@ -96,12 +96,19 @@ impl FakeSource {
         match self.fake.broker().scripted(call) {
             None => Ok(None),
             Some(Answer::Pending) => Ok(Some(Poll::Pending)),
-            Some(Answer::Fails(fault) | Answer::DoneBut(fault)) => Err(ClientError {
-                call,
-                fault,
-                text: "scripted".into(),
-            }),
+            Some(Answer::Fails(fault) | Answer::DoneBut(fault)) => Err(told_to_fail(call, fault)),
         }
+    }
+
+    fn called(&self, what: impl Into<String>) {
+        self.fake.broker().called(what);
+    }
+
+    /// The group takes these away in good order.
+    fn revoked(&self, partitions: Vec<TopicPartition>) {
+        let lost = false;
+        let event = SourceEvent::Revoked { partitions, lost };
+        self.fake.event(&self.id, event);
     }
 }
 
@@ -111,33 +118,21 @@ impl Source for FakeSource {
 
     fn subscribe(&mut self, topics: &[TopicName]) -> Result<()> {
         let names: Vec<&str> = topics.iter().map(TopicName::as_str).collect();
-        let call = format!("subscribe {}", names.join(" "));
-        self.fake.broker().called(call);
+        self.called(format!("subscribe {}", names.join(" ")));
         Ok(())
     }
 
     fn unsubscribe(&mut self) -> Result<()> {
-        let partitions = self.at.keys().cloned().collect();
-        self.fake.event(
-            &self.id,
-            SourceEvent::Revoked {
-                partitions,
-                lost: false,
-            },
-        );
-        self.fake.broker().called("unsubscribe");
+        self.revoked(self.at.keys().cloned().collect());
+        self.called("unsubscribe");
         self.leaves_after = Some(3);
         Ok(())
     }
 
     fn poll(&mut self) -> Option<SourceEvent> {
         let mut broker = self.fake.broker();
-        if let Some(event) = broker
-            .events
-            .entry(self.id.clone())
-            .or_default()
-            .pop_front()
-        {
+        let events = broker.events.entry(self.id.clone()).or_default();
+        if let Some(event) = events.pop_front() {
             return Some(event);
         }
         self.reported = !self.reported && !broker.away;
@@ -195,7 +190,7 @@ impl Source for FakeSource {
         let committed = stable.map(|partition| {
             let found = broker.committed.get(partition).cloned();
             let (offset, metadata) = found.map_or((None, String::new()), |(o, m)| (Some(o), m));
-            let offset = offset.map(|o| Offset::new(o).unwrap());
+            let offset = offset.map(self::offset);
             CommittedOffset {
                 partition: partition.clone(),
                 offset,
@@ -214,18 +209,10 @@ impl Source for FakeSource {
             return answer.map(|()| Ok(Vec::new()));
         }
         let broker = self.fake.broker();
-        let end = |p| broker.input.get(p).map_or(0, Vec::len) as i64;
         let bounds = of.iter().map(|partition| OffsetBounds {
             partition: partition.clone(),
-            first: Offset::new(
-                broker
-                    .starts
-                    .get(partition)
-                    .copied()
-                    .unwrap_or(broker.first),
-            )
-            .unwrap(),
-            end: Offset::new(end(partition)).unwrap(),
+            first: broker.start(partition, broker.first),
+            end: offset(broker.input_end(partition)),
         });
         Poll::Ready(Ok(bounds.collect()))
     }
@@ -237,12 +224,12 @@ impl Source for FakeSource {
         let mut broker = self.fake.broker();
         broker.called("ends");
         let ends = of.iter().map(|partition| {
-            let stable = broker.changelogs.get(partition).map_or(0, Vec::len) as i64;
+            let stable = broker.changelog_end(partition);
             LogEnds {
                 partition: partition.clone(),
-                first: Offset::new(broker.starts.get(partition).copied().unwrap_or(0)).unwrap(),
-                stable: Offset::new(stable).unwrap(),
-                end: Offset::new(stable + broker.open_at_end).unwrap(),
+                first: broker.start(partition, 0),
+                stable: offset(stable),
+                end: offset(stable + broker.open_at_end),
             }
         });
         Poll::Ready(Ok(ends.collect()))
@@ -250,16 +237,14 @@ impl Source for FakeSource {
 
     fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
         let at = *self.at.get(of)?;
-        let broker = self.fake.broker();
-        let stable = broker.changelogs.get(of).map_or(0, Vec::len) as i64;
-        (at >= stable).then(|| Offset::new(stable).unwrap())
+        let stable = self.fake.broker().changelog_end(of);
+        (at >= stable).then(|| offset(stable))
     }
 
     fn end(&mut self, of: &TopicPartition) -> Option<Offset> {
         self.at.get(of)?;
         let broker = self.fake.broker();
-        let end = broker.input.get(of).map_or(0, Vec::len) as i64;
-        (!broker.silent.contains(of)).then(|| Offset::new(end).unwrap())
+        (!broker.silent.contains(of)).then(|| offset(broker.input_end(of)))
     }
 
     fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
@@ -274,50 +259,35 @@ impl Source for FakeSource {
 
     fn assign(&mut self, at: &[(TopicPartition, Offset)]) -> Result<()> {
         for (partition, _) in at {
-            assert!(
-                !self.at.contains_key(partition),
-                "{partition} is assigned twice"
-            );
+            let twice = self.at.contains_key(partition);
+            assert!(!twice, "{partition} is assigned twice");
         }
         self.at.extend(at.iter().map(|(p, o)| (p.clone(), o.get())));
         let at: Vec<String> = at.iter().map(|(p, o)| format!("{p}@{o}")).collect();
-        self.fake
-            .broker()
-            .called(format!("assign {}", at.join(" ")));
+        self.called(format!("assign {}", at.join(" ")));
         Ok(())
     }
 
     fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         self.at.retain(|p, _| !partitions.contains(p));
-        self.fake
-            .broker()
-            .called(format!("unassign {partitions:?}"));
+        self.called(format!("unassign {partitions:?}"));
         Ok(())
     }
 
     fn seek(&mut self, to: &[(TopicPartition, Offset)], _: Duration) -> Poll<Result<()>> {
         let revoked = self.fake.broker().revoked_in_seek.take();
         if let Some(partition) = revoked {
-            let event = SourceEvent::Revoked {
-                partitions: vec![partition],
-                lost: false,
-            };
-            self.fake.event(&self.id, event);
+            self.revoked(vec![partition]);
         }
         if let Some(answer) = self.fails(CallSite::Seek)? {
             return answer.map(Ok);
         }
-        let late = {
-            let left = &mut self.fake.broker().late_seeks;
-            let late = i64::from(*left > 0);
-            *left = left.saturating_sub(1);
-            late
-        };
+        let left = self.fake.broker().late_seeks;
+        self.fake.broker().late_seeks = left.saturating_sub(1);
+        let late = i64::from(left > 0);
         for (partition, offset) in to {
             self.at.insert(partition.clone(), offset.get() + late);
-            self.fake
-                .broker()
-                .called(format!("seek {partition}@{offset}"));
+            self.called(format!("seek {partition}@{offset}"));
         }
         Poll::Ready(Ok(()))
     }
@@ -345,22 +315,16 @@ impl Source for FakeSource {
             Some(looks) => *looks -= 1,
             None => {}
         }
-        let (generation, id) = self
-            .fake
-            .broker()
-            .membership
-            .clone()
-            .unwrap_or((MEMBER.0, MEMBER.1.to_owned()));
+        let member = self.fake.broker().membership.clone();
+        let (generation, id) = member.unwrap_or((MEMBER.0, MEMBER.1.to_owned()));
         Ok(FakeMember(generation, id))
     }
 
     fn commit(&mut self, offsets: &[OffsetToCommit], _: Duration) -> Poll<Result<()>> {
         let mut broker = self.fake.broker();
         broker.called("consumer commit");
-        for o in offsets {
-            broker
-                .committed
-                .insert(o.partition.clone(), (o.offset.get(), o.metadata.clone()));
+        for offset in offsets {
+            broker.commit(offset.clone());
         }
         Poll::Ready(Ok(()))
     }
@@ -369,7 +333,7 @@ impl Source for FakeSource {
         if let Some(answer) = self.fails(CallSite::Close)? {
             return answer.map(Ok);
         }
-        self.fake.broker().called("close");
+        self.called("close");
         Poll::Ready(Ok(()))
     }
 }

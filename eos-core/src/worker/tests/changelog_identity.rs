@@ -1,26 +1,9 @@
 //! A changelog that was deleted and made anew: the state that it held is nowhere but in local copies.
 
-use std::collections::BTreeMap;
-
 use eos_protocol::state::{RestartError, TopicUuid};
 
 use super::state::*;
 use super::*;
-use crate::KeyValueStore;
-
-const CHANGELOG: &str = "app-in-changelog";
-
-fn counting(app: &mut App) {
-    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
-    let out = app.output(&Topic::<String, String>::plain("out"));
-    app.source(&Topic::<String, String>::plain("in"))
-        .with_store(&counts)
-        .process(move |ctx, record| {
-            let word = record.value;
-            let n = ctx.store(&counts).update(&word, |n| n.unwrap_or(0) + 1)?;
-            ctx.emit(&out, record.key, format!("{word}={n}"))
-        });
-}
 
 /// A process that finds a changelog with this id when it starts.
 fn with_id(disk: &Disk, id: u128) -> WorkerSpec {
@@ -33,17 +16,9 @@ fn with_id(disk: &Disk, id: u128) -> WorkerSpec {
 }
 
 fn bench(disk: &Disk) -> Bench {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let words = ["a", "b", "a"].map(str::to_owned).to_vec();
-    kafka.broker().input.insert(tp(0), words);
-    let worker = new_worker(&kafka, &clock, with_id(disk, 7), counting);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let mut bench = Bench::of(with_id(disk, 7), counting);
     bench.assign(&[0]);
-    bench.settle();
+    bench.take(&["a", "b", "a"]);
     assert_eq!(bench.visible(), ["a=1", "b=1", "a=2"]);
     bench
 }
@@ -52,18 +27,14 @@ fn bench(disk: &Disk) -> Bench {
 fn restart(bench: &mut Bench, spec: WorkerSpec) {
     // The databases of the first are closed before those of the next one are opened.
     let nowhere = with_id(&Disk::default(), 7);
-    bench.worker = new_worker(&bench.kafka, &bench.clock, nowhere, counting);
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, counting);
+    bench.replace(nowhere, counting);
+    bench.replace(spec, counting);
     bench.assign(&[0]);
 }
 
 fn empty_changelog(bench: &Bench) {
-    let changelog = TopicPartition::new(CHANGELOG, eos_protocol::Partition::ZERO);
-    bench
-        .kafka
-        .broker()
-        .changelogs
-        .insert(changelog, Vec::new());
+    let mut broker = bench.kafka.broker();
+    broker.changelogs.insert(changelog(), Vec::new());
 }
 
 fn has_database(disk: &Disk) -> bool {
@@ -98,8 +69,7 @@ fn a_changelog_made_anew_under_a_running_app_is_noticed_at_the_next_start() {
         let disk = Disk::default();
         let mut bench = bench(&disk);
         empty_changelog(&bench);
-        bench.feed(0, &["b"]);
-        bench.settle();
+        bench.take(&["b"]);
         assert_eq!(bench.visible().last().unwrap(), "b=2");
         let next = match is_on_another_host {
             false => disk.clone(),
@@ -133,8 +103,7 @@ fn a_rolling_upgrade_goes_on_with_the_offsets_of_the_version_before() {
         *metadata = old;
     }
     restart(&mut bench, with_id(&disk, 7));
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     assert_eq!(bench.visible().last().unwrap(), "a=3");
     assert!(metadata(&bench).starts_with("eos2;"));
 }
@@ -149,7 +118,6 @@ fn a_changelog_is_accepted_with_one_start_of_a_task_that_is_idle() {
     restart(&mut bench, spec);
     bench.settle();
     restart(&mut bench, with_id(&disk, 8));
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     assert_eq!(bench.visible().last().unwrap(), "a=3");
 }

@@ -17,29 +17,22 @@ fn bench(group: Option<&[i32]>) -> Bench {
     bench
 }
 
-fn pass(bench: &mut Bench, seconds: u64) -> Vec<String> {
-    for _ in 0..seconds * 20 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+fn pass(bench: &mut Bench, seconds: usize) -> Vec<String> {
+    bench.steps(seconds * 20);
     bench.kafka.calls()
-}
-
-fn count(calls: &[String], call: &str) -> usize {
-    calls.iter().filter(|c| *c == call).count()
 }
 
 #[test]
 fn a_partition_that_stays_nobodys_makes_a_static_member_join_anew_once() {
     let mut bench = bench(Some(&[0]));
     let calls = pass(&mut bench, 20);
-    assert_eq!(count(&calls, "unsubscribe"), 1, "{calls:?}");
-    assert_eq!(count(&calls, "subscribe in"), 1, "{calls:?}");
+    assert_eq!(times(&calls, "unsubscribe"), 1, "{calls:?}");
+    assert_eq!(times(&calls, "subscribe in"), 1, "{calls:?}");
     bench.kafka.broker().membership = Some((9, "member-2".into()));
     bench.kafka.broker().group = Some(vec![tp(0), tp(1)]);
     bench.assign(&[0, 1]);
     let calls = pass(&mut bench, 60);
-    assert_eq!(count(&calls, "unsubscribe"), 0, "{calls:?}");
+    assert_eq!(times(&calls, "unsubscribe"), 0, "{calls:?}");
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
     assert_eq!(bench.visible().len(), 6);
 }
@@ -50,7 +43,7 @@ fn a_member_that_is_given_the_same_again_joins_anew_again_but_not_for_ever() {
     let mut bench = bench(Some(&[0]));
     let mut joined = 0;
     for _ in 0..6 {
-        let again = count(&pass(&mut bench, 20), "subscribe in");
+        let again = times(&pass(&mut bench, 20), "subscribe in");
         if again > 0 {
             joined += again;
             bench.kafka.broker().membership = Some((9, format!("member-{joined}")));
@@ -66,7 +59,7 @@ fn one_that_is_on_its_way_to_somebody_is_left_alone() {
     bench.kafka.broker().group = Some(vec![tp(0), tp(1)]);
     let calls = pass(&mut bench, 60);
     assert_eq!(
-        (count(&calls, "describe"), count(&calls, "unsubscribe")),
+        (times(&calls, "describe"), times(&calls, "unsubscribe")),
         (1, 0)
     );
 }
@@ -78,5 +71,5 @@ fn a_dynamic_member_does_not_look() {
     bench.kafka.broker().group = Some(vec![]);
     bench.assign(&[0]);
     let calls = pass(&mut bench, 60);
-    assert_eq!(count(&calls, "describe"), 0);
+    assert_eq!(times(&calls, "describe"), 0);
 }

@@ -1,18 +1,23 @@
 //! Results that go on once per commit: the last one of each key, in the transaction that made it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::state::{Disk, stateful};
 use super::*;
 use crate::topology::{KeyBy, Kind};
-use crate::{Grouped, KeyValueStore, Table};
+use crate::{Grouped, KeyValueStore, Stream, Table};
 
 /// The fake's keys are all one: here the value is the key as well.
-fn by_value(app: &mut App) -> Grouped<String, String> {
-    let source = app.source(&Topic::<String, String>::plain("in"));
-    let keyed: crate::Stream<String, String> = source.then(Kind::KeyBy, || {
+fn keyed(stream: Stream<String, String>) -> Grouped<String, String> {
+    let keyed: Stream<String, String> = stream.then(Kind::KeyBy, || {
         let key = |value: &String| value.clone();
         Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
     });
     keyed.group_by_key()
+}
+
+fn by_value(app: &mut App) -> Grouped<String, String> {
+    keyed(app.source(&text("in")))
 }
 
 fn counts(app: &mut App) -> Table<String, u64> {
@@ -21,7 +26,7 @@ fn counts(app: &mut App) -> Table<String, u64> {
 
 /// `word=count@time`.
 fn told(app: &mut App, table: Table<String, u64>) {
-    let out = app.output(&Topic::<String, String>::plain("out"));
+    let out = app.output(&text("out"));
     table.to_stream().process(move |ctx, result| {
         assert_eq!(ctx.timestamp(), result.timestamp);
         assert!(result.headers.is_empty() && ctx.headers().is_empty());
@@ -37,20 +42,18 @@ fn told(app: &mut App, table: Table<String, u64>) {
 }
 
 fn per_commit(app: &mut App) {
-    let table = counts(app).emit_per_commit();
-    told(app, table);
+    let group = by_value(app);
+    count_per_commit(app, group);
+}
+
+fn count_per_commit(app: &mut App, group: Grouped<String, String>) {
+    let counts = group.count(&KeyValueStore::plain("counts"));
+    told(app, counts.emit_per_commit());
 }
 
 fn bench_of(disk: &Disk, words: &[&str], declare: impl FnOnce(&mut App)) -> Bench {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let words = words.iter().map(|&word| word.to_owned()).collect();
-    kafka.broker().input.insert(tp(0), words);
-    let worker = new_worker(&kafka, &clock, stateful(disk, 0), declare);
-    let bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let bench = Bench::of(stateful(disk, 0), declare);
+    bench.feed(0, words);
     bench.assign(&[0]);
     bench
 }
@@ -74,8 +77,7 @@ fn the_last_result_of_each_key_goes_on_once_a_commit_in_the_order_of_keys() {
     let mut bench = bench(&["b", "a", "b", "a", "b"]);
     bench.settle();
     assert_eq!(bench.visible(), ["a=2@3", "b=3@4"]);
-    bench.feed(0, &["c", "a"]);
-    bench.settle();
+    bench.take(&["c", "a"]);
     let new = &bench.visible()[2..];
     assert_eq!(new, ["a=3@6", "c=1@5"], "b was not touched");
     assert_eq!(bench.committed(0), Some(7));
@@ -84,7 +86,7 @@ fn the_last_result_of_each_key_goes_on_once_a_commit_in_the_order_of_keys() {
 #[test]
 fn a_row_that_is_gone_at_the_commit_is_one_tombstone() {
     let mut bench = bench_of(&Disk::default(), &["b", "a", "b", "a", "b"], |app| {
-        let out = app.output(&Topic::<String, String>::plain("out"));
+        let out = app.output(&text("out"));
         let at_most_once = |_: &String, _: String, n: u64| Some(n + 1).filter(|n| *n < 2);
         by_value(app)
             .aggregate_or_delete(&KeyValueStore::plain("counts"), || 0, at_most_once)
@@ -115,11 +117,9 @@ fn results_of_an_aborted_transaction_go_on_with_the_one_that_takes_its_records_a
     let mut bench = bench(&["a", "b"]);
     bench.settle();
     bench.next_flush_aborts();
-    bench.feed(0, &["a", "c"]);
-    bench.settle();
-    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
-    bench.feed(0, &["c"]);
-    bench.settle();
+    bench.take(&["a", "c"]);
+    bench.assert_called("abort");
+    bench.take(&["c"]);
     let expected = ["a=1@0", "b=1@1", "a=2@2", "c=1@3", "c=2@4"];
     assert_eq!(bench.visible(), expected);
 }
@@ -130,13 +130,12 @@ fn a_restart_emits_what_comes_and_nothing_of_before() {
         let disk = Disk::default();
         let mut bench = bench_of(&disk, &["a", "b", "a"], per_commit);
         bench.settle();
-        bench.worker = new_worker(&bench.kafka, &bench.clock, stateful(&disk, 0), per_commit);
+        bench.replace(stateful(&disk, 0), per_commit);
         if wiped {
             disk.wipe();
         }
         bench.assign(&[0]);
-        bench.feed(0, &["a", "a"]);
-        bench.settle();
+        bench.take(&["a", "a"]);
         assert_eq!(bench.visible(), ["a=2@2", "b=1@1", "a=4@4"]);
     }
 }
@@ -147,7 +146,7 @@ fn an_early_commit_emits_as_well() {
     let mut bench = bench_of(&disk, &["a", "a", "b"], per_commit);
     let mut spec = stateful(&disk, 0);
     spec.state.uncommitted_bytes = 1;
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, per_commit);
+    bench.replace(spec, per_commit);
     bench.settle();
     assert_eq!(bench.visible(), ["a=1@0", "a=2@1", "b=1@2"]);
 }
@@ -155,8 +154,7 @@ fn an_early_commit_emits_as_well() {
 #[test]
 fn a_full_queue_is_waited_for_and_no_result_goes_on_twice() {
     let mut bench = bench(&["a", "b", "c", "b"]);
-    let full = [Answer::Pending; 3];
-    bench.kafka.answer(CallSite::Send, full);
+    bench.pending(CallSite::Send, 3);
     bench.settle();
     assert_eq!(bench.visible(), ["a=1@0", "b=2@3", "c=1@2"]);
 }
@@ -164,10 +162,9 @@ fn a_full_queue_is_waited_for_and_no_result_goes_on_twice() {
 #[test]
 fn a_result_that_was_refused_aborts_the_transaction() {
     let mut bench = bench(&["a", "b"]);
-    let lost = abortable(code::UNKNOWN_PRODUCER_ID);
-    bench.kafka.answer(CallSite::Send, [Answer::Fails(lost)]);
+    bench.fails(CallSite::Send, abortable(code::UNKNOWN_PRODUCER_ID));
     bench.settle();
-    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.assert_called("abort");
     assert_eq!(bench.visible(), ["a=1@0", "b=1@1"]);
 }
 
@@ -176,37 +173,23 @@ fn what_fails_behind_it_stops_the_worker_whatever_the_policy() {
     for word in ["poison", "panic"] {
         let disk = Disk::default();
         let skipping = |app: &mut App| {
-            let source = app.source(&Topic::<String, String>::plain("other"));
+            let source = app.source(&text("other"));
             source.to(&Topic::plain("another"));
-            let table = by_value_with(app, crate::ErrorPolicy::Skip)
-                .count(&KeyValueStore::plain("counts"))
-                .emit_per_commit();
-            told(app, table);
+            let words = app.source(&text("in")).on_error(crate::ErrorPolicy::Skip);
+            count_per_commit(app, keyed(words));
         };
         let mut bench = bench_of(&disk, &["a"], skipping);
         bench.settle();
         bench.feed(0, &["a", word, "b"]);
-        let error = bench.end().unwrap_err();
-        assert!(matches!(error, WorkerError::Results { .. }), "{error}");
-        let text = error.to_string();
+        let text = bench.end_with(|e| matches!(e, WorkerError::Results { .. }));
         assert!(
             text.contains("counts") && text.contains("on_error"),
             "{text}"
         );
         assert_eq!(bench.visible(), ["a=1@0"], "nothing of it is visible");
         assert_eq!(bench.committed(0), Some(1));
-        let calls = bench.kafka.calls();
-        assert!(calls.contains(&"abort".to_owned()), "{calls:?}");
+        bench.assert_called("abort");
     }
-}
-
-fn by_value_with(app: &mut App, policy: crate::ErrorPolicy) -> Grouped<String, String> {
-    let source = app.source(&Topic::<String, String>::plain("in"));
-    let keyed: crate::Stream<String, String> = source.on_error(policy).then(Kind::KeyBy, || {
-        let key = |value: &String| value.clone();
-        Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
-    });
-    keyed.group_by_key()
 }
 
 #[test]
@@ -215,7 +198,7 @@ fn a_result_that_is_too_large_stops_the_worker() {
     let mut bench = bench_of(&disk, &["a"], per_commit);
     let mut spec = stateful(&disk, 0);
     spec.output_limits = vec![Some(100), None];
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, per_commit);
+    bench.replace(spec, per_commit);
     bench.feed(0, &["a word that is far too long for its topic"]);
     let error = bench.end().unwrap_err();
     assert!(error.to_string().contains("max.message.bytes"), "{error}");
@@ -241,54 +224,38 @@ fn a_table_behind_a_table_emits_the_results_of_the_same_transaction() {
     let mut bench = bench_of(&disk, &["a", "a", "b"], declare);
     bench.settle();
     assert_eq!(bench.visible(), ["a=2@1", "b=1@2"]);
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     assert_eq!(bench.visible()[2..], ["a=5@3"], "2, and then 3");
     // What the second one keeps is in the changelog of the same transaction.
-    bench.worker = new_worker(&bench.kafka, &bench.clock, stateful(&disk, 0), declare);
+    bench.replace(stateful(&disk, 0), declare);
     disk.wipe();
     bench.assign(&[0]);
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     assert_eq!(bench.visible()[3..], ["a=9@4"]);
+}
+
+/// Words, of which "slow" takes longer than what is open may wait.
+fn slow_words(clock: &Clock, app: &mut App) -> Stream<String, String> {
+    let clock = clock.clone();
+    app.source(&text("in")).peek(move |word| {
+        if word == "slow" {
+            clock.pass(Duration::from_secs(29));
+        }
+    })
 }
 
 /// A record that took too long to join what is open waits in the scratch while that is committed.
 #[test]
 fn a_record_that_waits_for_its_own_transaction_counts_once() {
     let clock = Clock::default();
-    let slow = clock.clone();
-    let declare = move |app: &mut App| {
-        let source = app.source(&Topic::<String, String>::plain("in"));
-        let slow = slow.clone();
-        let keyed: crate::Stream<String, String> = source
-            .peek(move |word| {
-                if word == "slow" {
-                    slow.pass(Duration::from_secs(29));
-                }
-            })
-            .then(Kind::KeyBy, || {
-                let key = |value: &String| value.clone();
-                Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
-            });
-        let table = keyed
-            .group_by_key()
-            .count(&KeyValueStore::plain("counts"))
-            .emit_per_commit();
-        told(app, table);
+    let declare = |app: &mut App| {
+        let words = slow_words(&clock, app);
+        count_per_commit(app, keyed(words));
     };
-    let disk = Disk::default();
-    let kafka = Fake::default();
-    let words = ["a", "b", "slow", "a"].map(str::to_owned).to_vec();
-    kafka.broker().input.insert(tp(0), words);
-    let worker = new_worker(&kafka, &clock, stateful(&disk, 0), declare);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let spec = stateful(&Disk::default(), 0);
+    let mut bench = Bench::on_empty(clock.clone(), spec, declare);
     bench.assign(&[0]);
-    bench.settle();
+    bench.take(&["a", "b", "slow", "a"]);
     assert_eq!(bench.visible(), ["a=1@0", "b=1@1", "a=2@3", "slow=1@2"]);
 }
 
@@ -296,44 +263,22 @@ fn a_record_that_waits_for_its_own_transaction_counts_once() {
 #[test]
 fn a_record_that_was_given_back_begins_the_next_transaction() {
     let clock = Clock::default();
-    let slow = clock.clone();
-    let runs = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    let ran = Arc::clone(&runs);
-    let declare = move |app: &mut App| {
-        let source = app.source(&Topic::<String, String>::plain("in"));
-        let (slow, ran) = (slow.clone(), Arc::clone(&ran));
-        let keyed: crate::Stream<String, String> = source
-            .peek(move |word| {
-                if word == "slow" {
-                    ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    slow.pass(Duration::from_secs(29));
-                }
-            })
-            .then(Kind::KeyBy, || {
-                let key = |value: &String| value.clone();
-                Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
-            });
-        let table = keyed
-            .group_by_key()
-            .count(&KeyValueStore::plain("counts"))
-            .emit_per_commit();
-        told(app, table);
+    let runs = Arc::new(AtomicU32::new(0));
+    let declare = |app: &mut App| {
+        let ran = Arc::clone(&runs);
+        let words = slow_words(&clock, app).peek(move |word| {
+            ran.fetch_add(u32::from(word == "slow"), Ordering::Relaxed);
+        });
+        count_per_commit(app, keyed(words));
     };
-    let (kafka, disk) = (Fake::default(), Disk::default());
-    for (partition, words) in [(0, ["a", "slow"]), (1, ["b", "c"])] {
-        let words = words.map(str::to_owned).to_vec();
-        kafka.broker().input.insert(tp(partition), words);
-    }
-    let worker = new_worker(&kafka, &clock, stateful(&disk, 0), declare);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let spec = stateful(&Disk::default(), 0);
+    let mut bench = Bench::on_empty(clock.clone(), spec, declare);
+    bench.feed(0, &["a", "slow"]);
+    bench.feed(1, &["b", "c"]);
     bench.assign(&[0, 1]);
     bench.settle();
     assert_eq!(bench.visible().len(), 4);
-    assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 2);
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
 
 /// It waits for a transaction of its own and is given back: it comes again, and is skipped once all the same.
@@ -346,46 +291,24 @@ fn a_record_that_was_given_back_is_counted_as_skipped_once() {
         let clock = Clock::default();
         let slow = clock.clone();
         let declare = move |app: &mut App| {
-            let source = app.source(&Topic::<String, String>::plain("in"));
-            let slow = slow.clone();
-            let words = source.on_error(policy).try_map(move |word| {
+            let source = app.source(&text("in")).on_error(policy);
+            let words = source.try_map(move |word| {
                 if word != "poison" {
                     return Ok(word);
                 }
                 slow.pass(Duration::from_secs(29));
                 Err("poison".into())
             });
-            let keyed: crate::Stream<String, String> = words.then(Kind::KeyBy, || {
-                let key = |value: &String| value.clone();
-                Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
-            });
-            let table = keyed
-                .group_by_key()
-                .count(&KeyValueStore::plain("counts"))
-                .emit_per_commit();
-            told(app, table);
+            count_per_commit(app, keyed(words));
         };
-        let (kafka, disk) = (Fake::default(), Disk::default());
-        let words = ["a", "b", "poison", "a"].map(str::to_owned).to_vec();
-        kafka.broker().input.insert(tp(0), words);
-        let mut spec = stateful(&disk, 0);
+        let mut spec = stateful(&Disk::default(), 0);
         spec.output_partitions = vec![1; 3];
         spec.output_limits = vec![None; 3];
-        let worker = new_worker(&kafka, &clock, spec, declare);
-        let mut bench = Bench {
-            kafka,
-            clock,
-            worker,
-        };
+        let mut bench = Bench::on_empty(clock, spec, declare);
         bench.assign(&[0]);
-        bench.settle();
+        bench.take(&["a", "b", "poison", "a"]);
         assert_eq!(bench.committed(0), Some(4));
-        let totals = bench
-            .worker
-            .shared
-            .meter
-            .read(bench.clock.env().now())
-            .totals;
+        let totals = bench.totals();
         let counted = (totals.skipped, totals.dead_letters);
         assert_eq!(counted, (1 - letters, letters));
         assert_eq!(totals.records_in, 4);

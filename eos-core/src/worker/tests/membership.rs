@@ -5,11 +5,11 @@ use super::*;
 
 /// A successor did the records of partition 0 meanwhile, and the group has this worker as a new
 /// member.
-fn succeed(bench: &Bench, values: &[&str]) {
+pub(super) fn succeed(bench: &Bench, values: &[&str]) {
     let mut broker = bench.kafka.broker();
     let output = broker.visible[0].0;
     let done = values.iter().map(|v| (output, v.to_uppercase()));
-    broker.visible.extend(done.collect::<Vec<_>>());
+    broker.visible.extend(done);
     let committed = broker.committed.get_mut(&tp(0)).unwrap();
     committed.0 += values.len() as i64;
     broker.membership = Some((9, "member-2".into()));
@@ -17,20 +17,12 @@ fn succeed(bench: &Bench, values: &[&str]) {
 
 fn rejoined(bench: &mut Bench) {
     let calls = bench.kafka.calls();
-    let at = |call: &str| calls.iter().position(|c| c == call);
-    let (left, joined) = (at("unsubscribe"), at("subscribe in"));
-    let closed = at("close");
-    assert!(
-        left.is_some() && left < closed && closed < joined,
-        "{calls:?}"
-    );
-    assert!(!calls.contains(&"commit".to_owned()), "{calls:?}");
+    assert_order(&calls, &["unsubscribe", "close", "subscribe in"]);
+    assert_eq!(times(&calls, "commit"), 0, "{calls:?}");
     bench.kafka.broker().membership = Some((10, "member-3".into()));
     bench.assign(&[0]);
-    bench.settle();
-    bench.assert_exact();
-    bench.feed(0, &["later"]);
-    bench.settle();
+    bench.settle_exactly();
+    bench.take(&["later"]);
     bench.assert_exact();
 }
 
@@ -58,14 +50,9 @@ fn an_assignment_to_another_member_ends_what_the_one_before_had() {
 fn succeeded_in_doubt() -> Bench {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
-    bench
-        .kafka
-        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
-    bench.kafka.answer(CallSite::Init, [Answer::Pending; 5]);
-    while bench.worker.state() != State::InDoubt {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.fails(CallSite::Commit, fatal(code::LOCAL_FENCED));
+    bench.pending(CallSite::Init, 5);
+    bench.steps_until(|bench| bench.worker.state() == State::InDoubt);
     succeed(&bench, &["a"]);
     let mut broker = bench.kafka.broker();
     let (_, name) = broker.committed.get_mut(&tp(0)).unwrap();
@@ -96,13 +83,8 @@ fn closing(tries: usize) -> Bench {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     succeed(&bench, &["a", "b"]);
-    bench
-        .kafka
-        .answer(CallSite::Close, vec![Answer::Pending; tries]);
-    for _ in 0..20 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.pending(CallSite::Close, tries);
+    bench.steps(20);
     bench
 }
 
@@ -113,7 +95,7 @@ fn a_stop_while_its_consumer_closes_leaves_only_once() {
     bench.kafka.broker().script.clear();
     bench.end().unwrap();
     let calls = bench.kafka.calls();
-    let count = |call: &str| calls.iter().filter(|c| *c == call).count();
+    let count = |call: &str| times(&calls, call);
     assert_eq!((count("unsubscribe"), count("close")), (1, 1), "{calls:?}");
     assert_eq!(count("subscribe in"), 0, "{calls:?}");
 }
@@ -121,16 +103,12 @@ fn a_stop_while_its_consumer_closes_leaves_only_once() {
 #[test]
 fn a_consumer_that_does_not_close_in_time_is_abandoned() {
     let mut bench = closing(1_000);
-    assert!(!bench.kafka.calls().contains(&"subscribe in".to_owned()));
-    for _ in 0..200 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
-    assert!(bench.kafka.calls().contains(&"subscribe in".to_owned()));
+    bench.assert_not_called("subscribe in");
+    bench.steps(200);
+    bench.assert_called("subscribe in");
     // The rest of the script is the old consumer's.
     bench.kafka.broker().script.clear();
     bench.kafka.broker().membership = Some((10, "member-3".into()));
     bench.assign(&[0]);
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
 }

@@ -6,35 +6,27 @@ use std::thread;
 use eos_protocol::{Generation, Partition, StageId};
 
 use super::*;
-use crate::metrics::WorkerMetrics;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-impl Bench {
-    fn metrics(&self) -> WorkerMetrics {
-        self.worker.shared.meter.read(self.clock.env().now())
-    }
-}
-
 #[test]
 fn a_commit_is_counted_by_its_cause_and_its_phases_are_timed() {
     let mut bench = Bench::running();
-    let before = bench.metrics().totals;
+    let before = bench.totals();
     assert_eq!(before.commits.by(CommitCause::FirstStart), 1);
     assert_eq!(before.commits.by(CommitCause::Interval), 1);
     assert_eq!((before.records_in, before.records_out), (3, 3));
 
     bench.feed(0, &["a", "b"]);
     // Each pending call is made again a step later, 50 ms on.
-    bench.kafka.answer(CallSite::SendOffsets, [Answer::Pending]);
-    bench.kafka.answer(CallSite::Flush, [Answer::Pending; 3]);
-    bench.kafka.answer(CallSite::Commit, [Answer::Pending; 2]);
-    bench.settle();
-    bench.assert_exact();
+    bench.pending(CallSite::SendOffsets, 1);
+    bench.pending(CallSite::Flush, 3);
+    bench.pending(CallSite::Commit, 2);
+    bench.settle_exactly();
 
-    let after = bench.metrics().totals;
+    let after = bench.totals();
     assert_eq!(after.commits.by(CommitCause::Interval), 2);
     assert_eq!(after.commits.total(), 3);
     assert_eq!((after.records_in, after.records_out), (5, 5));
@@ -58,9 +50,8 @@ fn an_abort_is_counted_and_what_is_done_again_is_counted_again() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     bench.next_flush_aborts();
-    bench.settle();
-    bench.assert_exact();
-    let totals = bench.metrics().totals;
+    bench.settle_exactly();
+    let totals = bench.totals();
     assert_eq!((totals.aborts, totals.rebuilds), (1, 0));
     assert_eq!(totals.records_in, 3 + 2 * 2);
     assert_eq!(totals.commits.total(), 3, "the abort is no commit");
@@ -72,9 +63,8 @@ fn a_quarantined_producer_counts_as_rebuilt_though_its_commit_ended_well() {
     let mut bench = Bench::running();
     bench.open(&["a"]);
     bench.kafka.broker().unanswered = true;
-    bench.settle();
-    bench.assert_exact();
-    let totals = bench.metrics().totals;
+    bench.settle_exactly();
+    let totals = bench.totals();
     assert_eq!((totals.rebuilds, totals.aborts), (1, 0));
     assert_eq!(totals.quarantines, 1);
 }
@@ -83,12 +73,10 @@ fn a_quarantined_producer_counts_as_rebuilt_though_its_commit_ended_well() {
 fn a_transaction_in_doubt_is_timed_until_it_is_decided() {
     let mut bench = Bench::running();
     bench.open(&["a"]);
-    let fenced = Answer::DoneBut(fatal(code::LOCAL_FENCED));
-    bench.kafka.answer(CallSite::Commit, [fenced]);
-    bench.kafka.answer(CallSite::Init, [Answer::Pending; 4]);
-    bench.settle();
-    bench.assert_exact();
-    let totals = bench.metrics().totals;
+    bench.done_but(CallSite::Commit, fatal(code::LOCAL_FENCED));
+    bench.pending(CallSite::Init, 4);
+    bench.settle_exactly();
+    let totals = bench.totals();
     assert_eq!((totals.commits.total(), totals.aborts), (3, 0));
     assert_eq!((totals.rebuilds, totals.quarantines), (1, 0));
     let commit = totals.commit_times.commit.max;
@@ -103,7 +91,7 @@ fn an_open_transaction_has_an_age_until_it_is_settled() {
     assert_eq!(bench.metrics().state, Some(State::Open));
     bench.clock.pass(ms(70));
     assert_eq!(bench.metrics().open_for, Some(ms(70)));
-    bench.kafka.answer(CallSite::Commit, [Answer::Pending; 2]);
+    bench.pending(CallSite::Commit, 2);
     bench.clock.pass(ms(30));
     bench.step();
     bench.clock.pass(ms(50));
@@ -141,12 +129,9 @@ fn inputs_tell_how_far_they_are_and_what_somebody_holds_back() {
 fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
     let mut bench = Bench::running();
     // The producer's queue is full: nothing but the first record gets on.
-    bench.kafka.answer(CallSite::Send, [Answer::Pending; 30]);
+    bench.pending(CallSite::Send, 30);
     bench.feed(0, &["a", "b", "c"]);
-    for _ in 0..15 {
-        bench.step();
-        bench.clock.pass(ms(50));
-    }
+    bench.steps(15);
     let input = bench.metrics().tasks[0].inputs[0].clone();
     assert_eq!((input.next, input.lag), (offset(4), Some(2)));
     bench.settle();
@@ -154,12 +139,9 @@ fn what_waits_is_lag_and_a_partition_that_went_is_gone() {
 
     // What another producer's transaction holds back is lag on top of what waits here.
     bench.kafka.broker().held_back.insert(tp(0), 3);
-    bench.kafka.answer(CallSite::Send, [Answer::Pending; 30]);
+    bench.pending(CallSite::Send, 30);
     bench.feed(0, &["d", "e"]);
-    for _ in 0..15 {
-        bench.step();
-        bench.clock.pass(ms(50));
-    }
+    bench.steps(15);
     let input = bench.metrics().tasks[0].inputs[0].clone();
     assert_eq!((input.next, input.lag), (offset(7), Some(1 + 3)));
     bench.kafka.broker().held_back.clear();
@@ -182,7 +164,7 @@ fn ages_grow_while_a_closure_hangs() {
         let (clock, begun, over) = (clock.clone(), Arc::clone(&begun), Arc::clone(&over));
         move || {
             let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, |app| {
-                app.source(&Topic::<String, String>::plain("in"))
+                app.source(&text("in"))
                     .map(move |value| {
                         if value == "hang" {
                             begun.wait();

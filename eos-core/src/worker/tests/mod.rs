@@ -35,7 +35,11 @@ use eos_protocol::{
 use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
 use crate::client::{GroupProtocol, SourceEvent};
+use crate::metrics::{Totals, WorkerMetrics};
 use crate::{App, Failure, Topic};
+
+/// How long a step takes, where no test says otherwise.
+const STEP: Duration = Duration::from_millis(50);
 
 struct Bench {
     kafka: Fake,
@@ -43,8 +47,16 @@ struct Bench {
     worker: Worker<Fake>,
 }
 
+fn text(name: &str) -> Topic<String, String> {
+    Topic::plain(name)
+}
+
+fn texts(values: &[&str]) -> Vec<String> {
+    values.iter().map(|&value| value.to_owned()).collect()
+}
+
 fn shout(app: &mut App) {
-    app.source(&Topic::<String, String>::plain("in"))
+    app.source(&text("in"))
         .try_map(|v| match &v[..] {
             "poison" => Err("poison".into()),
             "panic" => panic!("at the disco"),
@@ -94,17 +106,32 @@ impl Bench {
     }
 
     fn with_clock(clock: Clock, guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
-        let kafka = Fake::default();
+        let bench = Self::on_empty(clock, spec(0, guarantee), declare);
         for partition in [0, 1] {
             let log = (0..3).map(|n| format!("p{partition}r{n}")).collect();
-            kafka.broker().input.insert(tp(partition), log);
+            bench.kafka.broker().input.insert(tp(partition), log);
         }
-        let worker = new_worker(&kafka, &clock, spec(0, guarantee), declare);
+        bench
+    }
+
+    /// A worker whose Kafka has no records yet.
+    fn of(spec: WorkerSpec, declare: impl FnOnce(&mut App)) -> Self {
+        Self::on_empty(Clock::default(), spec, declare)
+    }
+
+    fn on_empty(clock: Clock, spec: WorkerSpec, declare: impl FnOnce(&mut App)) -> Self {
+        let kafka = Fake::default();
+        let worker = new_worker(&kafka, &clock, spec, declare);
         Self {
             kafka,
             clock,
             worker,
         }
+    }
+
+    /// Another worker takes the place of this one.
+    fn replace(&mut self, spec: WorkerSpec, declare: impl FnOnce(&mut App)) {
+        self.worker = new_worker(&self.kafka, &self.clock, spec, declare);
     }
 
     fn new() -> Self {
@@ -113,17 +140,38 @@ impl Bench {
 
     /// A worker that owns partition 0 and has committed its first records.
     fn running() -> Self {
-        let mut bench = Self::new();
-        bench.assign(&[0]);
-        bench.settle();
+        let bench = Self::started(Guarantee::ExactlyOnce, shout);
         bench.kafka.calls();
         bench
     }
 
+    /// The same of another app, and with what it called for that.
+    fn started(guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
+        let mut bench = Self::with(guarantee, declare);
+        bench.assign(&[0]);
+        bench.settle();
+        bench
+    }
+
+    /// Both partitions are its own, and their first records are committed.
+    fn running_both() -> Self {
+        let mut bench = Self::new();
+        bench.assign(&[0, 1]);
+        bench.settle();
+        bench
+    }
+
+    /// The source of the worker hears this.
+    fn hears(&self, event: SourceEvent) {
+        self.kafka.event("app-i-0-consumer", event);
+    }
+
     fn assign(&self, partitions: &[i32]) {
-        let partitions = partitions.iter().map(|&p| tp(p)).collect();
-        self.kafka
-            .event("app-i-0-consumer", SourceEvent::Assigned(partitions));
+        self.assign_these(partitions.iter().map(|&p| tp(p)));
+    }
+
+    fn assign_these(&self, partitions: impl IntoIterator<Item = TopicPartition>) {
+        self.hears(SourceEvent::Assigned(partitions.into_iter().collect()));
     }
 
     /// The group has an offset of these partitions: their first records are to come.
@@ -134,23 +182,42 @@ impl Bench {
     }
 
     fn revoke(&self, partition: i32, lost: bool) {
-        let event = SourceEvent::Revoked {
-            partitions: vec![tp(partition)],
-            lost,
-        };
-        self.kafka.event("app-i-0-consumer", event);
+        self.revoke_this(tp(partition), lost);
+    }
+
+    fn revoke_this(&self, partition: TopicPartition, lost: bool) {
+        let partitions = vec![partition];
+        self.hears(SourceEvent::Revoked { partitions, lost });
     }
 
     fn feed(&self, partition: i32, values: &[&str]) {
+        self.feed_to(tp(partition), values);
+    }
+
+    fn feed_to(&self, partition: TopicPartition, values: &[&str]) {
         let mut broker = self.kafka.broker();
-        let log = broker.input.entry(tp(partition)).or_default();
-        log.extend(values.iter().map(|&v| v.to_owned()));
+        let log = broker.input.entry(partition).or_default();
+        log.extend(texts(values));
+    }
+
+    /// The next call fails, having done nothing.
+    fn fails(&self, call: CallSite, fault: Fault) {
+        self.kafka.answer(call, [Answer::Fails(fault)]);
+    }
+
+    /// The next call does what it should, and reports a failure.
+    fn done_but(&self, call: CallSite, fault: Fault) {
+        self.kafka.answer(call, [Answer::DoneBut(fault)]);
+    }
+
+    /// The next calls, so many of them, have no answer yet.
+    fn pending(&self, call: CallSite, times: usize) {
+        self.kafka.answer(call, vec![Answer::Pending; times]);
     }
 
     /// The next transaction that is drained has to be aborted.
     fn next_flush_aborts(&self) {
-        let lost = abortable(code::UNKNOWN_PRODUCER_ID);
-        self.kafka.answer(CallSite::Flush, [Answer::Fails(lost)]);
+        self.fails(CallSite::Flush, abortable(code::UNKNOWN_PRODUCER_ID));
     }
 
     fn step(&mut self) {
@@ -164,33 +231,62 @@ impl Bench {
         assert_eq!(self.worker.state(), State::Open);
     }
 
+    fn steps(&mut self, count: usize) {
+        for _ in 0..count {
+            self.step();
+            self.clock.pass(STEP);
+        }
+    }
+
+    #[track_caller]
+    fn steps_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let mut left = 1000;
+        while !done(self) {
+            assert!(left > 0, "it never comes: {:?}", self.worker);
+            self.steps(1);
+            left -= 1;
+        }
+    }
+
     /// Steps until nothing happens any more, passing commit intervals.
     fn settle(&mut self) {
-        for _ in 0..60 {
-            self.step();
-            self.clock.pass(Duration::from_millis(50));
-        }
+        self.steps(60);
+    }
+
+    /// A transaction of these records, and whatever came of it.
+    fn take(&mut self, values: &[&str]) {
+        self.feed(0, values);
+        self.settle();
     }
 
     /// A few steps, long enough for one failed commit.
     fn settle_without_commit(&mut self) {
         let before = self.visible();
-        for _ in 0..6 {
-            self.step();
-            self.clock.pass(Duration::from_millis(50));
-        }
+        self.steps(6);
         assert_eq!(self.visible(), before);
     }
 
     /// Steps until the worker ends, and says how.
     fn end(&mut self) -> Result<(), WorkerError> {
-        for _ in 0..200 {
+        self.end_within(200)
+    }
+
+    fn end_within(&mut self, steps: usize) -> Result<(), WorkerError> {
+        for _ in 0..steps {
             if self.worker.step()? == Step::Stopped {
                 return Ok(());
             }
-            self.clock.pass(Duration::from_millis(50));
+            self.clock.pass(STEP);
         }
         panic!("the worker goes on: {:?}", self.worker);
+    }
+
+    /// Steps until the worker ends with such an error, and answers what that says.
+    #[track_caller]
+    fn end_with(&mut self, is: impl FnOnce(&WorkerError) -> bool) -> String {
+        let error = self.end().unwrap_err();
+        assert_error(&error, is);
+        error.to_string()
     }
 
     /// Steps for so long, while brokers answer, and returns the error with which the worker ends.
@@ -207,55 +303,95 @@ impl Bench {
         self.end().unwrap_err()
     }
 
-    /// As [`settle`](Self::settle), but the worker may end.
-    fn settle_until_error(&mut self, end: &mut Result<(), WorkerError>) {
-        for _ in 0..60 {
-            if let Err(error) = self.worker.step() {
-                *end = Err(error);
-                return;
-            }
-            self.clock.pass(Duration::from_millis(50));
-        }
-    }
-
     fn visible(&self) -> Vec<String> {
-        self.kafka
-            .broker()
-            .visible
-            .iter()
-            .map(|(_, v)| v.clone())
-            .collect()
+        let broker = self.kafka.broker();
+        broker.visible.iter().map(|(_, v)| v.clone()).collect()
     }
 
     fn committed(&self, partition: i32) -> Option<i64> {
-        self.kafka
-            .broker()
-            .committed
-            .get(&tp(partition))
-            .map(|(offset, _)| *offset)
+        self.committed_of(&tp(partition))
+    }
+
+    fn committed_of(&self, partition: &TopicPartition) -> Option<i64> {
+        let broker = self.kafka.broker();
+        broker.committed.get(partition).map(|(offset, _)| *offset)
+    }
+
+    /// What is visible, and how many records of partition 0 are committed.
+    #[track_caller]
+    fn assert_done(&self, visible: &[&str], committed: i64) {
+        assert_eq!(self.visible(), visible);
+        assert_eq!(self.committed(0), Some(committed));
+    }
+
+    fn metrics(&self) -> WorkerMetrics {
+        self.worker.shared.meter.read(self.clock.env().now())
+    }
+
+    fn totals(&self) -> Totals {
+        self.metrics().totals
+    }
+
+    /// Among the calls since the last look is this one.
+    #[track_caller]
+    fn assert_called(&self, call: &str) {
+        let calls = self.kafka.calls();
+        assert!(times(&calls, call) > 0, "{call} in {calls:?}");
+    }
+
+    fn calls_begin_with(&self, start: &str) -> bool {
+        let calls = self.kafka.calls();
+        calls.iter().any(|call| call.starts_with(start))
+    }
+
+    /// Among the calls since the last look is none like this one.
+    #[track_caller]
+    fn assert_not_called(&self, call: &str) {
+        let calls = self.kafka.calls();
+        assert!(times(&calls, call) == 0, "{call} in {calls:?}");
+    }
+
+    #[track_caller]
+    fn settle_exactly(&mut self) {
+        self.settle();
+        self.assert_exact();
     }
 
     /// Every record of partition 0 exactly once, in order, and its offset with it.
     #[track_caller]
     fn assert_exact(&self) {
         let script = self.kafka.broker().script.clone();
-        let left = script
-            .values()
-            .map(std::collections::VecDeque::len)
-            .sum::<usize>();
-        assert_eq!(left, 0, "not every scripted fault has fired: {script:?}");
-        let expected: Vec<String> = self
-            .kafka
-            .broker()
-            .input
-            .get(&tp(0))
-            .into_iter()
-            .flatten()
-            .map(|v| v.to_uppercase())
-            .collect();
+        let fired = script.values().all(|left| left.is_empty());
+        assert!(fired, "not every scripted fault has fired: {script:?}");
+        let input = self.kafka.broker().input.get(&tp(0)).cloned();
+        let input = input.unwrap_or_default().into_iter();
+        let expected: Vec<String> = input.map(|v| v.to_uppercase()).collect();
         assert_eq!(self.visible(), expected);
         assert_eq!(self.committed(0), Some(expected.len() as i64));
     }
+}
+
+#[track_caller]
+fn assert_error<E: std::fmt::Display>(error: &E, is: impl FnOnce(&E) -> bool) {
+    assert!(is(error), "{error}");
+}
+
+/// How often this was called.
+fn times(calls: &[String], call: &str) -> usize {
+    calls.iter().filter(|c| *c == call).count()
+}
+
+/// When this was called first; behind everything else if it never was.
+fn place(calls: &[String], call: &str) -> usize {
+    calls.iter().position(|c| c == call).unwrap_or(usize::MAX)
+}
+
+/// Checks that all of these were called, the first time in this order.
+#[track_caller]
+fn assert_order(calls: &[String], order: &[&str]) {
+    let places: Vec<usize> = order.iter().map(|call| place(calls, call)).collect();
+    let in_order = places.is_sorted() && !places.contains(&usize::MAX);
+    assert!(in_order, "{order:?} in {calls:?}");
 }
 
 fn new_worker(

@@ -1,5 +1,6 @@
 //! Records that can't be processed.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
@@ -11,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn picky(policy: impl Into<ErrorPolicy>) -> impl FnOnce(&mut App) {
     let policy = policy.into();
     move |app| {
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .on_error(policy)
             .try_map(|v| match &v[..] {
                 "bad" => Err("not good".into()),
@@ -25,8 +26,7 @@ fn picky(policy: impl Into<ErrorPolicy>) -> impl FnOnce(&mut App) {
 
 fn bench(policy: impl Into<ErrorPolicy>, values: &[&str]) -> Bench {
     let bench = Bench::with(Guarantee::ExactlyOnce, picky(policy));
-    bench.kafka.broker().input.insert(tp(0), Vec::new());
-    bench.feed(0, values);
+    bench.kafka.broker().input.insert(tp(0), texts(values));
     bench.assign(&[0]);
     bench
 }
@@ -38,18 +38,8 @@ fn skipped_records_are_committed_as_if_they_had_been_processed() {
         &["a", "bad", "panic", "large", "b", "bad"],
     );
     bench.settle();
-    assert_eq!(bench.visible(), ["A", "B"]);
-    assert_eq!(bench.committed(0), Some(6));
-    assert_eq!(
-        bench
-            .worker
-            .shared
-            .meter
-            .read(bench.worker.shared.env.now())
-            .totals
-            .skipped,
-        4
-    );
+    bench.assert_done(&["A", "B"], 6);
+    assert_eq!(bench.totals().skipped, 4);
 }
 
 #[test]
@@ -100,7 +90,7 @@ fn a_retry_parks_the_task_and_nobody_else() {
     let tries = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&tries);
     let mut bench = Bench::with(Guarantee::ExactlyOnce, move |app| {
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .on_error(ErrorPolicy::retry(SECOND, 3))
             .try_map(move |v| match &v[..] {
                 "flaky" if count.fetch_add(1, Ordering::Relaxed) < 2 => Err("not yet".into()),
@@ -111,10 +101,7 @@ fn a_retry_parks_the_task_and_nobody_else() {
     bench.begun(&[tp(0), tp(1)]);
     bench.feed(0, &["flaky", "after"]);
     bench.assign(&[0, 1]);
-    for _ in 0..15 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.steps(15);
     assert_eq!(tries.load(Ordering::Relaxed), 1, "750 ms later");
     assert_eq!(
         (bench.committed(0), bench.committed(1)),
@@ -130,16 +117,7 @@ fn a_retry_parks_the_task_and_nobody_else() {
     assert!(position("meanwhile") < position("flaky"), "{visible:?}");
     assert!(position("flaky") < position("after"));
     assert_eq!(bench.kafka.broker().visible.len(), 9);
-    assert_eq!(
-        bench
-            .worker
-            .shared
-            .meter
-            .read(bench.worker.shared.env.now())
-            .totals
-            .aborts,
-        0
-    );
+    assert_eq!(bench.totals().aborts, 0);
 }
 
 #[test]
@@ -149,65 +127,44 @@ fn when_the_last_try_failed_the_next_policy_decides() {
     bench.settle();
     bench.settle();
     assert_eq!(bench.visible(), ["A"]);
-    let counts = bench
-        .worker
-        .shared
-        .meter
-        .read(bench.worker.shared.env.now())
-        .totals;
+    let counts = bench.totals();
     assert_eq!((counts.retried, counts.skipped), (2, 1));
 }
 
 /// Rule 9: two aborts from one record, and halves from there; its policy decides about the culprit.
 #[test]
 fn rule_9_a_record_that_keeps_aborting_its_transaction_is_found_by_halving() {
+    let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &[]);
     let values: Vec<String> = (0..50).map(|n| format!("v{n}")).collect();
-    let values: Vec<&str> = values.iter().map(String::as_str).collect();
-    let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &values);
+    let input = BTreeMap::from([(tp(0), values.clone())]);
+    bench.kafka.broker().input.extend(input);
     bench.kafka.broker().toxic = Some("V33".into());
-    for _ in 0..30 {
-        bench.settle();
-    }
+    bench.steps(1800);
     assert_eq!(bench.committed(0), Some(50));
-    let expected: Vec<String> = values
-        .iter()
-        .map(|v| match *v {
-            "v33" => "v33".to_owned(),
-            other => other.to_uppercase(),
-        })
-        .collect();
+    let mut expected: Vec<String> = values.iter().map(|v| v.to_uppercase()).collect();
+    expected[33] = "v33".into();
     assert_eq!(bench.visible(), expected, "the dead letter as it was read");
-    let counts = bench
-        .worker
-        .shared
-        .meter
-        .read(bench.worker.shared.env.now())
-        .totals;
+    let counts = bench.totals();
     assert_eq!(counts.dead_letters, 1);
     assert!((3..20).contains(&counts.aborts), "{counts:?}");
+}
+
+/// The second record is named, and the first one is committed.
+#[track_caller]
+fn assert_blamed(error: &str, bench: &Bench) {
+    let blame = "record 1 of in-0 could not be processed: every transaction that it is part of";
+    assert!(error.contains(blame), "{error}");
+    bench.assert_done(&["A"], 1);
 }
 
 #[test]
 fn rule_9_without_a_policy_the_culprit_is_named() {
     let mut bench = bench(ErrorPolicy::fail(), &["a", "b", "c"]);
     bench.kafka.broker().toxic = Some("B".into());
-    let mut end = Ok(());
-    for _ in 0..20 {
-        if end.is_ok() {
-            bench.settle_until_error(&mut end);
-        }
-    }
-    let error = end.unwrap_err().to_string();
-    assert!(
-        error.contains(
-            "record 1 of in-0 could not be processed: every transaction that it is part of"
-        ) && error.contains("`on_error` of its source can skip such records"),
-        "{error}"
-    );
-    assert_eq!(
-        (bench.visible(), bench.committed(0)),
-        (vec!["A".to_owned()], Some(1))
-    );
+    let error = bench.end_within(1200).unwrap_err().to_string();
+    assert_blamed(&error, &bench);
+    let fix = "`on_error` of its source can skip such records";
+    assert!(error.contains(fix), "{error}");
 }
 
 /// The dead letter is as toxic as the output: to try it for ever would hold the partition up in silence.
@@ -215,38 +172,22 @@ fn rule_9_without_a_policy_the_culprit_is_named() {
 fn rule_9_a_culprit_whose_dead_letter_is_refused_too_ends_the_worker() {
     let mut bench = bench(ErrorPolicy::dead_letter("dlq"), &["a", "B", "c"]);
     bench.kafka.broker().toxic = Some("B".into());
-    let mut end = Ok(());
-    for _ in 0..20 {
-        if end.is_ok() {
-            bench.settle_until_error(&mut end);
-        }
-    }
-    let error = end.unwrap_err().to_string();
-    assert!(
-        error.contains(
-            "record 1 of in-0 could not be processed: every transaction that it is part of"
-        ) && !error.contains("`on_error`"),
-        "{error}"
-    );
-    assert_eq!(
-        (bench.visible(), bench.committed(0)),
-        (vec!["A".to_owned()], Some(1))
-    );
+    let error = bench.end_within(1200).unwrap_err().to_string();
+    assert_blamed(&error, &bench);
+    assert!(!error.contains("`on_error`"), "{error}");
 }
 
 /// A failed record of one source does not leave what another source of the same topic emitted.
 #[test]
 fn a_record_counts_for_all_its_sources_or_for_none() {
-    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
-        let topic = Topic::<String, String>::plain("in");
+    let bench = Bench::started(Guarantee::ExactlyOnce, |app| {
+        let topic = text("in");
         let copied = app.source(&topic).on_error(ErrorPolicy::skip());
         copied.to(&Topic::plain("copy"));
         app.source(&topic).on_error(ErrorPolicy::skip()).process(
             |_, record: Record<String, String>| -> Result<(), Failure> { Err(record.value.into()) },
         );
     });
-    bench.assign(&[0]);
-    bench.settle();
     assert_eq!(bench.committed(0), Some(3));
     assert_eq!(bench.visible(), Vec::<String>::new());
 }
@@ -261,16 +202,9 @@ fn rule_9_an_outage_condemns_nobody() {
         CallSite::Flush,
         [Answer::Fails(abortable(code::REQUEST_TIMED_OUT)); 10],
     );
-    for _ in 0..30 {
-        bench.settle();
-    }
+    bench.steps(1800);
     assert_eq!(bench.visible(), ["A"]);
-    let totals = bench
-        .worker
-        .shared
-        .meter
-        .read(bench.worker.shared.env.now())
-        .totals;
+    let totals = bench.totals();
     assert_eq!((totals.skipped, totals.aborts), (0, 10));
 }
 
@@ -280,32 +214,26 @@ fn rule_9_an_outage_condemns_nobody() {
 fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
     let clock = Clock::default();
     let slow = clock.clone();
-    let kafka = std::sync::Arc::new(std::sync::Mutex::new(None::<Fake>));
+    let kafka = Arc::new(Mutex::new(None::<Fake>));
     let at_broker = Arc::clone(&kafka);
     let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, move |app| {
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .map(move |v| {
                 if v == "slow" {
                     slow.pass(Duration::from_secs(40));
                     // The coordinator aborts what is open for longer than 30 s.
-                    if let Some(kafka) = &*at_broker.lock().unwrap() {
-                        let kafka: &Fake = kafka;
-                        kafka.expire();
-                    }
+                    at_broker.lock().unwrap().iter().for_each(Fake::expire);
                 }
                 v
             })
             .to(&Topic::plain("out"));
     });
     *kafka.lock().unwrap() = Some(bench.kafka.clone());
-    bench.kafka.broker().input.insert(tp(0), Vec::new());
-    bench.feed(0, &["a", "b", "slow", "c"]);
+    let values = texts(&["a", "b", "slow", "c"]);
+    bench.kafka.broker().input.insert(tp(0), values);
     bench.assign(&[0]);
-    for _ in 0..30 {
-        bench.settle();
-    }
-    assert_eq!(bench.visible(), ["a", "b", "slow", "c"]);
-    assert_eq!(bench.committed(0), Some(4));
+    bench.steps(1800);
+    bench.assert_done(&["a", "b", "slow", "c"], 4);
 }
 
 /// What a record emitted waits for its transaction; if that can't begin, the record comes again.
@@ -314,16 +242,11 @@ fn a_begin_that_fails_costs_no_output() {
     let mut bench = bench(ErrorPolicy::fail(), &[]);
     bench.settle();
     bench.feed(0, &["a", "b"]);
-    bench
-        .kafka
-        .answer(CallSite::Begin, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
+    bench.fails(CallSite::Begin, fatal(code::LOCAL_FENCED));
     bench.settle();
     bench.settle();
     assert!(bench.kafka.broker().script[&CallSite::Begin].is_empty());
-    assert_eq!(
-        (bench.visible(), bench.committed(0)),
-        (vec!["A".into(), "B".into()], Some(2))
-    );
+    bench.assert_done(&["A", "B"], 2);
 }
 
 /// An abort of what came before it does not give a record more tries than it has.
@@ -333,22 +256,9 @@ fn an_abort_between_two_tries_does_not_count_them_anew() {
     let mut bench = bench(policy, &[]);
     bench.settle();
     bench.feed(0, &["a", "bad"]);
-    bench.kafka.answer(
-        CallSite::Commit,
-        [Answer::Fails(abortable(code::INVALID_TXN_STATE))],
-    );
-    for _ in 0..4 {
-        bench.settle();
-    }
-    assert_eq!(
-        (bench.visible(), bench.committed(0)),
-        (vec!["A".into()], Some(2))
-    );
-    let totals = bench
-        .worker
-        .shared
-        .meter
-        .read(bench.worker.shared.env.now())
-        .totals;
+    bench.fails(CallSite::Commit, abortable(code::INVALID_TXN_STATE));
+    bench.steps(240);
+    bench.assert_done(&["A"], 2);
+    let totals = bench.totals();
     assert_eq!((totals.aborts, totals.retried, totals.skipped), (1, 2, 1));
 }

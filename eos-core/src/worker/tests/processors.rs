@@ -53,7 +53,7 @@ fn numbering_with(clock: Clock) -> (Bench, Log) {
     let slow = clock.clone();
     let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, |app| {
         let out = app.output(&Topic::plain("out"));
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .peek(move |v| {
                 if v.starts_with("slow") {
                     slow.pass(Duration::from_secs(25));
@@ -94,8 +94,7 @@ fn an_abort_does_not_trouble_a_processor_whose_records_are_committed() {
     bench.next_flush_aborts();
     bench.settle();
     assert_eq!(noted(&log), ["discard"], "that of the other task");
-    bench.feed(0, &["b"]);
-    bench.settle();
+    bench.take(&["b"]);
     assert_eq!(bench.visible()[6..], ["1:a", "4:b"]);
 }
 
@@ -131,8 +130,7 @@ fn a_processor_is_closed_when_its_partition_goes_and_when_the_worker_stops() {
 #[test]
 fn a_processor_keeps_what_it_saw_of_a_record_that_waits_for_its_own_transaction() {
     let (mut bench, log) = numbering_with(Clock::default());
-    bench.feed(0, &["a", "slow", "b"]);
-    bench.settle();
+    bench.take(&["a", "slow", "b"]);
     assert_eq!(bench.visible()[3..], ["4:a", "5:slow", "6:b"]);
     assert!(noted(&log).is_empty());
 }
@@ -175,32 +173,20 @@ fn a_record_that_fails_leaves_none_of_a_processors_stores_changed() {
         let counts = app.store(&KeyValueStore::plain("counts"));
         let last = app.store(&KeyValueStore::plain("last"));
         let out = app.output(&Topic::plain("out"));
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .on_error(crate::ErrorPolicy::Skip)
             .with_store(&counts)
             .with_store(&last)
             .process_with(move || Tally { counts, last, out });
     };
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let worker = new_worker(&kafka, &clock, stateful(&disk, 0), declare);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let mut bench = Bench::of(stateful(&disk, 0), declare);
     bench.feed(0, &["a", "poison", "a"]);
     bench.assign(&[0]);
     bench.settle();
     // A new processor on another host, and the record that fails once more.
-    bench.worker = new_worker(
-        &bench.kafka,
-        &bench.clock,
-        stateful(&Disk::default(), 0),
-        declare,
-    );
+    bench.replace(stateful(&Disk::default(), 0), declare);
     bench.assign(&[0]);
-    bench.feed(0, &["poison", "b", "a"]);
-    bench.settle();
+    bench.take(&["poison", "b", "a"]);
     assert_eq!(
         bench.visible(),
         [

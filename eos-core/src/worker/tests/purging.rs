@@ -9,7 +9,7 @@ fn words() -> TopicPartition {
 }
 
 fn through_a_repartition(app: &mut App) {
-    app.source(&Topic::<String, String>::plain("in"))
+    app.source(&text("in"))
         .key_by(|word: &String| word.clone())
         .repartition(&Topic::plain("words"))
         .to(&Topic::plain("out"));
@@ -21,26 +21,18 @@ fn bench() -> Bench {
 }
 
 fn bench_from(first_start: FirstStart) -> Bench {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let log = ["a", "b", "c"].map(str::to_owned).to_vec();
-    kafka.broker().input.insert(words(), log.clone());
-    kafka.broker().input.insert(tp(0), log);
     let mut spec = spec(0, Guarantee::ExactlyOnce);
     spec.first_start = first_start;
     spec.output_partitions = vec![1, 1];
     spec.output_limits = vec![None, None];
     spec.input_partitions.insert(WORDS.into(), 1);
     spec.policy.interval = Duration::from_secs(3600);
-    let worker = new_worker(&kafka, &clock, spec, through_a_repartition);
-    let bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let bench = Bench::of(spec, through_a_repartition);
+    bench.feed_to(words(), &["a", "b", "c"]);
+    bench.feed(0, &["a", "b", "c"]);
     // The records were written by a task of this group.
     bench.begun(&[tp(1)]);
-    let assigned = SourceEvent::Assigned(vec![words(), tp(0)]);
-    bench.kafka.event("app-i-0-consumer", assigned);
+    bench.assign_these([words(), tp(0)]);
     bench
 }
 
@@ -97,14 +89,11 @@ fn offsets_that_are_missing_for_a_moment_accuse_no_other_app() {
     let mut bench = bench();
     let before = std::mem::take(&mut bench.kafka.broker().committed);
     // Longer than one task takes to believe it.
-    for _ in 0..20 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.steps(20);
     bench.kafka.broker().committed = before;
     bench.settle();
     bench.an_hour_passes();
-    assert_eq!(bench.kafka.broker().committed[&words()].0, 3);
+    assert_eq!(bench.committed_of(&words()), Some(3));
 }
 
 /// Windows behind the repartition close by the youngest record: no partition may run ahead of the others.
@@ -150,8 +139,7 @@ fn records_of_a_repartition_topic_are_done_with_once_their_commit_is_known() {
     assert_eq!(bench.due(), [], "they are processed, and not committed");
     bench.an_hour_passes();
     assert_eq!(bench.due(), [(words(), 3)], "and nothing of anybody else's");
-    let log = bench.kafka.broker().committed[&words()].0;
-    assert_eq!(log, 3);
+    assert_eq!(bench.committed_of(&words()), Some(3));
 }
 
 #[cfg(feature = "failpoints")]
@@ -162,21 +150,9 @@ fn without_that_they_are_done_with_before() {
     let mut bench = bench();
     bench.settle();
     // The first commit gave its offset a name.
-    bench
-        .kafka
-        .broker()
-        .input
-        .get_mut(&words())
-        .unwrap()
-        .push("d".into());
+    bench.feed_to(words(), &["d"]);
     bench.an_hour_passes();
-    bench
-        .kafka
-        .broker()
-        .input
-        .get_mut(&words())
-        .unwrap()
-        .push("e".into());
+    bench.feed_to(words(), &["e"]);
     bench.settle();
     assert_eq!(bench.worker.state(), State::Open);
     assert_eq!(bench.due(), [(words(), 5)], "one more than is committed");
@@ -211,22 +187,12 @@ fn what_was_committed_before_is_done_with_at_once() {
     let mut bench = bench();
     bench.settle();
     bench.an_hour_passes();
-    let (kafka, clock) = (bench.kafka.clone(), bench.clock.clone());
-    let spec = WorkerSpec {
-        purge_queue: Arc::default(),
-        ..bench.worker.shared.spec.clone()
-    };
-    bench.worker = new_worker(&kafka, &clock, spec, through_a_repartition);
-    let assigned = SourceEvent::Assigned(vec![words()]);
-    bench.kafka.event("app-i-0-consumer", assigned);
+    let mut spec = bench.worker.shared.spec.clone();
+    spec.purge_queue = Arc::default();
+    bench.replace(spec, through_a_repartition);
+    bench.assign_these([words()]);
     bench.settle();
-    bench
-        .kafka
-        .broker()
-        .input
-        .get_mut(&words())
-        .unwrap()
-        .push("d".into());
+    bench.feed_to(words(), &["d"]);
     bench.settle();
     assert_eq!(bench.due(), [(words(), 3)]);
 }
@@ -251,14 +217,11 @@ fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
-    let out_of_range = out_of_range(words(), 3);
-    bench.kafka.event("app-i-0-consumer", out_of_range);
+    bench.hears(out_of_range(words(), 3));
     for _ in 0..5 {
         bench.worker.step().unwrap();
     }
-    let (partitions, lost) = (vec![words()], true);
-    let revoked = SourceEvent::Revoked { partitions, lost };
-    bench.kafka.event("app-i-0-consumer", revoked);
+    bench.revoke_this(words(), true);
     bench.settle();
     bench.an_hour_passes();
     assert!(bench.worker.step().is_ok());
@@ -271,15 +234,13 @@ fn a_report_of_an_offset_before_ours_is_no_error_and_the_partition_is_sought() {
     let mut bench = bench();
     bench.settle();
     let late = out_of_range(words(), 1);
-    bench.kafka.event("app-i-0-consumer", late.clone());
-    bench.kafka.event("app-i-0-consumer", late);
+    bench.hears(late.clone());
+    bench.hears(late);
     bench.settle();
     let sought = format!("seek {WORDS}-0@3");
     let calls = bench.kafka.calls();
     assert!(calls.contains(&sought), "{calls:?}");
-    let mut log = bench.kafka.broker().input.remove(&words()).unwrap();
-    log.push("d".to_owned());
-    bench.kafka.broker().input.insert(words(), log);
+    bench.feed_to(words(), &["d"]);
     // What came before the report is committed, then what came after it.
     bench.an_hour_passes();
     bench.an_hour_passes();
@@ -292,14 +253,12 @@ fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
-    let out_of_range = out_of_range(words(), 3);
-    bench.kafka.event("app-i-0-consumer", out_of_range);
+    bench.hears(out_of_range(words(), 3));
     bench.worker.step().unwrap();
     let error = bench.end_after(Duration::from_secs(3601));
-    assert!(
-        matches!(error, WorkerError::OffsetOutOfRange { .. }),
-        "{error}"
-    );
+    assert_error(&error, |e| {
+        matches!(e, WorkerError::OffsetOutOfRange { .. })
+    });
 }
 
 /// Between the two questions where a task starts, somebody else committed and what he had read was purged.
@@ -308,17 +267,11 @@ fn a_committed_offset_that_moved_before_the_bounds_were_known_is_asked_for_again
     let mut bench = bench();
     bench.settle();
     bench.an_hour_passes();
-    let (kafka, clock) = (bench.kafka.clone(), bench.clock.clone());
-    bench.worker = new_worker(
-        &kafka,
-        &clock,
-        bench.worker.shared.spec.clone(),
-        through_a_repartition,
-    );
+    let spec = bench.worker.shared.spec.clone();
+    bench.replace(spec, through_a_repartition);
     let before = bench.visible().len();
-    bench.kafka.answer(CallSite::Bounds, [Answer::Pending; 3]);
-    let assigned = SourceEvent::Assigned(vec![words()]);
-    bench.kafka.event("app-i-0-consumer", assigned);
+    bench.pending(CallSite::Bounds, 3);
+    bench.assign_these([words()]);
     bench.step();
     bench.step();
     {
@@ -335,5 +288,5 @@ fn a_committed_offset_that_moved_before_the_bounds_were_known_is_asked_for_again
     bench.settle();
     bench.an_hour_passes();
     assert_eq!(bench.visible()[before..], ["f"]);
-    assert_eq!(bench.kafka.broker().committed[&words()].0, 6);
+    assert_eq!(bench.committed_of(&words()), Some(6));
 }

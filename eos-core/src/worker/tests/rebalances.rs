@@ -13,8 +13,7 @@ fn rule_10_a_first_start_is_committed_before_the_first_record() {
     }
     assert_eq!(bench.committed(0), Some(0));
     let calls = bench.kafka.calls();
-    let at = |call: &str| calls.iter().position(|c| c == call).unwrap_or(usize::MAX);
-    assert!(at("commit") < at("send"), "{calls:?}");
+    assert!(place(&calls, "commit") < place(&calls, "send"), "{calls:?}");
 }
 
 #[test]
@@ -22,15 +21,9 @@ fn rule_8_an_abort_rewinds_and_what_was_aborted_is_done_again() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     bench.next_flush_aborts();
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
     let calls = bench.kafka.calls();
-    let at = |call: &str| calls.iter().position(|c| c == call);
-    assert!(
-        at("abort").is_some() && at("abort") < at("seek in-0@3"),
-        "{calls:?}"
-    );
-    assert!(at("commit") > at("seek in-0@3"), "{calls:?}");
+    assert_order(&calls, &["abort", "seek in-0@3", "commit"]);
 }
 
 #[test]
@@ -38,9 +31,8 @@ fn rule_8_a_task_takes_nothing_before_its_seek_is_confirmed() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
     bench.next_flush_aborts();
-    bench.kafka.answer(CallSite::Seek, [Answer::Pending; 5]);
-    bench.settle();
-    bench.assert_exact();
+    bench.pending(CallSite::Seek, 5);
+    bench.settle_exactly();
 }
 
 #[test]
@@ -48,14 +40,9 @@ fn rule_8_a_seek_that_comes_too_early_becomes_an_assignment() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
     bench.next_flush_aborts();
-    bench.kafka.answer(
-        CallSite::Seek,
-        [Answer::Fails(Fault::plain(code::LOCAL_STATE))],
-    );
-    bench.settle();
-    bench.assert_exact();
-    let calls = bench.kafka.calls();
-    assert!(calls.contains(&"assign in-0@3".to_owned()), "{calls:?}");
+    bench.kafka.answer(CallSite::Seek, [too_early()]);
+    bench.settle_exactly();
+    bench.assert_called("assign in-0@3");
 }
 
 #[test]
@@ -72,14 +59,13 @@ fn rule_8_a_record_left_over_from_before_the_rewind_is_not_taken_for_the_first()
 #[test]
 fn rule_4_a_revoke_commits_first_and_unassigns_last() {
     let mut bench = Bench::running();
-    bench.feed(0, &["a"]);
-    bench.step();
+    bench.open(&["a"]);
     assert_eq!(bench.kafka.calls(), ["begin", "send"]);
     bench.revoke(0, false);
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
+    let calls = bench.kafka.calls();
     assert_eq!(
-        bench.kafka.calls(),
+        calls,
         ["send_offsets", "flush", "commit", "unassign [in-0]"]
     );
 }
@@ -87,96 +73,70 @@ fn rule_4_a_revoke_commits_first_and_unassigns_last() {
 #[test]
 fn rule_4_a_loss_aborts_and_the_successor_does_it_again() {
     let mut bench = Bench::running();
-    bench.feed(0, &["a"]);
-    bench.step();
+    bench.open(&["a"]);
     bench.kafka.calls();
     bench.revoke(0, true);
     bench.settle();
     assert_eq!(bench.kafka.calls(), ["abort", "unassign [in-0]"]);
     assert_eq!(bench.committed(0), Some(3));
     bench.assign(&[0]);
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
 }
 
 #[test]
 fn rule_4_a_revoke_is_answered_even_if_the_commit_hangs() {
     let mut bench = Bench::running();
-    bench.feed(0, &["a"]);
-    bench.step();
-    bench
-        .kafka
-        .answer(CallSite::Flush, [Answer::Pending; 10_000]);
-    bench
-        .kafka
-        .answer(CallSite::Abort, [Answer::Pending; 10_000]);
+    bench.open(&["a"]);
+    bench.pending(CallSite::Flush, 10_000);
+    bench.pending(CallSite::Abort, 10_000);
     bench.revoke(0, false);
-    for _ in 0..600 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
-    let calls = bench.kafka.calls();
-    assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
+    bench.steps(600);
+    bench.assert_called("unassign [in-0]");
 }
 
 #[test]
 fn a_retained_partition_is_rewound_too() {
-    let mut bench = Bench::new();
-    bench.assign(&[0, 1]);
-    bench.settle();
+    let mut bench = Bench::running_both();
     bench.feed(0, &["a"]);
     bench.feed(1, &["b"]);
     bench.step();
     bench.kafka.calls();
     bench.revoke(1, true);
     bench.settle();
-    let calls = bench.kafka.calls();
-    assert!(calls.contains(&"seek in-0@3".to_owned()), "{calls:?}");
+    bench.assert_called("seek in-0@3");
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(3)));
-    assert_eq!(bench.visible().iter().filter(|v| *v == "A").count(), 1);
+    assert_eq!(times(&bench.visible(), "A"), 1);
 }
 
 /// To librdkafka the next (un)assign of whatever partition is the answer to the revocation.
 #[test]
 fn rule_4_a_rewind_does_not_answer_a_revocation_that_waits() {
-    let mut bench = Bench::new();
-    bench.assign(&[0, 1]);
-    bench.settle();
+    let mut bench = Bench::running_both();
     bench.feed(0, &["a"]);
     bench.next_flush_aborts();
     let too_early = Answer::Fails(Fault::plain(code::LOCAL_STATE));
     bench.kafka.answer(CallSite::Seek, [too_early; 2]);
-    while bench.worker.group.seeks.are_empty() {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.steps_until(|bench| !bench.worker.group.seeks.are_empty());
     bench.kafka.calls();
     bench.revoke(1, false);
     bench.settle();
     let calls = bench.kafka.calls();
-    let at = |call: &str| calls.iter().position(|c| c == call).unwrap_or(usize::MAX);
-    assert!(at("unassign [in-1]") < at("unassign [in-0]"), "{calls:?}");
-    assert!(at("unassign [in-0]") < at("assign in-0@3"), "{calls:?}");
+    assert_order(
+        &calls,
+        &["unassign [in-1]", "unassign [in-0]", "assign in-0@3"],
+    );
     assert_eq!(bench.committed(0), Some(4));
 }
 
 #[test]
 fn an_offset_below_the_log_is_found_before_the_first_fetch() {
     let mut bench = Bench::new();
-    let partition = tp(0);
     bench.kafka.broker().first = 2;
     let committed = (1, String::new());
-    bench.kafka.broker().committed.insert(partition, committed);
+    bench.kafka.broker().committed.insert(tp(0), committed);
     bench.assign(&[0]);
-    let error = bench.end().unwrap_err();
-    assert!(
-        matches!(error, WorkerError::OffsetOutOfRange { .. }),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("is 1, but the log has 2 to 3"),
-        "{error}"
-    );
+    let error = bench.end_with(|e| matches!(e, WorkerError::OffsetOutOfRange { .. }));
+    assert!(error.contains("is 1, but the log has 2 to 3"), "{error}");
 }
 
 #[test]
@@ -187,8 +147,7 @@ fn what_is_revoked_before_it_started_is_given_back() {
     bench.step();
     bench.revoke(0, false);
     bench.settle();
-    let calls = bench.kafka.calls();
-    assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
+    bench.assert_called("unassign [in-0]");
     assert!(bench.worker.tasks.is_empty());
 }
 
@@ -213,10 +172,7 @@ fn offsets_that_never_become_stable_end_with_an_error() {
     bench.assign(&[0]);
     bench.step();
     let error = bench.end_after(Duration::from_secs(61));
-    assert!(
-        matches!(error, WorkerError::OffsetsUnstable { .. }),
-        "{error}"
-    );
+    assert_error(&error, |e| matches!(e, WorkerError::OffsetsUnstable { .. }));
 }
 
 /// Each time a later record comes first after a rewind, and the log still has the earlier one.
@@ -269,32 +225,24 @@ fn offsets_are_waited_for_while_no_broker_answers() {
         bench.step();
         bench.clock.pass(Duration::from_secs(10));
     }
-    let mut broker = bench.kafka.broker();
-    broker.away = false;
-    broker.unstable.clear();
-    drop(broker);
-    bench.settle();
-    bench.assert_exact();
+    bench.kafka.broker().away = false;
+    bench.kafka.broker().unstable.clear();
+    bench.settle_exactly();
 }
 
 /// The query for topics may fail for good while others are answered: brokers that answer any query are not away.
 #[test]
 fn a_deadline_runs_while_brokers_answer_any_query() {
     let mut bench = Bench::new();
-    let spec = WorkerSpec {
-        first_start: FirstStart::Latest,
-        ..spec(0, Guarantee::ExactlyOnce)
-    };
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, shout);
+    let mut spec = spec(0, Guarantee::ExactlyOnce);
+    spec.first_start = FirstStart::Latest;
+    bench.replace(spec, shout);
     bench.kafka.broker().away = true;
     bench.kafka.broker().unstable.insert(tp(1));
     bench.assign(&[1]);
     // Each response has the offset of partition 0, the eldest, and lacks that of partition 1.
     let error = bench.end_after(Duration::from_secs(400));
-    assert!(
-        matches!(error, WorkerError::OffsetsUnstable { .. }),
-        "{error}"
-    );
+    assert_error(&error, |e| matches!(e, WorkerError::OffsetsUnstable { .. }));
 }
 
 /// A coordinator that resigns reports no offset for a moment (KAFKA-20416).
@@ -302,17 +250,12 @@ fn a_deadline_runs_while_brokers_answer_any_query() {
 fn an_offset_that_is_missing_for_a_moment_does_not_start_a_task_over() {
     let mut bench = Bench::running();
     let before = bench.kafka.broker().committed.clone();
-    let spec = spec(0, Guarantee::ExactlyOnce);
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, shout);
+    bench.replace(spec(0, Guarantee::ExactlyOnce), shout);
     bench.kafka.broker().committed.clear();
     bench.assign(&[0]);
-    for _ in 0..10 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.steps(10);
     bench.kafka.broker().committed = before;
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
 }
 
 /// As long as a task waits for an offset that is missing, tasks that have theirs go on.
@@ -321,10 +264,7 @@ fn a_missing_offset_holds_no_other_task_up() {
     let mut bench = Bench::new();
     bench.begun(&[tp(1)]);
     bench.assign(&[0, 1]);
-    for _ in 0..10 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.steps(10);
     assert_eq!((bench.committed(0), bench.committed(1)), (None, Some(3)));
     bench.settle();
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(3), Some(3)));
@@ -333,15 +273,10 @@ fn a_missing_offset_holds_no_other_task_up() {
 #[test]
 fn a_leader_that_is_away_for_a_moment_delays_a_start_and_no_more() {
     let mut bench = Bench::new();
-    let away = |code| Answer::Fails(Fault::plain(code));
-    bench.kafka.answer(
-        CallSite::Bounds,
-        [
-            away(code::LOCAL_UNKNOWN_PARTITION),
-            Answer::Pending,
-            away(code::OFFSET_NOT_AVAILABLE),
-        ],
-    );
+    let away = |code| bench.fails(CallSite::Bounds, Fault::plain(code));
+    away(code::LOCAL_UNKNOWN_PARTITION);
+    bench.pending(CallSite::Bounds, 1);
+    away(code::OFFSET_NOT_AVAILABLE);
     bench.begun(&[tp(0)]);
     bench.assign(&[0]);
     for _ in 0..20 {
@@ -373,7 +308,7 @@ fn a_log_whose_bounds_nobody_tells_ends_with_what_was_said_last() {
 #[test]
 fn what_is_revoked_while_its_bounds_are_asked_for_never_starts() {
     let mut bench = Bench::new();
-    bench.kafka.answer(CallSite::Bounds, [Answer::Pending; 5]);
+    bench.pending(CallSite::Bounds, 5);
     bench.begun(&[tp(0), tp(1)]);
     bench.assign(&[0, 1]);
     bench.step();
@@ -381,21 +316,15 @@ fn what_is_revoked_while_its_bounds_are_asked_for_never_starts() {
     bench.revoke(0, false);
     bench.settle();
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(0), Some(3)));
-    let calls = bench.kafka.calls();
-    assert!(calls.contains(&"unassign [in-0]".to_owned()), "{calls:?}");
+    bench.assert_called("unassign [in-0]");
 }
 
 /// Two partitions, of which the first goes back; its fetcher refuses to seek.
 fn rewinding() -> Bench {
-    let mut bench = Bench::new();
-    bench.assign(&[0, 1]);
-    bench.settle();
+    let mut bench = Bench::running_both();
     bench.feed(0, &["a"]);
     bench.next_flush_aborts();
-    while bench.worker.group.seeks.are_empty() {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.steps_until(|bench| !bench.worker.group.seeks.are_empty());
     bench.kafka.calls();
     bench
 }
@@ -404,16 +333,12 @@ fn too_early() -> Answer {
     Answer::Fails(Fault::plain(code::LOCAL_STATE))
 }
 
-fn place(calls: &[String], call: &str) -> usize {
-    calls.iter().position(|c| c == call).unwrap_or(usize::MAX)
-}
-
 /// The client may have a revocation that the worker has not heard of: to assign again answers it.
 #[test]
 fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
     let mut bench = rewinding();
     bench.feed(1, &["b"]);
-    bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
+    bench.pending(CallSite::Seek, 1);
     while bench.worker.state() != State::Open {
         bench.step();
         bench.kafka.answer(CallSite::Seek, [too_early()]);
@@ -422,10 +347,7 @@ fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
     bench.kafka.calls();
     bench.settle();
     let calls = bench.kafka.calls();
-    assert!(
-        place(&calls, "commit") < place(&calls, "unassign [in-0]"),
-        "{calls:?}"
-    );
+    assert_order(&calls, &["commit", "unassign [in-0]"]);
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(4)));
 }
 
@@ -433,7 +355,7 @@ fn rule_4_nothing_is_reassigned_while_a_transaction_is_open() {
 fn rule_8_a_partition_goes_back_however_busy_the_others_are() {
     let mut bench = rewinding();
     bench.feed(1, &["b"]);
-    bench.kafka.answer(CallSite::Seek, [Answer::Pending]);
+    bench.pending(CallSite::Seek, 1);
     bench.kafka.answer(CallSite::Seek, [too_early(); 100]);
     for _ in 0..50 {
         bench.feed(1, &["more"]);
@@ -451,13 +373,6 @@ fn rule_4_what_assigning_again_may_have_answered_is_heard_before_the_next_begin(
     bench.kafka.broker().revoked_in_seek = Some(tp(1));
     bench.settle();
     let calls = bench.kafka.calls();
-    assert!(
-        place(&calls, "assign in-0@3") < place(&calls, "unassign [in-1]"),
-        "{calls:?}"
-    );
-    assert!(
-        place(&calls, "unassign [in-1]") < place(&calls, "begin"),
-        "{calls:?}"
-    );
+    assert_order(&calls, &["assign in-0@3", "unassign [in-1]", "begin"]);
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(4), Some(3)));
 }

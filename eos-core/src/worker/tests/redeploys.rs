@@ -62,22 +62,10 @@ fn redeployed_from(
     accepted: Option<&str>,
 ) -> (Bench, Disk) {
     let disk = Disk::default();
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let worker = new_worker(&kafka, &clock, spec_on(&disk, None), before);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
-    bench.feed(0, &["a", "a"]);
+    let mut bench = Bench::of(spec_on(&disk, None), before);
     bench.assign(&[0]);
-    bench.settle();
-    bench.worker = new_worker(
-        &bench.kafka,
-        &bench.clock,
-        spec_on(&disk, accepted),
-        declare,
-    );
+    bench.take(&["a", "a"]);
+    bench.replace(spec_on(&disk, accepted), declare);
     bench.kafka.calls();
     bench.assign(&[0]);
     (bench, disk)
@@ -88,7 +76,7 @@ type Declare<'a> = &'a dyn Fn(&mut App);
 impl Bench {
     /// Starts what ran before once more.
     fn put_back(&mut self, disk: &Disk, declare: impl FnOnce(&mut App)) {
-        self.worker = new_worker(&self.kafka, &self.clock, spec_on(disk, None), declare);
+        self.replace(spec_on(disk, None), declare);
         self.kafka.calls();
         self.assign(&[0]);
     }
@@ -99,10 +87,7 @@ impl Bench {
         self.feed(0, &["a"]);
         self.settle();
         assert_eq!(self.visible(), ["a=1", "a=2", "a=3"]);
-        let calls = self.kafka.calls();
-        calls
-            .iter()
-            .any(|c| c.starts_with("assign app-in-changelog"))
+        self.calls_begin_with("assign app-in-changelog")
     }
 }
 
@@ -145,10 +130,8 @@ fn a_stage_with_state_before_the_others_costs_a_restore() {
     });
     // Its task finds the other one's database, under the number that is its own now.
     let more = TopicPartition::new("more", Partition::ZERO);
-    let log = vec!["x".to_owned()];
-    bench.kafka.broker().input.insert(more.clone(), log);
-    let assigned = SourceEvent::Assigned(vec![more]);
-    bench.kafka.event("app-i-0-consumer", assigned);
+    bench.feed_to(more.clone(), &["x"]);
+    bench.assign_these([more]);
     assert!(bench.goes_on());
     let databases = disk.databases.lock().unwrap();
     let driven_by = databases.values().map(|database| {
@@ -254,8 +237,7 @@ fn a_closures_store_that_became_an_operators_is_refused() {
             assert!(text.contains("put it back as it was"), "{text}");
             bench.put_back(&disk, before);
             let visible = bench.visible().len();
-            bench.feed(0, &["a"]);
-            bench.settle();
+            bench.take(&["a"]);
             assert_eq!(bench.visible().len(), visible + 1);
         }
     }
@@ -329,35 +311,30 @@ fn a_stage_that_lost_its_stores_is_refused() {
 /// A topic more in the stage is another layout; accepted once, the state stays.
 #[test]
 fn a_topic_that_joins_the_stage_is_refused_until_it_is_accepted() {
-    let joined = |app: &mut App| {
-        let counts = named(app, "counts");
-        let source = app.source(&lines("in"));
-        let more = app.source(&lines("more"));
-        count_in(source.merge_by_time(more), counts, app);
-    };
-    let (mut bench, _disk) = redeployed(joined);
-    let error = bench.end().unwrap_err();
-    let WorkerError::Start(StartError::LayoutChanged { found, .. }) = error else {
-        panic!("{error}");
-    };
-    let (bench, _disk) = redeployed_from(counting, joined, Some(&found.to_string()));
-    assert!(bench.goes_on(), "its inputs are others: read anew");
+    assert_accepted_once(&counting, &joined);
 }
 
 #[test]
 fn a_topic_that_leaves_the_stage_is_refused_until_it_is_accepted() {
-    let joined = |app: &mut App| {
-        let counts = named(app, "counts");
-        let source = app.source(&lines("in"));
-        let more = app.source(&lines("more"));
-        count_in(source.merge_by_time(more), counts, app);
-    };
-    let (mut bench, _disk) = redeployed_from(joined, counting, None);
+    assert_accepted_once(&joined, &counting);
+}
+
+/// Both topics in one stage.
+fn joined(app: &mut App) {
+    let counts = named(app, "counts");
+    let source = app.source(&lines("in"));
+    let more = app.source(&lines("more"));
+    count_in(source.merge_by_time(more), counts, app);
+}
+
+#[track_caller]
+fn assert_accepted_once(before: Declare<'_>, after: Declare<'_>) {
+    let (mut bench, _disk) = redeployed_from(before, after, None);
     let error = bench.end().unwrap_err();
     let WorkerError::Start(StartError::LayoutChanged { found, .. }) = error else {
         panic!("{error}");
     };
-    let (bench, _disk) = redeployed_from(joined, counting, Some(&found.to_string()));
+    let (bench, _disk) = redeployed_from(before, after, Some(&found.to_string()));
     assert!(bench.goes_on(), "its inputs are others: read anew");
 }
 
@@ -373,9 +350,7 @@ fn a_topic_that_drives_from_now_on_is_refused_even_if_it_is_accepted() {
     let accepted = old_layout();
     let (mut bench, _disk) = redeployed_from(counting, driven, Some(&accepted));
     let more = TopicPartition::new("more", tp(0).partition);
-    bench
-        .kafka
-        .event("app-i-0-consumer", SourceEvent::Assigned(vec![more]));
+    bench.assign_these([more]);
     let error = bench.end().unwrap_err();
     let lost = matches!(
         &error,
@@ -406,25 +381,14 @@ fn two_stages_that_become_one_are_refused() {
     let accepted = old_layout();
     for accepted in [None, Some(&accepted[..])] {
         let disk = Disk::default();
-        let (kafka, clock) = (Fake::default(), Clock::default());
-        let worker = new_worker(&kafka, &clock, spec_on(&disk, None), apart);
-        let mut bench = Bench {
-            kafka,
-            clock,
-            worker,
-        };
+        let mut bench = Bench::of(spec_on(&disk, None), apart);
         bench.feed(0, &["a"]);
-        bench
-            .kafka
-            .broker()
-            .input
-            .insert(more.clone(), vec!["b".into()]);
-        let both = SourceEvent::Assigned(vec![tp(0), more.clone()]);
-        bench.kafka.event("app-i-0-consumer", both);
+        bench.feed_to(more.clone(), &["b"]);
+        bench.assign_these([tp(0), more.clone()]);
         bench.settle();
         let counted = bench.visible();
         assert_eq!(counted.len(), 2, "{counted:?}");
-        bench.worker = new_worker(&bench.kafka, &bench.clock, spec_on(&disk, accepted), joined);
+        bench.replace(spec_on(&disk, accepted), joined);
         bench.assign(&[0]);
         let error = bench.end().unwrap_err();
         let refused = matches!(

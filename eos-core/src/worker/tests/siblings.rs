@@ -9,18 +9,15 @@ fn side(partition: i32) -> TopicPartition {
 /// One task that reads `in` and `side` in the order of time. The fake's times are its offsets.
 fn bench(input: &[&str], beside: &[&str]) -> Bench {
     let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
-        let side = app.source(&Topic::<String, String>::plain("side"));
+        let side = app.source(&text("side"));
         // The first one declared drives.
-        let main = app.source(&Topic::<String, String>::plain("in"));
+        let main = app.source(&text("in"));
         side.merge_by_time(main).to(&Topic::plain("out"));
     });
     bench.worker.shared.spec.input_partitions = BTreeMap::from([("side".into(), 2)]);
-    let log = |values: &[&str]| values.iter().map(|&v| v.to_owned()).collect();
-    bench.kafka.broker().input.insert(tp(0), log(input));
-    bench.kafka.broker().input.insert(side(0), log(beside));
-    bench
-        .kafka
-        .event("app-i-0-consumer", SourceEvent::Assigned(vec![side(0)]));
+    bench.kafka.broker().input.insert(tp(0), texts(input));
+    bench.kafka.broker().input.insert(side(0), texts(beside));
+    bench.assign_these([side(0)]);
     bench
 }
 
@@ -29,21 +26,13 @@ fn a_sibling_comes_with_its_driver_and_goes_with_it() {
     let mut bench = bench(&["a0", "a1"], &["b0", "b1", "b2"]);
     bench.settle();
     assert_eq!(bench.visible(), ["b0", "a0", "b1", "a1", "b2"]);
-    let calls = bench.kafka.calls();
-    assert!(
-        calls.iter().any(|call| call == "assign side-0@0 in-0@0"),
-        "{calls:?}"
-    );
+    bench.assert_called("assign side-0@0 in-0@0");
     let (own, name) = bench.kafka.broker().committed[&tp(0)].clone();
     let (beside, same) = bench.kafka.broker().committed[&side(0)].clone();
     assert_eq!((own, beside), (2, 3));
     assert_eq!(name, same, "rule 2: under one name");
 
-    let event = SourceEvent::Revoked {
-        partitions: vec![side(0)],
-        lost: false,
-    };
-    bench.kafka.event("app-i-0-consumer", event);
+    bench.revoke_this(side(0), false);
     bench.settle();
     assert_eq!(bench.kafka.calls(), ["unassign [side-0, in-0]"]);
 }
@@ -53,8 +42,8 @@ fn a_sibling_comes_with_its_driver_and_goes_with_it() {
 fn a_sibling_without_records_is_committed_too() {
     let mut bench = bench(&[], &["b0"]);
     bench.settle();
-    let committed = bench.kafka.broker().committed.clone();
-    assert_eq!((committed[&side(0)].0, committed[&tp(0)].0), (1, 0));
+    assert_eq!(bench.committed_of(&side(0)), Some(1));
+    assert_eq!(bench.committed(0), Some(0));
 }
 
 #[test]
@@ -78,19 +67,13 @@ fn kip_695_a_task_waits_for_a_sibling_whose_end_it_has_not_heard_of() {
 fn an_abort_rewinds_all_inputs_of_a_task() {
     let mut bench = bench(&["a0"], &["b0"]);
     bench.settle();
-    bench.kafka.answer(
-        CallSite::Commit,
-        [Answer::Fails(abortable(code::INVALID_TXN_STATE))],
-    );
-    {
-        let mut broker = bench.kafka.broker();
-        broker.input.get_mut(&tp(0)).unwrap().push("a1".into());
-        broker.input.get_mut(&side(0)).unwrap().push("b1".into());
-    }
+    bench.fails(CallSite::Commit, abortable(code::INVALID_TXN_STATE));
+    bench.feed(0, &["a1"]);
+    bench.feed_to(side(0), &["b1"]);
     bench.settle();
     assert_eq!(bench.visible(), ["b0", "a0", "b1", "a1"]);
-    let committed = bench.kafka.broker().committed.clone();
-    assert_eq!((committed[&side(0)].0, committed[&tp(0)].0), (2, 2));
+    assert_eq!(bench.committed_of(&side(0)), Some(2));
+    assert_eq!(bench.committed(0), Some(2));
 }
 
 /// One input asks again after the rewind: what was fetched of the other one is still to come.
@@ -98,25 +81,10 @@ fn an_abort_rewinds_all_inputs_of_a_task() {
 fn an_input_that_asks_again_does_not_cost_the_other_one_its_records() {
     let mut bench = bench(&["a0"], &["b0"]);
     bench.settle();
-    bench.kafka.answer(
-        CallSite::Commit,
-        [Answer::Fails(abortable(code::INVALID_TXN_STATE))],
-    );
-    {
-        let mut broker = bench.kafka.broker();
-        let more = |values: [&str; 3]| values.map(str::to_owned);
-        broker
-            .input
-            .get_mut(&tp(0))
-            .unwrap()
-            .extend(more(["a1", "a2", "a3"]));
-        broker
-            .input
-            .get_mut(&side(0))
-            .unwrap()
-            .extend(more(["b1", "b2", "b3"]));
-        broker.late_seeks = 1;
-    }
+    bench.fails(CallSite::Commit, abortable(code::INVALID_TXN_STATE));
+    bench.feed(0, &["a1", "a2", "a3"]);
+    bench.feed_to(side(0), &["b1", "b2", "b3"]);
+    bench.kafka.broker().late_seeks = 1;
     bench.settle();
     assert_eq!(bench.kafka.broker().late_seeks, 0, "the fault has fired");
     let of = |letter: char| {

@@ -7,7 +7,7 @@ use eos_protocol::state::{Position, RestartError, Standing, StoreId};
 use eos_state::{Batch, Cursor, Direction, KeyRange, MemoryBackend, StoreBackend, StoreError};
 
 use super::*;
-use crate::KeyValueStore;
+use crate::{KeyValueStore, Output, Store};
 
 type Databases = Arc<Mutex<BTreeMap<TaskHome, MemoryBackend>>>;
 
@@ -112,16 +112,20 @@ impl Drop for Open {
     }
 }
 
-const CHANGELOG: &str = "app-in-changelog";
+pub(super) const CHANGELOG: &str = "app-in-changelog";
 
-fn changelog() -> TopicPartition {
+pub(super) fn changelog() -> TopicPartition {
     TopicPartition::new(CHANGELOG, Partition::ZERO)
 }
 
-fn counting(app: &mut App) {
-    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
-    let out = app.output(&Topic::<String, String>::plain("out"));
-    app.source(&Topic::<String, String>::plain("in"))
+pub(super) fn counts_and_out(app: &mut App) -> (Store<String, u64>, Output<String, String>) {
+    let counts = app.store(&KeyValueStore::plain("counts"));
+    (counts, app.output(&text("out")))
+}
+
+pub(super) fn counting(app: &mut App) {
+    let (counts, out) = counts_and_out(app);
+    app.source(&text("in"))
         .on_error(crate::ErrorPolicy::Skip)
         .with_store(&counts)
         .process(move |ctx, record| {
@@ -148,25 +152,54 @@ pub(super) fn stateful(disk: &Disk, id: u16) -> WorkerSpec {
 }
 
 fn bench_on(disk: &Disk) -> Bench {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let words = ["a", "b", "a"].map(str::to_owned).to_vec();
-    kafka.broker().input.insert(tp(0), words);
-    let worker = new_worker(&kafka, &clock, stateful(disk, 0), counting);
-    let bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let bench = Bench::of(stateful(disk, 0), counting);
+    bench.feed(0, &["a", "b", "a"]);
     bench.assign(&[0]);
     bench
+}
+
+/// Its first words are counted and committed.
+fn counted() -> (Bench, Disk) {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.settle();
+    (bench, disk)
+}
+
+/// The same, with a second task that has counted as well.
+fn both_counted() -> (Bench, Disk) {
+    let disk = Disk::default();
+    let mut bench = bench_on(&disk);
+    bench.feed(1, &["x", "y"]);
+    bench.assign(&[1]);
+    bench.settle();
+    (bench, disk)
 }
 
 impl Bench {
     /// As if the process had died: another one takes its place.
     fn restart(&mut self, disk: &Disk) {
-        self.worker = new_worker(&self.kafka, &self.clock, stateful(disk, 0), counting);
+        self.replace(stateful(disk, 0), counting);
         self.kafka.calls();
         self.assign(&[0]);
+    }
+
+    /// Its own disk is free for others from then on.
+    fn restart_elsewhere(&mut self) {
+        self.replace(stateful(&Disk::default(), 0), counting);
+    }
+
+    fn restart_on_wiped(&mut self, disk: &Disk) {
+        self.restart(disk);
+        disk.wipe();
+    }
+
+    /// The words of both tasks, and one more of the first.
+    #[track_caller]
+    fn assert_both_counted(&self) {
+        let mut counts = self.visible();
+        counts.sort();
+        assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
     }
 
     /// The last count that each word was sent with: each one more than the one before.
@@ -200,10 +233,13 @@ impl Bench {
     }
 
     fn read_changelog(&self) -> bool {
-        let calls = self.kafka.calls();
-        calls
-            .iter()
-            .any(|call| call.starts_with("assign app-in-changelog"))
+        self.calls_begin_with("assign app-in-changelog")
+    }
+
+    fn cut_changelog(&self, records: usize) {
+        let mut broker = self.kafka.broker();
+        let log = broker.changelogs.get_mut(&changelog()).unwrap();
+        log.truncate(records);
     }
 
     fn restart_error(&mut self) -> RestartError {
@@ -238,8 +274,7 @@ impl Disk {
 
 #[test]
 fn counts_go_to_the_changelog_once_a_key_and_a_commit_record_comes_last() {
-    let mut bench = bench_on(&Disk::default());
-    bench.settle();
+    let (bench, _disk) = counted();
     bench.assert_counted();
     let broker = bench.kafka.broker();
     let log = &broker.changelogs[&changelog()];
@@ -262,42 +297,33 @@ fn counts_go_to_the_changelog_once_a_key_and_a_commit_record_comes_last() {
 #[test]
 fn a_record_that_fails_leaves_no_trace_in_the_store() {
     let mut bench = bench_on(&Disk::default());
-    bench.feed(0, &["poison", "a", "poison"]);
-    bench.settle();
+    bench.take(&["poison", "a", "poison"]);
     bench.assert_counted();
     assert_eq!(bench.committed(0), Some(6));
 }
 
 #[test]
 fn an_aborted_transaction_leaves_no_trace_in_the_store() {
-    let mut bench = bench_on(&Disk::default());
-    bench.settle();
+    let (mut bench, _disk) = counted();
     bench.next_flush_aborts();
-    bench.feed(0, &["b", "a"]);
-    bench.settle();
-    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["b", "a"]);
+    bench.assert_called("abort");
+    bench.take(&["a"]);
     bench.assert_counted();
 }
 
 #[test]
 fn a_commit_in_doubt_is_applied_once_or_not_at_all() {
     for happened in [true, false] {
-        let disk = Disk::default();
-        let mut bench = bench_on(&disk);
-        bench.settle();
+        let (mut bench, disk) = counted();
         bench.feed(0, &["b", "c"]);
         let fault = fatal(code::LOCAL_FENCED);
-        let answer = if happened {
-            Answer::DoneBut(fault)
-        } else {
-            Answer::Fails(fault)
-        };
-        bench.kafka.answer(CallSite::Commit, [answer]);
+        match happened {
+            true => bench.done_but(CallSite::Commit, fault),
+            false => bench.fails(CallSite::Commit, fault),
+        }
         bench.settle();
-        bench.feed(0, &["c"]);
-        bench.settle();
+        bench.take(&["c"]);
         bench.assert_counted();
         bench.restart(&disk);
         bench.settle();
@@ -307,25 +333,18 @@ fn a_commit_in_doubt_is_applied_once_or_not_at_all() {
 
 #[test]
 fn a_restart_on_an_exact_database_reads_nothing() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     bench.restart(&disk);
-    bench.feed(0, &["a", "c"]);
-    bench.settle();
+    bench.take(&["a", "c"]);
     assert!(!bench.read_changelog());
     bench.assert_counted();
 }
 
 #[test]
 fn a_restart_without_a_database_makes_it_anew() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
-    bench.restart(&disk);
-    disk.wipe();
-    bench.feed(0, &["a", "c"]);
-    bench.settle();
+    let (mut bench, disk) = counted();
+    bench.restart_on_wiped(&disk);
+    bench.take(&["a", "c"]);
     assert!(bench.read_changelog());
     bench.assert_counted();
     drop(bench);
@@ -334,18 +353,14 @@ fn a_restart_without_a_database_makes_it_anew() {
 
 #[test]
 fn a_database_of_before_is_brought_to_the_committed_offsets() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     // Its copy is taken while nobody has it open.
     let elsewhere = Disk::default();
     bench.restart(&elsewhere);
-    bench.feed(0, &["a", "c", "c"]);
-    bench.settle();
+    bench.take(&["a", "c", "c"]);
     bench.assert_counted();
     bench.restart(&disk);
-    bench.feed(0, &["c"]);
-    bench.settle();
+    bench.take(&["c"]);
     assert!(bench.read_changelog());
     bench.assert_counted();
 }
@@ -353,14 +368,8 @@ fn a_database_of_before_is_brought_to_the_committed_offsets() {
 /// To librdkafka any (un)assign is the answer to a revocation, one that was not heard of yet included.
 #[test]
 fn nothing_is_assigned_for_a_restore_while_a_transaction_is_open() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    let words = ["x", "y"].map(str::to_owned).to_vec();
-    bench.kafka.broker().input.insert(tp(1), words);
-    bench.assign(&[1]);
-    bench.settle();
-    bench.restart(&disk);
-    disk.wipe();
+    let (mut bench, disk) = both_counted();
+    bench.restart_on_wiped(&disk);
     bench.settle();
     bench.kafka.calls();
     // Its transaction stays open for as long as no time passes.
@@ -384,27 +393,16 @@ fn nothing_is_assigned_for_a_restore_while_a_transaction_is_open() {
     }
     let read = |call: &&String| call.starts_with("assign app-in-changelog-1");
     assert!(calls.iter().any(|call| read(&call)), "{calls:#?}");
-    let mut counts = bench.visible();
-    counts.sort();
-    assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
+    bench.assert_both_counted();
 }
 
 #[test]
 fn a_task_that_is_revoked_while_it_is_restored_comes_back() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
-    bench.restart(&disk);
-    disk.wipe();
+    let (mut bench, disk) = counted();
+    bench.restart_on_wiped(&disk);
     // The end that is to be reached is not there yet.
     bench.kafka.broker().open_at_end = 5;
-    bench
-        .kafka
-        .broker()
-        .changelogs
-        .get_mut(&changelog())
-        .unwrap()
-        .truncate(2);
+    bench.cut_changelog(2);
     bench.settle();
     assert!(bench.read_changelog());
     bench.revoke(0, false);
@@ -423,30 +421,23 @@ fn a_failed_store_stops_the_worker_even_if_the_closure_does_not_care() {
     let disk = Disk::default();
     let mut bench = bench_on(&disk);
     let carefree = |app: &mut App| {
-        let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
-        let out = app.output(&Topic::<String, String>::plain("out"));
-        app.source(&Topic::<String, String>::plain("in"))
+        let (counts, out) = counts_and_out(app);
+        app.source(&text("in"))
             .with_store(&counts)
             .process(move |ctx, record| {
                 let n = ctx.store(&counts).get(&record.value).unwrap_or_default();
                 ctx.emit(&out, record.key, format!("{n:?}"))
             });
     };
-    bench.worker = new_worker(&bench.kafka, &bench.clock, stateful(&disk, 0), carefree);
+    bench.replace(stateful(&disk, 0), carefree);
     *disk.broken.lock().unwrap() = true;
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
+    bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
     assert!(bench.visible().is_empty());
 }
 
 #[test]
 fn offsets_are_asked_for_again_while_another_task_is_at_work() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    let words = ["x", "y"].map(str::to_owned).to_vec();
-    bench.kafka.broker().input.insert(tp(1), words);
-    bench.assign(&[1]);
-    bench.settle();
+    let (mut bench, disk) = both_counted();
     bench.restart(&disk);
     bench.settle();
     let kept = bench.kafka.broker().committed.remove(&tp(1)).unwrap();
@@ -459,23 +450,18 @@ fn offsets_are_asked_for_again_while_another_task_is_at_work() {
     }
     bench.kafka.broker().committed.insert(tp(1), kept);
     bench.settle();
-    let mut counts = bench.visible();
-    counts.sort();
-    assert_eq!(counts, ["a=1", "a=2", "a=3", "b=1", "x=1", "y=1"]);
+    bench.assert_both_counted();
 }
 
 /// While a coordinator loads, it has no offsets for a moment.
 #[test]
 fn offsets_that_are_gone_for_a_moment_stop_nobody() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     bench.restart(&disk);
     let kept = std::mem::take(&mut bench.kafka.broker().committed);
     bench.settle_without_commit();
     bench.kafka.broker().committed = kept;
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     bench.assert_counted();
 }
 
@@ -512,62 +498,44 @@ fn a_restore_that_starts_over_ends_the_open_transaction() {
 
 #[test]
 fn offsets_that_somebody_reset_stop_the_task() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     bench.restart(&disk);
     let reset = (0, String::new());
     bench.kafka.broker().committed.insert(tp(0), reset);
     let error = bench.restart_error();
-    assert!(matches!(error, RestartError::OffsetReset { .. }), "{error}");
+    assert_error(&error, |e| matches!(e, RestartError::OffsetReset { .. }));
     assert!(error.to_string().contains("--reset-offsets"), "{error}");
 }
 
 #[test]
 fn offsets_that_are_gone_stop_the_task_even_without_a_database() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
-    bench.restart(&disk);
-    disk.wipe();
+    let (mut bench, disk) = counted();
+    bench.restart_on_wiped(&disk);
     bench.kafka.broker().committed.clear();
     let error = bench.restart_error();
-    assert!(matches!(error, RestartError::OffsetGone { .. }), "{error}");
+    assert_error(&error, |e| matches!(e, RestartError::OffsetGone { .. }));
 }
 
 #[test]
 fn a_changelog_that_lost_its_end_stops_the_task() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
-    bench.feed(0, &["a"]);
-    bench.settle();
-    bench.restart(&disk);
-    disk.wipe();
-    let mut broker = bench.kafka.broker();
-    broker.changelogs.get_mut(&changelog()).unwrap().truncate(4);
-    drop(broker);
+    let (mut bench, disk) = counted();
+    bench.take(&["a"]);
+    bench.restart_on_wiped(&disk);
+    bench.cut_changelog(4);
     let error = bench.restart_error();
-    assert!(
-        matches!(error, RestartError::ChangelogLost { .. }),
-        "{error}"
-    );
+    assert_error(&error, |e| matches!(e, RestartError::ChangelogLost { .. }));
 }
 
 #[test]
 fn a_disk_that_is_full_stops_the_worker_and_a_restart_heals() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     *disk.full.lock().unwrap() = true;
     bench.feed(0, &["a", "c"]);
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::Store { .. }), "{error}");
-    assert!(error.to_string().contains("disk is full"), "{error}");
+    let error = bench.end_with(|e| matches!(e, WorkerError::Store { .. }));
+    assert!(error.contains("disk is full"), "{error}");
     *disk.full.lock().unwrap() = false;
     bench.restart(&disk);
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     bench.assert_counted();
 }
 
@@ -577,7 +545,7 @@ fn a_transaction_with_many_changes_is_committed_early() {
     let mut bench = bench_on(&disk);
     let mut spec = stateful(&disk, 0);
     spec.state.uncommitted_bytes = 1;
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, counting);
+    bench.replace(spec, counting);
     bench.settle();
     bench.assert_counted();
     let (_, metadata) = bench.kafka.broker().committed[&tp(0)].clone();
@@ -590,31 +558,20 @@ fn a_transaction_with_many_changes_is_committed_early() {
 impl Bench {
     /// A database that is made anew, of which nothing is read yet.
     fn restart_reading(&mut self, disk: &Disk) {
-        self.restart(disk);
-        disk.wipe();
-        for _ in 0..40 {
-            self.step();
-            self.clock.pass(Duration::from_millis(50));
-            if self.read_changelog() {
-                return;
-            }
-        }
-        panic!("no changelog is read");
+        self.restart_on_wiped(disk);
+        self.steps_until(Self::read_changelog);
     }
 
     /// What the client says of a changelog, having stopped to read it.
     fn changelog_is_out_of_range(&self) {
-        let event = out_of_range(changelog(), 0);
-        self.kafka.event("app-i-0-consumer", event);
+        self.hears(out_of_range(changelog(), 0));
     }
 }
 
 /// Nobody but people deletes from it. (That of windows is trimmed: `windows.rs`.)
 #[test]
 fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     bench.restart_reading(&disk);
     bench.kafka.broker().starts.insert(changelog(), 1);
     bench.changelog_is_out_of_range();
@@ -627,9 +584,7 @@ fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task(
 
 #[test]
 fn a_changelog_that_was_out_of_range_for_a_moment_is_read_on() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     bench.restart_reading(&disk);
     bench.changelog_is_out_of_range();
     bench.step();
@@ -638,15 +593,14 @@ fn a_changelog_that_was_out_of_range_for_a_moment_is_read_on() {
         bench.read_changelog(),
         "the client stops at such a partition"
     );
-    bench.feed(0, &["a", "b"]);
-    bench.settle();
+    bench.take(&["a", "b"]);
     bench.assert_counted();
 }
 
 impl Bench {
     /// Restores of this worker: exact, replayed, rebuilt, first; and the records read for them.
     fn restores(&self) -> ([u64; 4], u64) {
-        let totals = self.worker.shared.meter.read(Now::default()).totals;
+        let totals = self.totals();
         let mut kinds = totals.restores.iter().map(|(_, n)| n);
         (
             std::array::from_fn(|_| kinds.next().unwrap()),
@@ -657,46 +611,33 @@ impl Bench {
 
 #[test]
 fn restores_are_counted_by_what_they_were_made_from() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     assert_eq!(bench.restores(), ([0, 0, 0, 1], 0));
     bench.restart(&disk);
     bench.settle();
     assert_eq!(bench.restores(), ([1, 0, 0, 0], 0), "nothing was read");
     let elsewhere = Disk::default();
     bench.restart(&elsewhere);
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     assert_eq!(bench.restores(), ([0, 0, 1, 0], 3), "a, b, a commit record");
     bench.restart(&disk);
     bench.settle();
     let (kinds, records) = bench.restores();
     assert_eq!(kinds, [0, 1, 0, 0]);
     assert!(records >= 2, "a and a commit record: {records}");
-    assert!(
-        bench
-            .worker
-            .shared
-            .meter
-            .read(Now::default())
-            .restoring
-            .is_empty()
-    );
+    assert!(bench.metrics().restoring.is_empty());
 }
 
 #[test]
 fn a_restore_tells_how_much_is_left() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
+    let (mut bench, disk) = counted();
     bench.kafka.broker().open_at_end = 5;
     bench.restart_reading(&disk);
     bench.kafka.broker().open_at_end = 0;
     bench.kafka.broker().starts.insert(changelog(), 4);
     bench.clock.pass(Duration::from_secs(1));
     bench.step();
-    let metrics = bench.worker.shared.meter.read(Now::default());
+    let metrics = bench.metrics();
     let [one] = metrics.restoring[..] else {
         panic!("{metrics:?}");
     };
@@ -706,14 +647,8 @@ fn a_restore_tells_how_much_is_left() {
 /// What is to be thrown away may be locked for a moment by whoever looks for left-over tasks.
 #[test]
 fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
-    let disk = Disk::default();
-    let mut bench = bench_on(&disk);
-    bench.settle();
-    let elsewhere = |bench: &Bench| {
-        let spec = stateful(&Disk::default(), 0);
-        new_worker(&bench.kafka, &bench.clock, spec, counting)
-    };
-    bench.worker = elsewhere(&bench);
+    let (mut bench, disk) = counted();
+    bench.restart_elsewhere();
     let id = StoreId::plain("counts");
     {
         let mut databases = disk.databases.lock().unwrap();
@@ -726,50 +661,31 @@ fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
     *disk.looked_at.lock().unwrap() = true;
     let mut spec = stateful(&disk, 0);
     spec.state.cluster = "another".into();
-    bench.worker = new_worker(&bench.kafka, &bench.clock, spec, counting);
+    bench.replace(spec, counting);
     bench.kafka.calls();
     bench.assign(&[0]);
-    for _ in 0..20 {
-        bench.clock.pass(Duration::from_millis(50));
-        bench.settle();
-    }
-    assert!(
-        !*disk.looked_at.lock().unwrap(),
-        "nobody wanted to discard it"
-    );
-    bench.feed(0, &["a", "b"]);
-    bench.settle();
-    bench.worker = elsewhere(&bench);
+    bench.steps(1200);
+    let still = *disk.looked_at.lock().unwrap();
+    assert!(!still, "nobody wanted to discard it");
+    bench.take(&["a", "b"]);
+    bench.restart_elsewhere();
     let databases = disk.databases.lock().unwrap();
     let database = databases.values().next().unwrap();
     let mut value = Vec::new();
-    assert!(
-        database.get(id, b"a", &mut value).unwrap(),
-        "it was restored"
-    );
-    assert!(!database.get(id, b"stale", &mut value).unwrap());
+    let mut has = |key: &[u8]| database.get(id, key, &mut value).unwrap();
+    assert!(has(b"a"), "it was restored");
+    assert!(!has(b"stale"));
 }
 
 /// An aggregate may outgrow its changelog: its record fails, and those of other keys go on.
 #[test]
 fn a_change_that_the_changelog_does_not_take_fails_its_record() {
-    let disk = Disk::default();
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let long = "long".repeat(100);
-    let words = ["a", &long, "b"].map(str::to_owned).to_vec();
-    kafka.broker().input.insert(tp(0), words);
-    let mut spec = stateful(&disk, 0);
+    let mut spec = stateful(&Disk::default(), 0);
     spec.output_limits = vec![None, Some(300)];
-    let worker = new_worker(&kafka, &clock, spec, counting);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let mut bench = Bench::of(spec, counting);
+    bench.feed(0, &["a", &"long".repeat(100), "b"]);
     bench.assign(&[0]);
     bench.settle();
-    assert_eq!(bench.visible(), ["a=1", "b=1"]);
-    assert_eq!(bench.committed(0), Some(3));
-    let calls = bench.kafka.calls();
-    assert!(!calls.contains(&"abort".to_owned()), "{calls:?}");
+    bench.assert_done(&["a=1", "b=1"], 3);
+    bench.assert_not_called("abort");
 }

@@ -8,14 +8,10 @@ fn a_record_that_fails_leaves_no_trace_and_what_came_before_it_counts() {
     for bad in ["poison", "panic"] {
         let mut bench = Bench::running();
         bench.feed(0, &["good", bad, "never"]);
-        let error = bench.end().unwrap_err();
-        assert!(matches!(error, WorkerError::Record { .. }), "{error}");
-        assert!(error.to_string().contains("record 4 of in-0"), "{error}");
-        assert_eq!(
-            bench.committed(0),
-            Some(4),
-            "a restart begins with the bad record"
-        );
+        let error = bench.end_with(|e| matches!(e, WorkerError::Record { .. }));
+        assert!(error.contains("record 4 of in-0"), "{error}");
+        let committed = bench.committed(0);
+        assert_eq!(committed, Some(4), "a restart begins with the bad record");
         assert_eq!(bench.visible().last().map(String::as_str), Some("GOOD"));
     }
 }
@@ -25,17 +21,9 @@ fn an_offset_that_is_gone_names_the_log_and_the_way_out() {
     // Where it is not known which one was asked for, it may be ours.
     for asked in [1_000, -1001] {
         let mut bench = Bench::running();
-        let gone = out_of_range(tp(0), asked);
-        bench.kafka.event("app-i-0-consumer", gone);
-        let error = bench.end().unwrap_err();
-        assert!(
-            matches!(error, WorkerError::OffsetOutOfRange { .. }),
-            "{error}"
-        );
-        assert!(
-            error.to_string().contains("--group app --topic in-0"),
-            "{error}"
-        );
+        bench.hears(out_of_range(tp(0), asked));
+        let error = bench.end_with(|e| matches!(e, WorkerError::OffsetOutOfRange { .. }));
+        assert!(error.contains("--group app --topic in-0"), "{error}");
     }
 }
 
@@ -44,13 +32,10 @@ fn a_permanent_error_stops_with_the_transaction_aborted() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
     let denied = abortable(code::TOPIC_AUTHORIZATION_FAILED);
-    bench.kafka.answer(CallSite::Flush, [Answer::Fails(denied)]);
-    let error = bench.end().unwrap_err();
-    assert!(
-        error.to_string().starts_with("Kafka refused: flushing"),
-        "{error}"
-    );
-    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.fails(CallSite::Flush, denied);
+    let error = bench.end().unwrap_err().to_string();
+    assert!(error.starts_with("Kafka refused: flushing"), "{error}");
+    bench.assert_called("abort");
     assert_eq!(bench.committed(0), Some(3));
 }
 
@@ -58,31 +43,22 @@ fn a_permanent_error_stops_with_the_transaction_aborted() {
 fn being_fenced_for_ever_ends_with_an_error_that_names_the_fix() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
-    bench.kafka.answer(
-        CallSite::Send,
-        [Answer::Fails(fatal(code::LOCAL_FENCED)); 50],
-    );
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::TwoOwners { .. }), "{error}");
-    assert!(
-        error.to_string().contains("delete the file `instance`"),
-        "{error}"
-    );
+    let fenced = Answer::Fails(fatal(code::LOCAL_FENCED));
+    bench.kafka.answer(CallSite::Send, [fenced; 50]);
+    let error = bench.end_with(|e| matches!(e, WorkerError::TwoOwners { .. }));
+    assert!(error.contains("delete the file `instance`"), "{error}");
 }
 
 #[test]
 fn a_restart_stop_commits_and_keeps_the_membership() {
     let mut bench = Bench::running();
-    bench.feed(0, &["a"]);
-    bench.step();
+    bench.open(&["a"]);
     bench.kafka.calls();
     bench.worker.stop(StopMode::Restart);
     bench.end().unwrap();
     bench.assert_exact();
-    assert_eq!(
-        bench.kafka.calls(),
-        ["send_offsets", "flush", "commit", "close"]
-    );
+    let calls = bench.kafka.calls();
+    assert_eq!(calls, ["send_offsets", "flush", "commit", "close"]);
 }
 
 /// And waits for the LeaveGroup: librdkafka sends none for a static member that has begun to close.
@@ -92,10 +68,8 @@ fn a_leaving_stop_answers_its_own_revocation_before_it_closes() {
     let mut bench = Bench::running();
     bench.worker.stop(StopMode::Leave);
     bench.end().unwrap();
-    assert_eq!(
-        bench.kafka.calls(),
-        ["unsubscribe", "unassign [in-0]", "leave", "close"]
-    );
+    let calls = bench.kafka.calls();
+    assert_eq!(calls, ["unsubscribe", "unassign [in-0]", "leave", "close"]);
 }
 
 /// It may be a member from its last run, and only who has joined can leave: seen in the kill test,
@@ -107,11 +81,12 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
     for _ in 0..3 {
         bench.step();
     }
-    assert!(!bench.kafka.calls().contains(&"unsubscribe".to_owned()));
+    bench.assert_not_called("unsubscribe");
     bench.assign(&[]);
     bench.end().unwrap();
+    let calls = bench.kafka.calls();
     assert_eq!(
-        bench.kafka.calls(),
+        calls,
         ["assign ", "unsubscribe", "unassign []", "leave", "close"]
     );
 }
@@ -124,12 +99,8 @@ fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
     bench.kafka.broker().unstable.insert(tp(1));
     bench.assign(&[1]);
     bench.feed(0, &["a"]);
-    let mut second = new_worker(
-        &bench.kafka,
-        &bench.clock,
-        spec(1, Guarantee::AtLeastOnce),
-        shout,
-    );
+    let spec = spec(1, Guarantee::AtLeastOnce);
+    let mut second = new_worker(&bench.kafka, &bench.clock, spec, shout);
     for _ in 0..20 {
         bench.step();
         second.step().unwrap();
@@ -146,9 +117,7 @@ fn a_worker_that_waits_for_stable_offsets_stops_nobody() {
 #[test]
 fn a_close_that_does_not_end_is_abandoned() {
     let mut bench = Bench::running();
-    bench
-        .kafka
-        .answer(CallSite::Close, [Answer::Pending; 10_000]);
+    bench.pending(CallSite::Close, 10_000);
     bench.worker.stop(StopMode::Restart);
     let before = bench.clock.env().now();
     bench.end().unwrap();
@@ -162,14 +131,9 @@ fn a_close_that_does_not_end_is_abandoned() {
 fn what_a_person_must_mend_is_told_and_not_what_failed_after_it() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
-    bench.kafka.answer(
-        CallSite::SendOffsets,
-        [Answer::Fails(abortable(code::GROUP_AUTHORIZATION_FAILED))],
-    );
-    bench.kafka.answer(
-        CallSite::Abort,
-        [Answer::Fails(fatal(code::INVALID_TXN_STATE))],
-    );
+    let denied = abortable(code::GROUP_AUTHORIZATION_FAILED);
+    bench.fails(CallSite::SendOffsets, denied);
+    bench.fails(CallSite::Abort, fatal(code::INVALID_TXN_STATE));
     let error = bench.end().unwrap_err().to_string();
     assert!(error.contains("--add --operation Read --group"), "{error}");
 }

@@ -33,7 +33,7 @@ fn joining(app: &mut App) {
     let table = app
         .table(&topic, &KeyValueStore::plain("rows"))
         .on_error(ErrorPolicy::Skip);
-    app.source(&Topic::<String, String>::plain("in"))
+    app.source(&text("in"))
         .left_join(&table, |value, row| {
             format!("{value}+{}", row.as_deref().unwrap_or("none"))
         })
@@ -49,31 +49,22 @@ fn spec_on(disk: &Disk) -> WorkerSpec {
 }
 
 fn bench_on(disk: &Disk, table: &[&str], stream: &[&str]) -> Bench {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let log = |values: &[&str]| values.iter().map(|&v| v.to_owned()).collect();
-    kafka.broker().input.insert(rows(0), log(table));
-    kafka.broker().input.insert(tp(0), log(stream));
-    let worker = new_worker(&kafka, &clock, spec_on(disk), joining);
-    let bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let bench = Bench::of(spec_on(disk), joining);
+    bench.feed_to(rows(0), table);
+    bench.feed(0, stream);
     bench.assign_rows();
     bench
 }
 
 impl Bench {
     fn assign_rows(&self) {
-        self.kafka
-            .event("app-i-0-consumer", SourceEvent::Assigned(vec![rows(0)]));
+        self.assign_these([rows(0)]);
     }
 
     /// Of one time the row comes first: each record finds what was fed with it.
     fn feed_both(&self, row: &str, value: &str) {
-        let mut broker = self.kafka.broker();
-        broker.input.get_mut(&rows(0)).unwrap().push(row.into());
-        broker.input.get_mut(&tp(0)).unwrap().push(value.into());
+        self.feed_to(rows(0), &[row]);
+        self.feed(0, &[value]);
     }
 }
 
@@ -94,11 +85,7 @@ fn kip_695_a_record_waits_for_rows_that_may_be_older() {
     bench.kafka.broker().silent.insert(rows(0));
     bench.settle();
     assert_eq!(bench.visible(), Vec::<String>::new());
-    bench
-        .kafka
-        .broker()
-        .input
-        .insert(rows(0), vec!["late".into()]);
+    bench.feed_to(rows(0), &["late"]);
     bench.kafka.broker().silent.clear();
     bench.settle();
     assert_eq!(bench.visible(), ["a+late"]);
@@ -111,7 +98,7 @@ fn a_row_of_an_aborted_transaction_is_found_by_nobody() {
     bench.next_flush_aborts();
     bench.feed_both("r1", "b");
     bench.settle();
-    assert!(bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.assert_called("abort");
     bench.feed_both("-", "c");
     bench.settle();
     assert_eq!(bench.visible(), ["a+r0", "b+r1", "c+none"]);
@@ -124,25 +111,17 @@ fn rows_are_there_after_a_restart_with_a_database_and_without() {
         let disk = Disk::default();
         let mut bench = bench_on(&disk, &["r0"], &["a"]);
         bench.settle();
-        bench.worker = new_worker(&bench.kafka, &bench.clock, spec_on(&disk), joining);
+        bench.replace(spec_on(&disk), joining);
         if wiped {
             disk.wipe();
         }
         bench.assign_rows();
         bench.kafka.calls();
         let log = bench.kafka.broker().input[&rows(0)].len();
-        bench
-            .kafka
-            .broker()
-            .input
-            .get_mut(&tp(0))
-            .unwrap()
-            .push("b".into());
-        bench.settle();
+        bench.take(&["b"]);
         assert_eq!(bench.visible(), ["a+r0", "b+r0"], "wiped: {wiped}");
-        let committed = bench.kafka.broker().committed[&rows(0)].0;
-        assert_eq!(committed, log as i64);
-        let read = |call: &String| call.starts_with("assign app-rows-changelog");
-        assert_eq!(bench.kafka.calls().iter().any(read), wiped);
+        assert_eq!(bench.committed_of(&rows(0)), Some(log as i64));
+        let read = bench.calls_begin_with("assign app-rows-changelog");
+        assert_eq!(read, wiped);
     }
 }

@@ -12,7 +12,6 @@ const PARTITIONS: u32 = 3;
 
 /// An app with a topic in every role.
 fn everything(app: &mut App) {
-    let text = Topic::<String, String>::plain;
     app.source(&text("in"))
         .on_error(ErrorPolicy::dead_letter("failed"))
         .map(|value: String| value.to_uppercase())
@@ -67,16 +66,9 @@ fn spec_of_all() -> WorkerSpec {
 
 /// A worker with an open transaction, and what it has committed.
 fn bench() -> (Bench, Option<i64>) {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    kafka.broker().input.insert(tp(0), vec!["a".to_owned()]);
-    let worker = new_worker(&kafka, &clock, spec_of_all(), everything);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let mut bench = Bench::of(spec_of_all(), everything);
     bench.assign(&[0]);
-    bench.settle();
+    bench.take(&["a"]);
     let committed = bench.committed(0);
     assert_eq!(committed, Some(1));
     bench.open(&["b", "c"]);
@@ -92,8 +84,7 @@ impl Bench {
             true => (name.into(), found),
             false => (name.into(), seen(OLD, PARTITIONS)),
         });
-        let event = SourceEvent::Topics(topics.to_vec());
-        self.kafka.event("app-i-0-consumer", event);
+        self.hears(SourceEvent::Topics(topics.to_vec()));
     }
 
     #[track_caller]
@@ -184,15 +175,8 @@ fn a_worker_that_gave_up_restores_nothing_more() {
     // Another owner's transaction is open at its end, so it is read until that ends.
     bench.kafka.broker().open_at_end = 1;
     let rows = TopicPartition::new("rows", tp(0).partition);
-    let assigned = SourceEvent::Assigned(vec![rows]);
-    bench.kafka.event("app-i-0-consumer", assigned);
-    let reads = |bench: &Bench| bench.worker.restorer.reads();
-    let mut steps = 0..400;
-    while !reads(&bench) {
-        steps.next().unwrap();
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.assign_these([rows]);
+    bench.steps_until(|bench| bench.worker.restorer.reads());
 
     let changelog = "app-rows-changelog";
     let partition = TopicPartition::new(changelog, tp(0).partition);

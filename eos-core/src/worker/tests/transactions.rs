@@ -8,12 +8,9 @@ fn records_go_through_and_their_offsets_commit_with_them() {
     bench.assert_exact();
     let (_, metadata) = bench.kafka.broker().committed[&tp(0)].clone();
     assert!(metadata.starts_with("eos1;"), "{metadata}");
-    assert!(
-        metadata.contains(";2;2;"),
-        "width 2, second transaction: {metadata}"
-    );
-    bench.feed(0, &["more"]);
-    bench.settle();
+    // Width 2, second transaction.
+    assert!(metadata.contains(";2;2;"), "{metadata}");
+    bench.take(&["more"]);
     bench.assert_exact();
     assert_eq!(
         bench.kafka.calls(),
@@ -22,16 +19,23 @@ fn records_go_through_and_their_offsets_commit_with_them() {
     );
 }
 
+impl Bench {
+    /// Commits "a", and waits 2 ms for the answer to this call.
+    fn commit_within_2_ms(&mut self, call: CallSite) {
+        self.open(&["a"]);
+        self.pending(call, 1);
+        self.clock.pass(Duration::from_millis(100));
+        self.step();
+        self.step();
+        self.clock.pass(Duration::from_millis(2));
+        self.step();
+    }
+}
+
 /// A worker that has committed a transaction of "a", for which it waited 2 ms.
 fn committed_within_2_ms() -> Bench {
     let mut bench = Bench::running();
-    bench.open(&["a"]);
-    bench.kafka.answer(CallSite::Commit, [Answer::Pending]);
-    bench.clock.pass(Duration::from_millis(100));
-    bench.step();
-    bench.step();
-    bench.clock.pass(Duration::from_millis(2));
-    bench.step();
+    bench.commit_within_2_ms(CallSite::Commit);
     assert_eq!(bench.kafka.calls().last().unwrap(), "commit");
     bench
 }
@@ -49,8 +53,7 @@ fn the_next_transaction_begins_once_the_markers_of_the_last_one_should_be_writte
     }
     bench.step();
     assert_eq!(bench.kafka.calls(), ["begin", "send"]);
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
 }
 
 /// Nothing else wakes a worker whose queues are full: they tell when they become so.
@@ -83,11 +86,8 @@ fn what_is_waited_for_markers_is_a_part_of_what_a_commit_costs() {
     // Each look at the clock takes 100 µs from now on.
     bench.clock.tick();
     bench.worker.wait(Duration::ZERO);
-    assert_eq!(
-        bench.worker.txn.pace.idle(),
-        Duration::ZERO,
-        "records may be there"
-    );
+    let idle = bench.worker.txn.pace.idle();
+    assert_eq!(idle, Duration::ZERO, "records may be there");
     bench.clock.pass(Duration::from_millis(6));
     bench.worker.wait(Duration::ZERO);
     assert_eq!(bench.worker.txn.pace.idle(), Duration::from_micros(100));
@@ -104,19 +104,9 @@ fn a_revocation_does_not_wait_for_markers() {
 
 #[test]
 fn without_transactions_there_are_no_markers_to_wait_for() {
-    let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
-    bench.assign(&[0]);
-    bench.settle();
+    let mut bench = Bench::started(Guarantee::AtLeastOnce, shout);
     bench.kafka.calls();
-    bench.open(&["a"]);
-    bench
-        .kafka
-        .answer(CallSite::ConsumerCommit, [Answer::Pending]);
-    bench.clock.pass(Duration::from_millis(100));
-    bench.step();
-    bench.step();
-    bench.clock.pass(Duration::from_millis(2));
-    bench.step();
+    bench.commit_within_2_ms(CallSite::ConsumerCommit);
     bench.kafka.calls();
     bench.feed(0, &["b"]);
     bench.step();
@@ -132,13 +122,11 @@ fn rule_1_an_idle_worker_holds_nothing_open() {
 
 #[test]
 fn rule_1_a_filter_that_drops_everything_still_commits_its_progress() {
-    let mut bench = Bench::with(Guarantee::ExactlyOnce, |app| {
-        app.source(&Topic::<String, String>::plain("in"))
+    let bench = Bench::started(Guarantee::ExactlyOnce, |app| {
+        app.source(&text("in"))
             .filter(|_| false)
             .to(&Topic::plain("out"));
     });
-    bench.assign(&[0]);
-    bench.settle();
     assert!(bench.visible().is_empty());
     assert_eq!(bench.committed(0), Some(3));
 }
@@ -148,21 +136,17 @@ fn rule_1_a_filter_that_drops_everything_still_commits_its_progress() {
 fn a_producer_that_is_fenced_while_sending_loses_nothing() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench
-        .kafka
-        .answer(CallSite::Send, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
-    bench.settle();
-    bench.assert_exact();
-    assert!(bench.kafka.calls().contains(&"new producer".to_owned()));
+    bench.fails(CallSite::Send, fatal(code::LOCAL_FENCED));
+    bench.settle_exactly();
+    bench.assert_called("new producer");
 }
 
 #[test]
 fn a_full_queue_neither_loses_nor_doubles_an_output() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b", "c"]);
-    bench.kafka.answer(CallSite::Send, [Answer::Pending; 3]);
-    bench.settle();
-    bench.assert_exact();
+    bench.pending(CallSite::Send, 3);
+    bench.settle_exactly();
 }
 
 #[test]
@@ -173,31 +157,21 @@ fn rule_3_an_unfenced_membership_is_never_sent() {
         bench.feed(0, &["a"]);
         bench.settle_without_commit();
         bench.kafka.broker().membership = None;
-        bench.settle();
-        bench.assert_exact();
+        bench.settle_exactly();
     }
 }
 
 #[test]
 fn at_least_once_repeats_what_was_not_acknowledged() {
-    let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
-    bench.assign(&[0]);
-    bench.settle();
+    let mut bench = Bench::started(Guarantee::AtLeastOnce, shout);
     bench.feed(0, &["a", "b"]);
     bench.kafka.calls();
-    bench
-        .kafka
-        .answer(CallSite::Flush, [Answer::DoneBut(abortable(-192))]);
+    bench.done_but(CallSite::Flush, abortable(-192));
     bench.settle();
     let calls = bench.kafka.calls();
-    assert!(calls.contains(&"seek in-0@3".to_owned()), "{calls:?}");
-    assert!(calls.contains(&"new producer".to_owned()), "{calls:?}");
-    let visible = bench.visible();
-    assert_eq!(
-        visible.iter().filter(|v| *v == "A").count(),
-        2,
-        "doubled, as promised"
-    );
+    assert_ne!(times(&calls, "seek in-0@3"), 0, "{calls:?}");
+    assert_ne!(times(&calls, "new producer"), 0, "{calls:?}");
+    assert_eq!(times(&bench.visible(), "A"), 2, "doubled, as promised");
     assert_eq!(bench.committed(0), Some(5));
 }
 
@@ -205,13 +179,9 @@ fn at_least_once_repeats_what_was_not_acknowledged() {
 fn rule_6_a_commit_in_doubt_that_did_happen_counts_once() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench.kafka.answer(
-        CallSite::Commit,
-        [Answer::DoneBut(fatal(code::LOCAL_FENCED))],
-    );
-    bench.settle();
-    bench.assert_exact();
-    assert!(bench.kafka.calls().contains(&"new producer".to_owned()));
+    bench.done_but(CallSite::Commit, fatal(code::LOCAL_FENCED));
+    bench.settle_exactly();
+    bench.assert_called("new producer");
 }
 
 /// librdkafka calls an answer abortable that it can't read; the broker may have committed.
@@ -219,57 +189,43 @@ fn rule_6_a_commit_in_doubt_that_did_happen_counts_once() {
 fn rule_5_an_abortable_answer_to_a_commit_is_no_proof_that_it_did_not_happen() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench
-        .kafka
-        .answer(CallSite::Commit, [Answer::DoneBut(abortable(-1))]);
-    bench.settle();
-    bench.assert_exact();
-    assert!(!bench.kafka.calls().contains(&"abort".to_owned()));
+    bench.done_but(CallSite::Commit, abortable(-1));
+    bench.settle_exactly();
+    bench.assert_not_called("abort");
 }
 
 #[test]
 fn rule_6_a_commit_in_doubt_that_did_not_happen_is_done_again() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench
-        .kafka
-        .answer(CallSite::Commit, [Answer::Fails(fatal(code::LOCAL_FENCED))]);
-    bench.settle();
-    bench.assert_exact();
+    bench.fails(CallSite::Commit, fatal(code::LOCAL_FENCED));
+    bench.settle_exactly();
 }
 
 #[test]
 fn rule_6_a_commit_that_never_answers_is_decided_by_the_next_producer() {
     let mut bench = Bench::running();
     bench.feed(0, &["a"]);
-    bench.kafka.answer(CallSite::Commit, [Answer::Pending; 230]);
-    for _ in 0..300 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.pending(CallSite::Commit, 230);
+    bench.steps(300);
     bench.kafka.broker().script.clear();
-    bench.settle();
-    bench.assert_exact();
-    assert!(!bench.kafka.calls().contains(&"abort".to_owned()), "rule 5");
+    bench.settle_exactly();
+    // Rule 5.
+    bench.assert_not_called("abort");
 }
 
 #[test]
 fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
     let mut bench = Bench::running();
-    bench.feed(0, &["a"]);
-    bench.step();
+    bench.open(&["a"]);
     bench.kafka.broker().unanswered = true;
     bench.settle();
-    bench.feed(0, &["b"]);
-    bench.settle();
+    bench.take(&["b"]);
     bench.assert_exact();
     let calls = bench.kafka.calls();
-    let rebuilt = calls.iter().position(|c| c == "new producer").unwrap();
-    assert_eq!(calls.iter().filter(|c| *c == "begin").count(), 2);
-    assert!(
-        calls.iter().rposition(|c| c == "begin") > Some(rebuilt),
-        "{calls:?}"
-    );
+    assert_eq!(times(&calls, "begin"), 2);
+    let last = calls.iter().rposition(|c| c == "begin");
+    assert!(last > Some(place(&calls, "new producer")), "{calls:?}");
 }
 
 /// What the new producer's init left behind would hit what is begun right after the verdict.
@@ -277,48 +233,30 @@ fn rule_7_an_unanswered_request_replaces_the_producer_before_the_next_begin() {
 fn rule_7_an_unanswered_init_replaces_the_producer_that_decided_a_doubt() {
     let mut bench = Bench::running();
     bench.feed(0, &["a", "b"]);
-    bench.kafka.answer(
-        CallSite::Commit,
-        [Answer::DoneBut(fatal(code::LOCAL_FENCED))],
-    );
-    bench
-        .kafka
-        .answer(CallSite::Committed, [Answer::Pending; 4]);
-    let made = |bench: &Bench| {
-        let broker = bench.kafka.broker();
-        broker.calls.iter().filter(|c| *c == "new producer").count()
-    };
-    while made(&bench) == 0 {
-        bench.step();
-        bench.clock.pass(Duration::from_millis(50));
-    }
+    bench.done_but(CallSite::Commit, fatal(code::LOCAL_FENCED));
+    bench.pending(CallSite::Committed, 4);
+    bench.steps_until(|bench| times(&bench.kafka.broker().calls, "new producer") > 0);
     bench.kafka.broker().unanswered = true;
-    bench.feed(0, &["c"]);
-    bench.settle();
+    bench.take(&["c"]);
     bench.assert_exact();
     let calls = bench.kafka.calls();
     let made: Vec<usize> = (0..calls.len())
         .filter(|&at| calls[at] == "new producer")
         .collect();
     assert_eq!(made.len(), 2, "{calls:?}");
-    assert!(
-        !calls[made[0]..made[1]].contains(&"begin".to_owned()),
-        "{calls:?}"
-    );
+    let between = &calls[made[0]..made[1]];
+    assert_eq!(times(between, "begin"), 0, "{calls:?}");
 }
 
 #[test]
 fn rule_11_at_least_once_commits_through_the_consumer_after_everything_is_acknowledged() {
     let mut bench = Bench::with(Guarantee::AtLeastOnce, shout);
     bench.assign(&[0]);
-    bench.settle();
-    bench.assert_exact();
+    bench.settle_exactly();
     let calls = bench.kafka.calls();
-    assert!(
-        !calls
-            .iter()
-            .any(|c| ["init", "begin", "send_offsets", "commit"].contains(&&c[..]))
-    );
+    for call in ["init", "begin", "send_offsets", "commit"] {
+        assert_eq!(times(&calls, call), 0, "{call}");
+    }
     assert!(
         calls.ends_with(&["flush".into(), "consumer commit".into()]),
         "{calls:?}"
@@ -329,8 +267,7 @@ fn rule_11_at_least_once_commits_through_the_consumer_after_everything_is_acknow
 fn the_very_first_record_may_fail_too() {
     let mut bench = Bench::running();
     bench.feed(0, &["poison"]);
-    let error = bench.end().unwrap_err();
-    assert!(matches!(error, WorkerError::Record { .. }), "{error}");
+    bench.end_with(|e| matches!(e, WorkerError::Record { .. }));
     assert_eq!(bench.committed(0), Some(3));
 }
 
@@ -342,7 +279,7 @@ fn a_slow_record_costs_no_abort_of_what_came_before_it() {
     let slow = clock.clone();
     let mut bench = Bench::with_clock(clock, Guarantee::ExactlyOnce, move |app| {
         let slow = slow.clone();
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .map(move |v| {
                 if v.starts_with("slow") {
                     slow.pass(Duration::from_secs(25));
@@ -355,14 +292,10 @@ fn a_slow_record_costs_no_abort_of_what_came_before_it() {
     bench.assign(&[0]);
     bench.settle();
     assert_eq!(bench.committed(0), Some(6));
-    let calls = bench.kafka.calls();
-    let about: Vec<&str> = calls
-        .iter()
-        .map(String::as_str)
-        .filter(|call| matches!(*call, "begin" | "send" | "commit" | "abort"))
-        .collect();
+    let mut calls = bench.kafka.calls();
+    calls.retain(|call| matches!(&call[..], "begin" | "send" | "commit" | "abort"));
     assert_eq!(
-        about.join(" "),
+        calls.join(" "),
         "begin commit begin send send send commit begin send commit begin send send commit",
         "the start offset; three; slow1; slow2 and what fits behind it"
     );
@@ -380,13 +313,9 @@ fn offsets_of_an_idle_task_are_committed_daily_as_they_are() {
     assert_eq!(bench.committed(0), None);
     bench.clock.pass(Duration::from_secs(60 * 60));
     bench.settle();
-    assert_eq!(
-        bench.kafka.broker().committed[&tp(0)],
-        before,
-        "name and all"
-    );
-    bench.feed(0, &["more"]);
-    bench.settle();
+    let after = bench.kafka.broker().committed[&tp(0)].clone();
+    assert_eq!(after, before, "name and all");
+    bench.take(&["more"]);
     bench.assert_exact();
 }
 
@@ -398,9 +327,8 @@ fn an_output_that_is_refused_aborts_whatever_the_error_says_of_itself() {
         retriable: true,
         ..Fault::plain(-1)
     };
-    bench.kafka.answer(CallSite::Send, [Answer::Fails(passing)]);
-    bench.feed(0, &["a", "b"]);
-    bench.settle();
+    bench.fails(CallSite::Send, passing);
+    bench.take(&["a", "b"]);
     bench.assert_exact();
 }
 
@@ -408,12 +336,9 @@ fn an_output_that_is_refused_aborts_whatever_the_error_says_of_itself() {
 #[test]
 fn a_commit_is_one_call_with_all_the_time_there_is() {
     let mut bench = Bench::running();
-    bench.feed(0, &["a"]);
-    bench.settle();
+    bench.take(&["a"]);
     let limits = bench.worker.shared.spec.limits;
     let given = bench.kafka.broker().last_commit_slice;
-    assert!(
-        given > limits.end_floor() && given <= limits.commit,
-        "{given:?}"
-    );
+    let all = given > limits.end_floor() && given <= limits.commit;
+    assert!(all, "{given:?}");
 }

@@ -4,12 +4,14 @@ use eos_protocol::Partition;
 use eos_protocol::state::{Family, RestoreKind, StoreId};
 use eos_state::{Direction, KeyRange, StoreBackend, changelog};
 
-use super::state::Disk;
+use super::state::{Disk, stateful};
 use super::*;
 use crate::store::window_of;
 use crate::{ErrorPolicy, Tumbling, WindowStore};
 
 const CHANGELOG: &str = "app-in-windowed-changelog";
+/// The call that reads it.
+const READ: &str = "assign app-in-windowed-changelog";
 /// Output topics, in order of declaration.
 const LATE: usize = 0;
 
@@ -23,14 +25,17 @@ const fn ms(ms: u64) -> Duration {
 
 /// Counts in windows of 100 ms with a grace of 50 ms; a record that is called `drop` is filtered out.
 fn counting(policy: ErrorPolicy) -> impl Fn(&mut App) {
-    counting_in(Tumbling::of(ms(100)).grace(ms(50)), policy)
+    counting_in(graceful(50), policy)
+}
+
+/// Windows of 100 ms with this grace.
+fn graceful(grace: u64) -> Tumbling {
+    Tumbling::of(ms(100)).grace(ms(grace))
 }
 
 fn counting_in(windows: Tumbling, policy: ErrorPolicy) -> impl Fn(&mut App) {
     move |app| {
-        let source = app
-            .source(&Topic::<String, String>::plain("in"))
-            .on_error(policy.clone());
+        let source = app.source(&text("in")).on_error(policy.clone());
         let counts = source
             .try_map(|value| match value.starts_with("bad") {
                 true => Err("bad".into()),
@@ -41,7 +46,7 @@ fn counting_in(windows: Tumbling, policy: ErrorPolicy) -> impl Fn(&mut App) {
             .windowed_by(windows)
             .late_to(&Topic::plain("late"))
             .count(&WindowStore::plain("counts"));
-        let out = app.output(&Topic::<String, String>::plain("out"));
+        let out = app.output(&text("out"));
         counts.to_stream().process(move |ctx, update| {
             let (start, n) = (update.key.window.start.0, update.value);
             ctx.emit(&out, update.key.key, format!("{start}:{n}"))
@@ -60,14 +65,8 @@ impl Windows {
     }
 
     fn with(policy: ErrorPolicy) -> Self {
-        let (kafka, clock, disk) = (Fake::default(), Clock::default(), Disk::default());
-        kafka.broker().input.insert(tp(0), Vec::new());
-        let worker = new_worker(&kafka, &clock, spec_on(&disk), counting(policy));
-        let bench = Bench {
-            kafka,
-            clock,
-            worker,
-        };
+        let disk = Disk::default();
+        let bench = Bench::of(spec_on(&disk), counting(policy));
         bench.assign(&[0]);
         Self { bench, disk }
     }
@@ -76,14 +75,12 @@ impl Windows {
     /// where it was late.
     fn take(&mut self, records: &[&str]) -> Vec<String> {
         let before = self.bench.visible().len();
-        self.bench.feed(0, records);
-        self.bench.settle();
+        self.bench.take(records);
         self.bench.visible().split_off(before)
     }
 
     fn totals(&self) -> crate::metrics::Totals {
-        let Bench { clock, worker, .. } = &self.bench;
-        worker.shared.meter.read(clock.env().now()).totals
+        self.bench.totals()
     }
 
     fn late(&self) -> Vec<String> {
@@ -94,83 +91,63 @@ impl Windows {
 
     /// Another process takes over.
     fn restart(&mut self) {
-        let (kafka, clock) = (&self.bench.kafka, &self.bench.clock);
-        let worker = new_worker(
-            kafka,
-            clock,
-            spec_on(&self.disk),
-            counting(ErrorPolicy::Fail),
-        );
-        self.bench.worker = worker;
-        self.bench.kafka.calls();
-        self.bench.assign(&[0]);
+        self.deploy(graceful(50));
         self.bench.settle();
     }
 
     /// Another program takes over, whose windows are these.
     fn deploy(&mut self, windows: Tumbling) {
-        let (kafka, clock) = (&self.bench.kafka, &self.bench.clock);
         let declare = counting_in(windows, ErrorPolicy::Fail);
-        self.bench.worker = new_worker(kafka, clock, spec_on(&self.disk), declare);
+        self.bench.replace(spec_on(&self.disk), declare);
         self.bench.kafka.calls();
         self.bench.assign(&[0]);
     }
 
-    /// The same, on an empty disk.
-    fn deploy_elsewhere(&mut self, windows: Tumbling) {
-        let (kafka, clock) = (self.bench.kafka.clone(), self.bench.clock.clone());
-        let spec = spec_on(&Disk::default());
-        let nobody = new_worker(&kafka, &clock, spec, counting(ErrorPolicy::Fail));
-        drop(std::mem::replace(&mut self.bench.worker, nobody));
-        self.disk.wipe();
+    /// The same, on an empty disk if it is elsewhere.
+    fn deploy_at(&mut self, elsewhere: bool, windows: Tumbling) {
+        if elsewhere {
+            self.lose_database();
+        }
         self.deploy(windows);
     }
 
-    /// The same, with an empty disk.
-    fn restart_without_a_database(&mut self) {
-        let (kafka, clock) = (self.bench.kafka.clone(), self.bench.clock.clone());
-        // The worker of before gives its database back, and then it is gone.
-        let spec = spec_on(&Disk::default());
-        drop(std::mem::replace(
-            &mut self.bench.worker,
-            new_worker(&kafka, &clock, spec, counting(ErrorPolicy::Fail)),
-        ));
+    /// The worker gives its database back, and then that is gone.
+    fn lose_database(&mut self) {
+        let nowhere = spec_on(&Disk::default());
+        self.bench.replace(nowhere, counting(ErrorPolicy::Fail));
         self.disk.wipe();
+    }
+
+    fn restart_without_a_database(&mut self) {
+        self.lose_database();
         self.restart();
     }
 
     /// The same, while the changelog is trimmed by whoever had the task before: what is to be read next
     /// is not there any more, so many times. Answers how it ended, and how often it was read.
     fn restart_while_trimmed(&mut self, times: i64) -> (Result<(), WorkerError>, i64) {
-        let (kafka, clock) = (self.bench.kafka.clone(), self.bench.clock.clone());
-        self.disk.wipe();
-        let worker = new_worker(
-            &kafka,
-            &clock,
-            spec_on(&self.disk),
-            counting(ErrorPolicy::Fail),
-        );
-        self.bench.worker = worker;
-        self.disk.wipe();
-        kafka.calls();
-        self.bench.assign(&[0]);
+        self.deploy_at(true, graceful(50));
         let mut reads = 0;
         for _ in 0..400 {
             if let Err(error) = self.bench.worker.step() {
                 return (Err(error), reads);
             }
-            clock.pass(ms(50));
-            let read = |call: &String| call.starts_with("assign app-in-windowed-changelog");
-            if kafka.calls().iter().any(read) {
+            self.bench.clock.pass(STEP);
+            if self.bench.calls_begin_with(READ) {
                 reads += 1;
                 if reads <= times {
-                    kafka.broker().starts.insert(changelog(), reads);
-                    let event = out_of_range(changelog(), 0);
-                    kafka.event("app-i-0-consumer", event);
+                    self.trim(reads);
+                    self.bench.hears(out_of_range(changelog(), 0));
                 }
             }
         }
         (Ok(()), reads)
+    }
+
+    /// The changelog begins here from now on.
+    fn trim(&self, front: i64) {
+        let mut broker = self.bench.kafka.broker();
+        broker.starts.insert(changelog(), front);
     }
 
     /// The starts of the windows that the database holds, the worker having gone.
@@ -197,12 +174,7 @@ fn spec_on(disk: &Disk) -> WorkerSpec {
     WorkerSpec {
         output_partitions: vec![1, 1, 2],
         output_limits: vec![None; 3],
-        state: StateSpec {
-            home: Arc::new(disk.clone()),
-            cluster: "c".into(),
-            ..StateSpec::default()
-        },
-        ..spec(0, Guarantee::ExactlyOnce)
+        ..stateful(disk, 0)
     }
 }
 
@@ -231,9 +203,7 @@ fn windows_are_made_anew_from_their_changelog() {
     let mut windows = Windows::new();
     windows.take(&["a@0", "b@99", "c@100"]);
     windows.restart_without_a_database();
-    let calls = windows.bench.kafka.calls();
-    let read = |call: &String| call.starts_with("assign app-in-windowed-changelog");
-    assert!(calls.iter().any(read), "{calls:?}");
+    assert!(windows.bench.calls_begin_with(READ));
     assert_eq!(windows.take(&["d@100", "e@50"]), ["100:2", "0:3"]);
 }
 
@@ -275,23 +245,15 @@ fn a_window_takes_records_until_its_end_and_grace_have_passed() {
 
 /// What `declare` makes of these records, in one transaction each.
 fn told(declare: impl FnOnce(&mut App), records: &[&[&str]]) -> Vec<String> {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    kafka.broker().input.insert(tp(0), Vec::new());
     let spec = WorkerSpec {
         output_partitions: vec![1; 2],
         output_limits: vec![None; 2],
         ..spec_on(&Disk::default())
     };
-    let worker = new_worker(&kafka, &clock, spec, declare);
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
+    let mut bench = Bench::of(spec, declare);
     bench.assign(&[0]);
     for transaction in records {
-        bench.feed(0, transaction);
-        bench.settle();
+        bench.take(transaction);
     }
     bench.visible()
 }
@@ -301,7 +263,7 @@ fn tell<A: std::fmt::Debug + 'static>(
     app: &mut App,
     updates: crate::Stream<crate::Windowed<String>, A>,
 ) {
-    let out = app.output(&Topic::<String, String>::plain("out"));
+    let out = app.output(&text("out"));
     updates.process(move |ctx, update| {
         let (start, time) = (update.key.window.start.0, update.timestamp.unwrap().0);
         assert_eq!(update.key.window.end.0, start + 100);
@@ -311,9 +273,8 @@ fn tell<A: std::fmt::Debug + 'static>(
 }
 
 fn hundreds(app: &mut App) -> crate::WindowedGroup<String, String> {
-    let source = app.source(&Topic::<String, String>::plain("in"));
-    let windows = Tumbling::of(ms(100)).grace(ms(50));
-    source.group_by_key().windowed_by(windows)
+    let source = app.source(&text("in"));
+    source.group_by_key().windowed_by(graceful(50))
 }
 
 #[test]
@@ -421,30 +382,20 @@ fn an_aborted_transaction_closes_no_window() {
     windows.take(&["a@10"]);
     windows.bench.next_flush_aborts();
     assert_eq!(windows.take(&["b@20", "c@500"]), ["0:2", "500:1"]);
-    assert!(windows.bench.kafka.calls().contains(&"abort".to_owned()));
+    windows.bench.assert_called("abort");
 }
 
 #[test]
 fn a_closure_sees_stream_time_with_its_own_record() {
-    let (kafka, clock) = (Fake::default(), Clock::default());
-    let log = ["a@none", "b@5", "c@3", "d@9"].map(str::to_owned).to_vec();
-    kafka.broker().input.insert(tp(0), log);
-    let spec = spec(0, Guarantee::ExactlyOnce);
-    let worker = new_worker(&kafka, &clock, spec, |app| {
-        let out = app.output(&Topic::<String, String>::plain("out"));
-        app.source(&Topic::<String, String>::plain("in"))
-            .process(move |ctx, record| {
-                let seen = ctx.stream_time().map(|time| time.0);
-                ctx.emit(&out, record.key, format!("{seen:?}"))
-            });
+    let mut bench = Bench::of(spec(0, Guarantee::ExactlyOnce), |app| {
+        let out = app.output(&text("out"));
+        app.source(&text("in")).process(move |ctx, record| {
+            let seen = ctx.stream_time().map(|time| time.0);
+            ctx.emit(&out, record.key, format!("{seen:?}"))
+        });
     });
-    let mut bench = Bench {
-        kafka,
-        clock,
-        worker,
-    };
     bench.assign(&[0]);
-    bench.settle();
+    bench.take(&["a@none", "b@5", "c@3", "d@9"]);
     assert_eq!(bench.visible(), ["None", "Some(5)", "Some(5)", "Some(9)"]);
 }
 
@@ -515,22 +466,12 @@ fn the_first_commit_behind_a_restore_forgets_what_is_over() {
     assert_eq!(windows.kept(), [200, 300]);
 }
 
-/// Windows of 100 ms with this grace.
-fn graceful(grace: u64) -> Tumbling {
-    Tumbling::of(ms(100)).grace(ms(grace))
-}
-
 #[test]
 fn windows_of_another_length_are_refused_and_nothing_is_lost() {
     for elsewhere in [false, true] {
         let mut windows = Windows::new();
         windows.take(&["a@10", "b@110"]);
-        let deploy = if elsewhere {
-            Windows::deploy_elsewhere
-        } else {
-            Windows::deploy
-        };
-        deploy(&mut windows, Tumbling::of(ms(200)).grace(ms(50)));
+        windows.deploy_at(elsewhere, Tumbling::of(ms(200)).grace(ms(50)));
         windows.bench.feed(0, &["c@120"]);
         let error = windows.bench.end().unwrap_err().to_string();
         assert!(
@@ -551,17 +492,12 @@ fn a_window_that_was_over_stays_closed_when_the_grace_grows() {
         let mut windows = Windows::new();
         windows.deploy(graceful(0));
         windows.take(&["a@10", "b@110"]);
-        let deploy = if elsewhere {
-            Windows::deploy_elsewhere
-        } else {
-            Windows::deploy
-        };
-        deploy(&mut windows, graceful(500));
+        windows.deploy_at(elsewhere, graceful(500));
         let more = ["c@20", "d@120", "e@300", "f@130"];
         let expected = ["c@20", "100:2", "300:1", "100:3"];
         assert_eq!(windows.take(&more), expected, "{elsewhere}");
         // Nor does the next start of the same program know better.
-        deploy(&mut windows, graceful(500));
+        windows.deploy_at(elsewhere, graceful(500));
         assert_eq!(windows.take(&["g@30", "h@140"]), ["g@30", "100:4"]);
     }
 }
@@ -585,7 +521,7 @@ fn what_a_smaller_grace_has_forgotten_is_not_open_again_for_the_larger_one() {
     windows.take(&["drop@120"]);
     windows.deploy(graceful(500));
     assert_eq!(windows.take(&["c@20", "d@120"]), ["c@20", "100:2"]);
-    windows.deploy_elsewhere(graceful(500));
+    windows.deploy_at(true, graceful(500));
     assert_eq!(windows.take(&["e@20", "f@120"]), ["e@20", "100:3"]);
 }
 
@@ -595,7 +531,7 @@ fn a_program_that_only_started_has_forgotten_nothing() {
     let mut windows = Windows::new();
     windows.deploy(graceful(500));
     windows.take(&["a@10", "b@110"]);
-    windows.deploy_elsewhere(graceful(0));
+    windows.deploy_at(true, graceful(0));
     windows.bench.settle();
     windows.deploy(graceful(500));
     assert_eq!(windows.take(&["c@20", "d@120"]), ["0:2", "100:2"]);
@@ -608,9 +544,8 @@ fn a_changelog_that_is_trimmed_says_on_which_terms() {
     windows.take(&["a@10", "b@20"]);
     windows.take(&["c@390"]);
     let trimmed = windows.trimmed().unwrap();
-    let start = (changelog(), trimmed);
-    windows.bench.kafka.broker().starts.extend([start]);
-    windows.deploy_elsewhere(graceful(500));
+    windows.trim(trimmed);
+    windows.deploy_at(true, graceful(500));
     assert_eq!(windows.take(&["d@410", "e@310"]), ["400:1", "300:2"]);
     assert_eq!(windows.take(&["f@210"]), ["f@210"]);
 }
@@ -634,8 +569,7 @@ impl Windows {
 
     /// Stream time, and how far a window is ahead of it.
     fn ahead(&self) -> (Option<i64>, Option<Duration>) {
-        let Bench { clock, worker, .. } = &self.bench;
-        let metrics = worker.shared.meter.read(clock.env().now());
+        let metrics = self.bench.metrics();
         let [task] = &metrics.tasks[..] else {
             panic!("{metrics:?}");
         };
@@ -665,8 +599,7 @@ fn a_changelog_goes_as_far_as_all_windows_are_over() {
     let rest = windows.log().split_off(trimmed as usize);
     assert!(rest.iter().flatten().any(|key| key[..] == last), "{rest:?}");
     // What is left is enough.
-    let start = (changelog(), trimmed);
-    windows.bench.kafka.broker().starts.extend([start]);
+    windows.trim(trimmed);
     windows.restart_without_a_database();
     assert_eq!(windows.take(&["e@410", "f@20"]), ["400:2", "f@20"]);
 }
@@ -692,8 +625,8 @@ impl Windows {
         for record in records {
             self.take(&[record]);
         }
-        let start = (changelog(), front(self));
-        self.bench.kafka.broker().starts.extend([start]);
+        let front = front(self);
+        self.trim(front);
         self.disk = here;
         self.restart();
         let restores = self.totals().restores;
@@ -747,7 +680,7 @@ fn a_window_of_the_future_keeps_its_changelog() {
     let ahead = |app: &mut App| {
         let store =
             app.window_store(&WindowStore::<String, u64>::plain("counts").retention(ms(150)));
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .with_store(&store)
             .process(move |ctx, record| {
                 let time = record.timestamp.map_or(0, |time| time.0);
@@ -757,24 +690,21 @@ fn a_window_of_the_future_keeps_its_changelog() {
             });
     };
     let mut windows = Windows::new();
-    let Bench { kafka, clock, .. } = &windows.bench;
-    let (kafka, clock) = (kafka.clone(), clock.clone());
-    let again = |disk: &Disk| {
-        let mut spec = spec_on(disk);
+    let start = |windows: &mut Windows| {
+        let mut spec = spec_on(&windows.disk);
         spec.output_partitions = vec![1];
         spec.output_limits = vec![None];
-        new_worker(&kafka, &clock, spec, ahead)
+        windows.bench.replace(spec, ahead);
+        windows.bench.assign(&[0]);
     };
-    windows.bench.worker = again(&windows.disk);
-    windows.bench.assign(&[0]);
+    start(&mut windows);
     windows.take(&["a@10"]);
     windows.take(&["b@400"]);
     windows.take(&["c@800"]);
     assert_eq!(windows.trimmed(), None, "5000 is to come");
     assert_eq!(windows.ahead(), (Some(800), Some(ms(4_200))));
     // Nor does whoever comes next forget it.
-    windows.bench.worker = again(&windows.disk);
-    windows.bench.assign(&[0]);
+    start(&mut windows);
     windows.bench.settle();
     windows.take(&["d@1200"]);
     windows.take(&["e@1600"]);

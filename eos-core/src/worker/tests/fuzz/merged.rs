@@ -18,8 +18,8 @@ impl Shape for Merged {
 
     fn declare(&self, clock: Clock, app: &mut App) {
         let (policy, closure) = trouble(clock, self.retry);
-        let one = app.source(&Topic::<String, String>::plain("in"));
-        let other = app.source(&Topic::<String, String>::plain("in2"));
+        let one = app.source(&text("in"));
+        let other = app.source(&text("in2"));
         one.merge_by_time(other)
             .on_error(policy)
             .try_map(closure)
@@ -36,14 +36,7 @@ impl Shape for Merged {
             for p in [0, 1] {
                 let partition = partition(topic, p);
                 let log = &broker.input[&partition];
-                let committed = broker.committed.get(&partition);
-                let committed = committed.map_or(0, |(offset, _)| *offset);
-                if committed != log.len() as i64 {
-                    return Err(format!(
-                        "{partition}: committed {committed} of {}",
-                        log.len()
-                    ));
-                }
+                judge_committed(broker, &partition)?;
                 let of = format!("{letter}{p}:");
                 let visible = broker.visible.iter().map(|(_, value)| value);
                 let found: Vec<_> = visible.filter(|value| value.starts_with(&of)).collect();

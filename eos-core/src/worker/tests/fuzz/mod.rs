@@ -49,6 +49,16 @@ trait Shape {
     fn judge(&self, broker: &Broker) -> Result<(), String>;
 }
 
+/// Compares how many records of a partition are committed with how many there are.
+fn judge_committed(broker: &Broker, partition: &TopicPartition) -> Result<(), String> {
+    let log = broker.input[partition].len();
+    let committed = broker.committed.get(partition).map_or(0, |it| it.0);
+    match committed == log as i64 {
+        true => Ok(()),
+        false => Err(format!("{partition}: committed {committed} of {log}")),
+    }
+}
+
 /// The policy of records that fail, and the closure that makes them fail: `bad` and `panic` always, `flaky` once, and
 /// `slow` takes longer than a transaction may.
 fn trouble(clock: Clock, retry: bool) -> (ErrorPolicy, impl Fn(String) -> Result<String, Failure>) {
@@ -96,23 +106,19 @@ struct Course<'a> {
 
 impl<'a> Course<'a> {
     fn new(shape: &'a dyn Shape, seed: u64) -> Self {
-        let (kafka, clock, disk) = (Fake::default(), Clock::default(), Disk::default());
+        let (clock, disk) = (Clock::default(), Disk::default());
+        let declare = |app: &mut App| shape.declare(clock.clone(), app);
+        let bench = Bench::on_empty(clock.clone(), shape.spec(&disk), declare);
         for topic in ["in", "in2"] {
             for p in [0, 1] {
-                let partition = partition(topic, p);
-                kafka.broker().input.insert(partition, Vec::new());
+                bench.feed_to(partition(topic, p), &[]);
             }
         }
-        let worker = worker(shape, &kafka, &clock, &disk);
         Self {
             shape,
             rng: Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x1234_5678),
             disk,
-            bench: Bench {
-                kafka,
-                clock,
-                worker,
-            },
+            bench,
             owned: [false; 2],
             times: [100; 2],
             sent: 0,
@@ -148,7 +154,6 @@ impl<'a> Course<'a> {
     }
 
     fn act(&mut self) {
-        let calls = |k: u64| vec![Answer::Pending; usize::try_from(k).unwrap()];
         match self.rng.below(16) {
             0..=4 => self.feed(),
             5 => {
@@ -159,17 +164,15 @@ impl<'a> Course<'a> {
                 let fault = fatal(code::LOCAL_FENCED);
                 let done = self.rng.one_in(2);
                 self.note(format!("commit in doubt, done {done}"));
-                let answer = match done {
-                    true => Answer::DoneBut(fault),
-                    false => Answer::Fails(fault),
-                };
-                self.bench.kafka.answer(CallSite::Commit, [answer]);
+                match done {
+                    true => self.bench.done_but(CallSite::Commit, fault),
+                    false => self.bench.fails(CallSite::Commit, fault),
+                }
             }
             7 => {
                 self.note("generation");
-                let fault = eos_protocol::Fault::plain(code::ILLEGAL_GENERATION);
-                let answer = Answer::Fails(fault);
-                self.bench.kafka.answer(CallSite::SendOffsets, [answer]);
+                let fault = Fault::plain(code::ILLEGAL_GENERATION);
+                self.bench.fails(CallSite::SendOffsets, fault);
             }
             8 => {
                 self.note("unanswered");
@@ -178,16 +181,15 @@ impl<'a> Course<'a> {
             9 => {
                 let k = self.rng.below(4);
                 self.note(format!("{k} sends pending"));
-                self.bench.kafka.answer(CallSite::Send, calls(k));
+                self.bench.pending(CallSite::Send, k as usize);
             }
             10 | 11 => self.reassign(),
             12 if self.rng.one_in(3) => self.restart(),
             13 => {
                 self.note("pending calls");
                 let (committed, seeks) = (self.rng.below(3), self.rng.below(3));
-                let kafka = &self.bench.kafka;
-                kafka.answer(CallSite::Committed, calls(committed));
-                kafka.answer(CallSite::Seek, calls(seeks));
+                self.bench.pending(CallSite::Committed, committed as usize);
+                self.bench.pending(CallSite::Seek, seeks as usize);
             }
             _ => {}
         }
@@ -213,8 +215,7 @@ impl<'a> Course<'a> {
             let time = (self.times[p] - back).max(0);
             let value = format!("{begins}{}{kind}@{time}", self.sent);
             self.note(format!("feed {value}"));
-            let mut broker = self.bench.kafka.broker();
-            broker.input.entry(partition).or_default().push(value);
+            self.bench.feed_to(partition, &[&value]);
         }
     }
 
@@ -236,8 +237,9 @@ impl<'a> Course<'a> {
         self.note(format!("restart, wipe {wipe}"));
         self.bench.kafka.broker().events.clear();
         self.bench.kafka.broker().script.clear();
-        let Bench { kafka, clock, .. } = &self.bench;
-        self.bench.worker = worker(self.shape, kafka, clock, &self.disk);
+        let (shape, clock) = (self.shape, self.bench.clock.clone());
+        let declare = |app: &mut App| shape.declare(clock, app);
+        self.bench.replace(shape.spec(&self.disk), declare);
         if wipe {
             self.disk.wipe();
         }
@@ -282,11 +284,6 @@ fn partition(topic: &str, p: i32) -> TopicPartition {
     TopicPartition::new(topic, eos_protocol::Partition::new(p).unwrap())
 }
 
-fn worker(shape: &dyn Shape, kafka: &Fake, clock: &Clock, disk: &Disk) -> Worker<Fake> {
-    let declare = |app: &mut App| shape.declare(clock.clone(), app);
-    new_worker(kafka, clock, shape.spec(disk), declare)
-}
-
 /// No course may give up for good: faults come as often as they are drawn.
 fn patient(mut spec: WorkerSpec) -> WorkerSpec {
     spec.limits.fences = 100_000;
@@ -302,10 +299,8 @@ fn course(shape: &dyn Shape, seed: u64) -> Result<(), String> {
     let run = std::panic::AssertUnwindSafe(|| course.run());
     let ended = std::panic::catch_unwind(run);
     let panic = |panic: Box<dyn std::any::Any + Send>| {
-        Err(format!(
-            "panic: {}",
-            super::super::pipeline::panic_text(&*panic)
-        ))
+        let text = super::super::pipeline::panic_text(&*panic);
+        Err(format!("panic: {text}"))
     };
     ended.unwrap_or_else(panic).map_err(|why| {
         let trace = course.trace.join("\n");

@@ -30,7 +30,7 @@ impl Shape for Windows {
         let (policy, closure) = trouble(clock, self.retry);
         let size = Duration::from_millis(SIZE.unsigned_abs());
         let windows = Tumbling::of(size).grace(Duration::from_millis(GRACE.unsigned_abs()));
-        app.source(&Topic::<String, String>::plain("in"))
+        app.source(&text("in"))
             .on_error(policy)
             .try_map(closure)
             .group_by_key()
@@ -61,16 +61,7 @@ impl Shape for Windows {
     fn judge(&self, broker: &Broker) -> Result<(), String> {
         for p in [0, 1] {
             let log = &broker.input[&tp(p)];
-            let committed = broker
-                .committed
-                .get(&tp(p))
-                .map_or(0, |(offset, _)| *offset);
-            if committed != log.len() as i64 {
-                return Err(format!(
-                    "partition {p}: committed {committed} of {}",
-                    log.len()
-                ));
-            }
+            judge_committed(broker, &tp(p))?;
             let of = format!("p{p}");
             let visible = |output: usize| {
                 let all = broker.visible.iter();
