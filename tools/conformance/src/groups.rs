@@ -66,7 +66,7 @@ impl World {
         })
     }
 
-    /// A client that is not a member yet, of a group that is not there yet.
+    /// A client that is not a member yet, for a group that does not exist yet.
     ///
     /// # Errors
     /// When there is no connection.
@@ -74,7 +74,7 @@ impl World {
         self.member(&self.fresh("g"))
     }
 
-    /// The only member of a stable group.
+    /// A member that is alone in a stable group.
     ///
     /// # Errors
     /// As [`Member::lead`].
@@ -84,7 +84,7 @@ impl World {
         Ok(member)
     }
 
-    /// A static member-to-be.
+    /// A client that will be a static member.
     ///
     /// # Errors
     /// When there is no connection.
@@ -105,7 +105,7 @@ impl World {
     }
 }
 
-/// Asks again while the coordinator is not ready.
+/// Repeats a request while the coordinator is not ready.
 pub(crate) fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> i16) -> Result<T> {
     for _ in 0..1_000 {
         let answer = ask()?;
@@ -118,15 +118,15 @@ pub(crate) fn ready<T>(mut ask: impl FnMut() -> Result<T>, code: impl Fn(&T) -> 
 }
 
 impl Member {
-    /// Its generation and id.
+    /// The generation and the id of this member.
     pub fn by(&self) -> (i32, &str) {
         (self.generation, &self.id)
     }
 
-    /// Waits until it is told to join again.
+    /// Sends heartbeats until the coordinator requires a rejoin.
     ///
     /// # Errors
-    /// When it is not told.
+    /// When no rebalance begins in time.
     pub fn rebalances(&mut self, world: &World) -> Result<()> {
         world.until("it rebalances", || Ok(self.beat()? == 27))
     }
@@ -165,7 +165,7 @@ impl Member {
         self.join_as(JOIN)
     }
 
-    /// The error of a JoinGroup.
+    /// JoinGroup. Returns the error code.
     ///
     /// # Errors
     /// When there is no answer.
@@ -173,10 +173,10 @@ impl Member {
         Ok(self.join_once()?.error_code)
     }
 
-    /// Sends a JoinGroup that will be held; a new dynamic member asks for its id first.
+    /// Sends a JoinGroup that the broker holds. A new dynamic member requests its id first.
     ///
     /// # Errors
-    /// When it is given none, or the connection is gone.
+    /// When the broker returns no id, or the connection is closed.
     pub fn send_join(&mut self) -> Result<()> {
         self.have_id()?;
         let request = self.join_request();
@@ -195,7 +195,7 @@ impl Member {
         Ok(answer)
     }
 
-    /// Joins; a new dynamic member asks for its id first.
+    /// Joins. A new dynamic member requests its id first.
     ///
     /// # Errors
     /// When it is refused.
@@ -276,10 +276,10 @@ impl Member {
         Ok((answer.error_code, assignment))
     }
 
-    /// Joins and, as the leader, assigns all to itself.
+    /// Joins as the leader, and assigns all to this member.
     ///
     /// # Errors
-    /// When it is refused.
+    /// When the coordinator refuses a request.
     pub fn lead(&mut self) -> Result<()> {
         self.join()?;
         let id = self.id.clone();

@@ -7,13 +7,13 @@ use crate::groups::ready;
 use crate::transactions::Producer;
 use crate::world::World;
 
-/// What [`Place::send`] says of an offset.
+/// The metadata of an offset that [`Place::send`] commits.
 pub(crate) const METADATA: &str = "of a transaction";
 
-/// Nobody's generation and member id.
-const NOBODY: (i32, &str) = (-1, "");
+/// The generation and the member id of a client that is not a member.
+const NO_MEMBER: (i32, &str) = (-1, "");
 
-/// Partition 0 of a topic, and a group that commits offsets in it.
+/// Partition 0 of a topic, and a group that commits its offsets.
 #[derive(Debug)]
 pub struct Place<'w> {
     world: &'w World,
@@ -24,23 +24,23 @@ pub struct Place<'w> {
 }
 
 impl World {
-    /// A new topic, and a group that is not there yet.
+    /// Creates a topic for a group that does not exist yet.
     ///
     /// # Errors
-    /// When there is no topic.
+    /// When the topic is not created.
     pub fn place(&self) -> Result<Place<'_>> {
         self.place_of(&self.fresh("g"))
     }
 
-    /// A new topic, and a given group.
+    /// Creates a topic for a given group.
     ///
     /// # Errors
-    /// When there is no topic.
+    /// When the topic is not created.
     pub fn place_of(&self, group: &str) -> Result<Place<'_>> {
         Ok(self.place_in(group, self.topic()?))
     }
 
-    /// A given topic and group.
+    /// Combines a given topic and group.
     pub fn place_in(&self, group: &str, topic: String) -> Place<'_> {
         Place {
             world: self,
@@ -51,18 +51,18 @@ impl World {
 }
 
 impl Place<'_> {
-    /// OffsetCommit by nobody.
+    /// OffsetCommit by a client that is not a member.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn commit(&self, offset: i64, metadata: &str) -> Result<i16> {
-        self.commit_as(offset, metadata, NOBODY, 8)
+        self.commit_as(offset, metadata, NO_MEMBER, 8)
     }
 
-    /// OffsetCommit of offset 5 as `m` by (generation, member id).
+    /// OffsetCommit of offset 5 with metadata `m` by (generation, member id).
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn commit_by(&self, by: (i32, &str)) -> Result<i16> {
         self.commit_as(5, "m", by, 8)
     }
@@ -70,7 +70,7 @@ impl Place<'_> {
     /// OffsetCommit in a given version.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn commit_as(
         &self,
         offset: i64,
@@ -79,22 +79,22 @@ impl Place<'_> {
         version: i16,
     ) -> Result<i16> {
         let request = requests::offset_commit(&self.group, &self.topic, 0, offset, metadata, by);
-        let ask = || {
+        let call = || {
             let answer = self.world.call(version, &request)?;
             let topic = answer.topics.first().context("no topic")?;
             let it = topic.partitions.first().context("no partition")?;
             Ok(it.error_code)
         };
-        ready(ask, |code| *code)
+        ready(call, |code| *code)
     }
 
-    /// OffsetFetch: error code, offset, metadata.
+    /// OffsetFetch. Returns the error code, the offset and the metadata.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn committed(&self, stable: bool) -> Result<(i16, i64, String)> {
         let request = requests::offset_fetch(&self.group, &self.topic, vec![0], stable);
-        let ask = || {
+        let call = || {
             let answer = self.world.call(9, &request)?;
             let group = answer.groups.first().context("no group")?;
             if group.error_code != 0 {
@@ -105,39 +105,39 @@ impl Place<'_> {
             let metadata = it.metadata.as_deref().unwrap_or_default().to_owned();
             Ok((it.error_code, it.committed_offset, metadata))
         };
-        ready(ask, |it| it.0)
+        ready(call, |it| it.0)
     }
 
-    /// The committed offset that no transaction changes anymore.
+    /// Fetches the stable committed offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn offset(&self) -> Result<i64> {
         Ok(self.committed(true)?.1)
     }
 
-    /// Compares what a fetch of stable offsets answers.
+    /// Compares the stable committed offset.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn holds(&self, what: &str, expected: (i16, i64, &str)) -> Result<()> {
         let (code, offset, metadata) = expected;
         let expected = (code, offset, metadata.to_owned());
-        self.world.answers(what, self.committed(true), expected)
+        self.world.returns(what, self.committed(true), expected)
     }
 
-    /// TxnOffsetCommit by nobody.
+    /// TxnOffsetCommit by a client that is not a member.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn send(&self, producer: &Producer, offset: i64) -> Result<i16> {
-        self.send_by(producer, offset, NOBODY, None)
+        self.send_by(producer, offset, NO_MEMBER, None)
     }
 
     /// TxnOffsetCommit by (generation, member id) and instance id.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn send_by(
         &self,
         producer: &Producer,
@@ -145,14 +145,14 @@ impl Place<'_> {
         by: (i32, &str),
         instance: Option<&str>,
     ) -> Result<i16> {
-        let ask = || self.send_once(producer, offset, by, instance);
-        self.world.settled(ask, |code| *code)
+        let call = || self.send_once(producer, offset, by, instance);
+        self.world.settled(call, |code| *code)
     }
 
-    /// TxnOffsetCommit as it is answered the first time.
+    /// TxnOffsetCommit without retries.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// When the broker returns no response.
     pub fn send_once(
         &self,
         producer: &Producer,

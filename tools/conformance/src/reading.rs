@@ -125,7 +125,7 @@ impl World {
         self.produce_to(topic, 0, batch, None)
     }
 
-    /// Produces plain records to partition 0: error code and base offset.
+    /// Produces plain records to partition 0. Returns the error code and the base offset.
     ///
     /// # Errors
     /// When there is no answer.
@@ -182,10 +182,10 @@ impl World {
         self.read_all(topic, offset, 1)
     }
 
-    /// Compares the stable records of partition 0.
+    /// Compares the stable records of partition 0, and returns the fetched records.
     ///
     /// # Errors
-    /// When there is no answer, or it cannot be understood.
+    /// As [`World::read_stable`].
     pub fn reads(&self, topic: &str, expected: &[(i64, &str)]) -> Result<Seen> {
         let seen = self.read_stable(topic, 0)?;
         self.same("records", &seen.records, &owned(expected));
@@ -257,7 +257,7 @@ impl World {
     }
 }
 
-/// Records as [`Seen`] has them.
+/// Converts records to those of [`Seen`].
 pub(crate) fn owned(records: &[(i64, &str)]) -> Vec<(i64, String)> {
     let owned = |(at, it): &(i64, &str)| (*at, (*it).to_owned());
     records.iter().map(owned).collect()

@@ -20,7 +20,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// A batch within a transaction.
+    /// Builds a batch of a transaction.
     pub fn batch(&self, sequence: i32, records: &[&str]) -> Batch {
         let batch = Batch::of(records).by(self.producer_id, self.epoch, sequence);
         batch.in_transaction()
@@ -125,7 +125,7 @@ impl World {
         Ok(codes[0])
     }
 
-    /// AddPartitionsToTxn of partition 0, and EndTxn: the error codes.
+    /// AddPartitionsToTxn of partition 0, and EndTxn. Returns both error codes.
     ///
     /// # Errors
     /// When there is no answer.
@@ -176,15 +176,15 @@ impl World {
         self.becomes(&producer.id, state)
     }
 
-    /// Waits until the transaction of this id is in this state.
+    /// Waits until the transaction with this id is in this state.
     ///
     /// # Errors
-    /// When it takes too long.
+    /// When the transaction does not reach the state in time.
     pub fn becomes(&self, id: &str, state: &str) -> Result<()> {
         self.until(state, || Ok(self.state_of(id)?.1 == state))
     }
 
-    /// A producer with an open transaction, which has written these records.
+    /// Opens a transaction and writes these records.
     ///
     /// # Errors
     /// When there is no answer.
@@ -195,7 +195,7 @@ impl World {
         Ok(producer)
     }
 
-    /// A new topic, and a producer with an open transaction that has written `a=1` there.
+    /// Creates a topic, opens a transaction and writes `a=1`.
     ///
     /// # Errors
     /// When there is no answer.
@@ -205,7 +205,7 @@ impl World {
         Ok((topic, producer))
     }
 
-    /// A new topic, and a producer whose first transaction has written `a=1` there and ended.
+    /// Creates a topic, writes `a=1` in a transaction and ends it.
     ///
     /// # Errors
     /// When a step is refused.

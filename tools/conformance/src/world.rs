@@ -92,26 +92,26 @@ impl World {
         }
     }
 
-    /// Compares an answer with the one that Kafka gives.
+    /// Compares a result with the expected one.
     ///
     /// # Errors
-    /// When there was no answer.
-    pub fn answers<T: PartialEq + Debug>(
+    /// As the result.
+    pub fn returns<T: PartialEq + Debug>(
         &self,
         what: &str,
-        answer: Result<T>,
+        result: Result<T>,
         expected: T,
     ) -> Result<()> {
-        self.same(what, answer?, expected);
+        self.same(what, result?, expected);
         Ok(())
     }
 
-    /// Everything that was not the same in a scenario that ended like this.
+    /// Returns the differences of a scenario, and the error with which it ended.
     pub(crate) fn differences(self, end: Result<()>) -> Vec<String> {
         let mut wrong = self.wrong.into_inner();
         match end {
             Err(error) => wrong.push(format!("{error:#}")),
-            Ok(()) if !self.compared.get() => wrong.push("it compares nothing".into()),
+            Ok(()) if !self.compared.get() => wrong.push("the scenario compares nothing".into()),
             Ok(()) => {}
         }
         wrong

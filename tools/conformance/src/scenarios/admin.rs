@@ -24,7 +24,7 @@ use crate::world::{World, soon};
 pub(super) const ALL: &[Script] = &[
     ("a_topic_is_created_once", |world| {
         let topic = world.topic()?;
-        world.answers("again", world.create(&topic, 1, 1, &[]), 36)
+        world.returns("again", world.create(&topic, 1, 1, &[]), 36)
     }),
     ("names_that_a_topic_cannot_have", |world| {
         let long = "x".repeat(250);
@@ -67,23 +67,23 @@ pub(super) const ALL: &[Script] = &[
         let topic = world.topic()?;
         world.same("code", delete_topic(world, &topic)?, 0);
         world.until("it is gone", || Ok(world.read(&topic, 0)?.error == 3))?;
-        world.answers("produce", world.put(&topic, &["a=1"]), (3, -1))
+        world.returns("produce", world.put(&topic, &["a=1"]), (3, -1))
     }),
     ("an_unknown_topic_cannot_be_deleted", |world| {
         let topic = world.fresh("nowhere");
-        world.answers("code", delete_topic(world, &topic), 3)
+        world.returns("code", delete_topic(world, &topic), 3)
     }),
-    ("a_topic_made_anew_has_another_id", |world| {
+    ("a_recreated_topic_has_another_id", |world| {
         let topic = world.topic()?;
-        let (before, after) = anew(world, &topic)?;
+        let (before, after) = recreate(world, &topic)?;
         let seen = (before.is_nil(), after.is_nil(), before == after);
         world.same("ids", seen, (false, false, false));
         Ok(())
     }),
-    ("a_topic_made_anew_is_empty", |world| {
+    ("a_recreated_topic_is_empty", |world| {
         let topic = world.topic()?;
         world.put(&topic, &["a=1"])?;
-        anew(world, &topic)?;
+        recreate(world, &topic)?;
         let seen = world.read(&topic, 0)?;
         world.same("marks", (seen.start, seen.high), (0, 0));
         Ok(())
@@ -94,26 +94,26 @@ pub(super) const ALL: &[Script] = &[
         world.until("they are there", || {
             Ok(world.fetch(&topic, 2, 0, 0, 1_000)?.error == 0)
         })?;
-        world.answers("partitions", known_of(world, &topic), (0, 3))
+        world.returns("partitions", known_of(world, &topic), (0, 3))
     }),
-    ("partitions_are_never_taken_away", |world| {
+    ("partitions_are_never_removed", |world| {
         let topic = world.topic_with(3, &[])?;
-        world.answers("code", grow(world, &topic, 2), 37)
+        world.returns("code", grow(world, &topic, 2), 37)
     }),
     ("as_many_partitions_as_before", |world| {
         let topic = world.topic_with(3, &[])?;
-        world.answers("code", grow(world, &topic, 3), 37)
+        world.returns("code", grow(world, &topic, 3), 37)
     }),
     ("partitions_of_an_unknown_topic", |world| {
         let topic = world.fresh("nowhere");
-        world.answers("code", grow(world, &topic, 3), 3)
+        world.returns("code", grow(world, &topic, 3), 3)
     }),
     ("an_unknown_topic_has_no_metadata", |world| {
         let topic = world.fresh("nowhere");
-        world.answers("code", known_of(world, &topic), (3, 0))
+        world.returns("code", known_of(world, &topic), (3, 0))
     }),
     ("a_bad_name_has_no_metadata", |world| {
-        world.answers("code", known_of(world, "a b"), (17, 0))
+        world.returns("code", known_of(world, "a b"), (17, 0))
     }),
     ("a_configuration_is_described", |world| {
         let topic = world.topic_with(1, &[("retention.ms", "1000")])?;
@@ -146,13 +146,13 @@ pub(super) const ALL: &[Script] = &[
         world.same("codes", (code, reset), (0, 0));
         Ok(())
     }),
-    ("a_list_is_added_to", |world| {
+    ("a_value_is_added_to_a_list", |world| {
         let topic = world.topic()?;
         let code = change(world, &topic, "cleanup.policy", 2, Some("compact"))?;
         world.same("code", code, 0);
         becomes(world, &topic, "cleanup.policy", "delete,compact")
     }),
-    ("a_list_is_taken_from", |world| {
+    ("a_value_is_removed_from_a_list", |world| {
         let topic = world.topic_with(1, &[("cleanup.policy", "compact,delete")])?;
         let code = change(world, &topic, "cleanup.policy", 3, Some("compact"))?;
         world.same("code", code, 0);
@@ -169,7 +169,7 @@ pub(super) const ALL: &[Script] = &[
     ("an_unknown_configuration_cannot_be_changed", |world| {
         let topic = world.topic()?;
         let code = change(world, &topic, "no.such.thing", 0, Some("1"));
-        world.answers("code", code, 40)
+        world.returns("code", code, 40)
     }),
     ("configurations_of_an_unknown_topic", |world| {
         let topic = world.fresh("nowhere");
@@ -184,7 +184,7 @@ pub(super) const ALL: &[Script] = &[
         let value = found.map(|it| it.0);
         world.same("verification", (error, value), (0, Some("true".into())));
         let other = configured(world, BROKER, "77", key);
-        world.answers("another broker", other, (42, None))
+        world.returns("another broker", other, (42, None))
     }),
     ("a_coordinator_is_found", |world| {
         for kind in [0, 1] {
@@ -206,7 +206,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("refused", (answer.error_code, answer.node_id.0), (42, -1));
         Ok(())
     }),
-    ("versions_that_are_too_new_are_told", |world| {
+    ("a_version_that_is_too_new_is_refused", |world| {
         let mut conn = world.connect()?;
         // Key 18 in version 99, correlation id 7, no client id: a header of version 2.
         let body = [0, 18, 0, 99, 0, 0, 0, 7, 0xff, 0xff, 0];
@@ -246,7 +246,7 @@ pub(super) const ALL: &[Script] = &[
     }),
 ];
 
-/// Metadata of a topic: error code and number of partitions.
+/// Requests the metadata of a topic. Returns the error code and the number of partitions.
 fn known_of(world: &World, topic: &str) -> Result<(i16, usize)> {
     let answer = world.metadata(&[topic])?;
     let it = answer.topics.first().context("no topic")?;
@@ -261,8 +261,8 @@ pub(super) fn delete_topic(world: &World, name: &str) -> Result<i16> {
     Ok(answer.responses.first().context("no result")?.error_code)
 }
 
-/// A topic, deleted and made again: its ids.
-fn anew(world: &World, topic: &str) -> Result<(uuid::Uuid, uuid::Uuid)> {
+/// Deletes and recreates a topic. Returns its ids before and after.
+fn recreate(world: &World, topic: &str) -> Result<(uuid::Uuid, uuid::Uuid)> {
     let before = id_of(world, topic)?;
     delete_topic(world, topic)?;
     world.until("it is gone", || Ok(world.read(topic, 0)?.error == 3))?;

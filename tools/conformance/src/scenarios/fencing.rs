@@ -1,4 +1,4 @@
-//! Epochs: who is fenced, by what, and how it is told.
+//! Epochs: fenced producers and the errors that they receive.
 
 use std::time::{Duration, Instant};
 
@@ -16,23 +16,26 @@ pub(super) const ALL: &[Script] = &[
         world.same("same id", second.producer_id == first.producer_id, true);
         world.same("epoch", second.epoch, first.epoch + 1);
         world.same("codes", world.add_and_end(&first, &topic)?, (47, 47));
-        world.answers("offsets", world.add_offsets(&first, "some-group"), 47)
+        world.returns("offsets", world.add_offsets(&first, "some-group"), 47)
     }),
-    ("fencing_is_spelled_by_version", |world| {
-        let (topic, first) = (world.topic()?, world.producer()?);
-        world.init(&first.id)?;
-        let codes = (
-            world.add_once(&first, &[(&topic, 0)], 2)?,
-            world.end_once(&first, true, 2)?,
-        );
-        world.same("newer versions", codes, (vec![90], 90));
-        Ok(())
-    }),
+    (
+        "the_error_of_a_fenced_producer_depends_on_the_version",
+        |world| {
+            let (topic, first) = (world.topic()?, world.producer()?);
+            world.init(&first.id)?;
+            let codes = (
+                world.add_once(&first, &[(&topic, 0)], 2)?,
+                world.end_once(&first, true, 2)?,
+            );
+            world.same("newer versions", codes, (vec![90], 90));
+            Ok(())
+        },
+    ),
     ("a_fenced_producer_cannot_produce", |world| {
         let (topic, first) = world.open()?;
         world.init(&first.id)?;
         let answer = world.write(&first, &topic, 1, &["late=1"]);
-        world.answers("answer", answer, (47, -1))
+        world.returns("answer", answer, (47, -1))
     }),
     ("a_second_producer_aborts_what_was_open", |world| {
         let (topic, first) = world.open()?;
@@ -43,14 +46,17 @@ pub(super) const ALL: &[Script] = &[
         world.same("aborted", seen.aborted, vec![(first.producer_id, 0)]);
         Ok(())
     }),
-    ("the_answer_while_aborting_is_concurrent", |world| {
-        let (_, first) = world.open()?;
-        let answer = world.init_once(Some(&first.id), 60_000, (-1, -1), 4)?;
-        world.same("answer", answer, (51, -1, -1));
-        world.init(&first.id)?;
-        Ok(())
-    }),
-    ("the_first_producers_commit_is_not_taken", |world| {
+    (
+        "the_error_during_an_abort_is_concurrent_transactions",
+        |world| {
+            let (_, first) = world.open()?;
+            let answer = world.init_once(Some(&first.id), 60_000, (-1, -1), 4)?;
+            world.same("answer", answer, (51, -1, -1));
+            world.init(&first.id)?;
+            Ok(())
+        },
+    ),
+    ("the_first_producers_commit_is_refused", |world| {
         let (topic, first) = world.open()?;
         let second = world.init(&first.id)?;
         world.add(&second, &topic)?;
@@ -68,7 +74,7 @@ pub(super) const ALL: &[Script] = &[
         let second = world.init(&first.id)?;
         world.transaction(&second, &topic, 0, &["b=1"], true)?;
         let late = world.write(&first, &topic, 1, &["late=1"]);
-        world.answers("late", late, (47, -1))
+        world.returns("late", late, (47, -1))
     }),
     ("a_transaction_times_out", |world| {
         let (topic, producer) = timed_out(world)?;
@@ -85,20 +91,20 @@ pub(super) const ALL: &[Script] = &[
             world.end_once(&producer, false, 2)?,
         );
         world.same("end", codes, (47, 90));
-        world.answers("add", world.add(&producer, &topic), 47)
+        world.returns("add", world.add(&producer, &topic), 47)
     }),
     ("a_timed_out_producer_comes_back", |world| {
         let (topic, producer) = timed_out(world)?;
         let again = world.init(&producer.id)?;
         world.same("epoch", again.epoch, producer.epoch + 2);
         let at = world.transaction(&again, &topic, 0, &["b=1"], true);
-        world.answers("offset", at, 2)
+        world.returns("offset", at, 2)
     }),
     ("its_owner_bumps_its_epoch", |world| {
         let producer = world.producer()?;
-        world.answers("answer", bump(world, &producer), (0, 1))
+        world.returns("answer", bump(world, &producer), (0, 1))
     }),
-    ("its_owner_may_ask_twice", |world| {
+    ("its_owner_may_repeat_the_bump", |world| {
         let producer = world.producer()?;
         let answers = (bump(world, &producer)?, bump(world, &producer)?);
         world.same("answers", answers, ((0, 1), (0, 1)));
@@ -107,7 +113,7 @@ pub(super) const ALL: &[Script] = &[
     ("a_fenced_owner_cannot_bump", |world| {
         let producer = world.producer()?;
         world.init(&producer.id)?;
-        world.answers("answer", bump(world, &producer), (90, -1))
+        world.returns("answer", bump(world, &producer), (90, -1))
     }),
     ("a_wrong_producer_id_cannot_bump", |world| {
         let (producer, other) = (world.producer()?, world.producer()?);
@@ -115,7 +121,7 @@ pub(super) const ALL: &[Script] = &[
             producer_id: other.producer_id,
             ..producer
         };
-        world.answers("answer", bump(world, &mixed), (90, -1))
+        world.returns("answer", bump(world, &mixed), (90, -1))
     }),
     ("a_bump_over_an_open_transaction_aborts_it", |world| {
         let (_, producer) = world.open()?;
@@ -123,20 +129,20 @@ pub(super) const ALL: &[Script] = &[
         let first = world.init_once(Some(&producer.id), 60_000, known, 4)?;
         world.same("first", first, (51, -1, -1));
         world.becomes(&producer.id, "CompleteAbort")?;
-        // The abort took the next epoch; nobody came between, so its owner is given just that.
+        // The abort took the next epoch. No other producer came in between, so the owner receives this epoch.
         let again = world.init_once(Some(&producer.id), 60_000, known, 4)?;
         world.same("again", (again.0, again.2), (0, 1));
         Ok(())
     }),
-    ("a_timed_out_owner_asks_for_its_epoch", |world| {
+    ("a_timed_out_owner_bumps_its_epoch", |world| {
         let (_, producer) = timed_out(world)?;
         world.same("answer", bump(world, &producer)?, (0, 1));
-        world.answers("and again", bump(world, &producer), (0, 1))
+        world.returns("and again", bump(world, &producer), (0, 1))
     }),
     ("a_timed_out_owner_with_a_successor_is_fenced", |world| {
         let (_, producer) = timed_out(world)?;
         world.init(&producer.id)?;
-        world.answers("answer", bump(world, &producer), (90, -1))
+        world.returns("answer", bump(world, &producer), (90, -1))
     }),
     ("an_epoch_ahead_is_refused", |world| {
         let (topic, producer) = (world.topic()?, world.producer()?);
@@ -144,7 +150,7 @@ pub(super) const ALL: &[Script] = &[
             epoch: producer.epoch + 1,
             ..producer
         };
-        world.answers("codes", world.add_and_end(&ahead, &topic), (47, 47))
+        world.returns("codes", world.add_and_end(&ahead, &topic), (47, 47))
     }),
     ("two_ids_do_not_fence_each_other", |world| {
         let (topic, one) = world.open()?;

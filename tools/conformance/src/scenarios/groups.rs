@@ -11,7 +11,7 @@ use crate::groups::Member;
 use crate::world::World;
 
 pub(super) const ALL: &[Script] = &[
-    ("a_new_member_is_told_its_id_first", |world| {
+    ("a_new_member_receives_its_id_first", |world| {
         let mut member = world.newcomer()?;
         let answer = member.join_once()?;
         world.same("code", (answer.error_code, answer.generation_id), (79, -1));
@@ -49,9 +49,9 @@ pub(super) const ALL: &[Script] = &[
         member.join()?;
         let id = member.id.clone();
         world.same("synced", member.sync(&[(&id, "mine")])?, (0, "mine".into()));
-        world.answers("beat", member.beat(), 0)
+        world.returns("beat", member.beat(), 0)
     }),
-    ("a_second_member_makes_everybody_join_again", |world| {
+    ("a_second_member_makes_the_first_rejoin", |world| {
         let mut first = world.leader()?;
         let mut second = world.member(&first.group)?;
         second.send_join()?;
@@ -91,11 +91,11 @@ pub(super) const ALL: &[Script] = &[
     ("a_missing_assignment_is_empty", |world| {
         let mut member = world.newcomer()?;
         member.join()?;
-        world.answers("synced", member.sync(&[]), (0, String::new()))
+        world.returns("synced", member.sync(&[]), (0, String::new()))
     }),
     ("an_unknown_member_cannot_join", |world| {
         let mut member = world.newcomer()?;
-        member.id = "somebody".into();
+        member.id = "unknown".into();
         let nowhere = member.join_code()?;
         let mut leader = world.member(&member.group)?;
         leader.lead()?;
@@ -105,23 +105,23 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("an_unknown_member_cannot_beat", |world| {
         let mut leader = world.leader()?;
-        leader.id = "somebody".into();
-        world.answers("code", leader.beat(), 25)
+        leader.id = "unknown".into();
+        world.returns("code", leader.beat(), 25)
     }),
     ("an_old_generation_cannot_beat", |world| {
         let (_leader, mut follower) = two(world)?;
         follower.generation -= 1;
-        world.answers("code", follower.beat(), 22)
+        world.returns("code", follower.beat(), 22)
     }),
-    ("nobody_beats_in_an_unknown_group", |world| {
+    ("a_heartbeat_in_an_unknown_group", |world| {
         let mut member = world.newcomer()?;
-        member.id = "somebody".into();
+        member.id = "unknown".into();
         member.generation = 1;
-        world.answers("code", member.beat(), 25)
+        world.returns("code", member.beat(), 25)
     }),
-    ("nobody_syncs_in_an_unknown_group", |world| {
+    ("a_sync_in_an_unknown_group", |world| {
         let mut member = world.newcomer()?;
-        member.id = "somebody".into();
+        member.id = "unknown".into();
         member.generation = 1;
         world.same("code", member.sync(&[])?.0, 25);
         Ok(())
@@ -132,40 +132,37 @@ pub(super) const ALL: &[Script] = &[
         world.same("code", follower.sync(&[])?.0, 22);
         Ok(())
     }),
-    ("syncing_during_a_join_is_told_to_join", |world| {
+    ("a_sync_during_a_join_requires_a_rejoin", |world| {
         let (mut leader, mut follower) = two(world)?;
         leader.send_join()?;
         follower.rebalances(world)?;
         world.same("code", follower.sync(&[])?.0, 27);
         Ok(())
     }),
-    ("syncing_again_gives_the_same", |world| {
+    ("a_second_sync_returns_the_same_assignment", |world| {
         let (mut leader, mut follower) = two(world)?;
         let id = leader.id.clone();
         let seen = (leader.sync(&[(&id, "other")])?, follower.sync(&[])?);
         world.same("assignments", seen, ((0, "one".into()), (0, "two".into())));
         Ok(())
     }),
-    ("a_follower_that_joins_again_is_told_the_same", |world| {
+    ("a_follower_that_rejoins_makes_no_rebalance", |world| {
         let (mut leader, mut follower) = two(world)?;
         let answer = follower.join_once()?;
         let seen = (answer.error_code, answer.generation_id);
         world.same("generation", seen, (0, 2));
-        world.answers("no rebalance", leader.beat(), 0)
+        world.returns("no rebalance", leader.beat(), 0)
     }),
-    (
-        "a_leader_that_joins_again_makes_a_new_generation",
-        |world| {
-            let (mut leader, mut follower) = two(world)?;
-            one_after_the_other(world, &mut leader, &mut follower)?;
-            let generations = (
-                leader.joined()?.generation_id,
-                follower.joined()?.generation_id,
-            );
-            world.same("generations", generations, (3, 3));
-            Ok(())
-        },
-    ),
+    ("a_leader_that_rejoins_makes_a_new_generation", |world| {
+        let (mut leader, mut follower) = two(world)?;
+        one_after_the_other(world, &mut leader, &mut follower)?;
+        let generations = (
+            leader.joined()?.generation_id,
+            follower.joined()?.generation_id,
+        );
+        world.same("generations", generations, (3, 3));
+        Ok(())
+    }),
     ("new_metadata_makes_a_new_generation", |world| {
         let (mut leader, mut follower) = two(world)?;
         follower.protocols[0].1 = "other".into();
@@ -187,9 +184,9 @@ pub(super) const ALL: &[Script] = &[
         let answer = leader.join()?;
         let seen = (answer.generation_id, answer.members.len());
         world.same("generation", seen, (3, 1));
-        world.answers("gone", follower.beat(), 25)
+        world.returns("gone", follower.beat(), 25)
     }),
-    ("the_last_one_to_leave_empties_the_group", |world| {
+    ("a_group_is_empty_after_its_last_member_leaves", |world| {
         let mut member = world.leader()?;
         member.leave()?;
         described(world, "described", &member.group, "Empty", 0)
@@ -205,16 +202,16 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("leaving_an_unknown_group", |world| {
         let mut member = world.newcomer()?;
-        member.id = "somebody".into();
-        world.answers("left", member.leave(), (0, vec![25]))
+        member.id = "unknown".into();
+        world.returns("left", member.leave(), (0, vec![25]))
     }),
     ("leaving_as_an_unknown_member", |world| {
         let mut member = world.leader()?;
-        let left = member.leave_as(&[("somebody", None)])?;
+        let left = member.leave_as(&[("unknown", None)])?;
         world.same("left", left, (0, vec![25]));
         Ok(())
     }),
-    ("a_silent_member_is_put_out", |world| {
+    ("a_silent_member_is_removed", |world| {
         let session = Duration::from_secs(1);
         let (mut member, before) = race(session, |clock| {
             let mut member = world.newcomer()?;
@@ -227,10 +224,10 @@ pub(super) const ALL: &[Script] = &[
             Ok((member, before))
         })?;
         world.same("in time", before, 0);
-        world.until("it is put out", || {
+        world.until("it is removed", || {
             Ok(describe(world, &member.group)?.3 == 0)
         })?;
-        world.answers("too late", member.beat(), 25)
+        world.returns("too late", member.beat(), 25)
     }),
     ("heartbeats_keep_a_session", |world| {
         let session = Duration::from_secs(1);
@@ -252,7 +249,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("beats", beats, vec![0; 5]);
         Ok(())
     }),
-    ("a_join_ends_without_those_who_do_not_come", |world| {
+    ("a_join_ends_without_absent_members", |world| {
         let mut first = world.newcomer()?;
         first.rebalance_ms = 1_000;
         first.lead()?;
@@ -262,10 +259,10 @@ pub(super) const ALL: &[Script] = &[
         let answer = second.joined()?;
         let seen = (answer.generation_id, answer.members.len());
         world.same("generation", seen, (2, 1));
-        world.answers("put out", first.beat(), 25)
+        world.returns("put out", first.beat(), 25)
     }),
     (
-        "a_member_without_an_assignment_is_put_out_if_it_does_not_sync",
+        "a_member_without_an_assignment_is_removed_if_it_does_not_sync",
         |world| {
             let mut member = world.newcomer()?;
             member.rebalance_ms = 1_000;
@@ -274,7 +271,7 @@ pub(super) const ALL: &[Script] = &[
                 member.beat()?;
                 std::thread::sleep(Duration::from_millis(100));
             }
-            world.answers("put out", member.beat(), 25)
+            world.returns("put out", member.beat(), 25)
         },
     ),
     ("a_session_timeout_out_of_bounds", |world| {
@@ -291,21 +288,21 @@ pub(super) const ALL: &[Script] = &[
     ("no_protocol_is_refused", |world| {
         let mut member = world.newcomer()?;
         member.protocols.clear();
-        world.answers("code", member.join_code(), 23)
+        world.returns("code", member.join_code(), 23)
     }),
-    ("a_protocol_that_nobody_else_knows", |world| {
+    ("a_protocol_that_no_other_member_supports", |world| {
         let first = world.leader()?;
         let mut second = world.member(&first.group)?;
         second.protocols = vec![("own".into(), "m".into())];
-        world.answers("code", second.join_code(), 23)
+        world.returns("code", second.join_code(), 23)
     }),
-    ("the_protocol_that_all_know_is_chosen", |world| {
+    ("the_protocol_that_all_support_is_chosen", |world| {
         let name = chosen(world, [&["a", "b"], &["c", "b"], &["b", "a"]]);
-        world.answers("protocol", name, Some("b".into()))
+        world.returns("protocol", name, Some("b".into()))
     }),
     ("the_protocol_that_most_prefer_is_chosen", |world| {
         let name = chosen(world, [&["a", "b"], &["b", "a"], &["b", "a"]]);
-        world.answers("protocol", name, Some("b".into()))
+        world.returns("protocol", name, Some("b".into()))
     }),
     ("an_empty_group_id", |world| {
         let mut member = world.member("")?;
@@ -330,7 +327,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("generation", answer.generation_id, first.generation);
         world.same("another id", answer.member_id.as_str() != first.id, true);
         world.same("no rebalance", leader.beat()?, 0);
-        world.answers("assignment", second.sync(&[]), (0, "two".into()))
+        world.returns("assignment", second.sync(&[]), (0, "two".into()))
     }),
     (
         "a_static_member_that_returns_fences_its_old_self",
@@ -345,8 +342,8 @@ pub(super) const ALL: &[Script] = &[
     ),
     ("an_unknown_instance_is_an_unknown_member", |world| {
         let mut member = world.leader()?;
-        member.instance = Some("nobody".into());
-        world.answers("code", member.beat(), 25)
+        member.instance = Some("unknown".into());
+        world.returns("code", member.beat(), 25)
     }),
     ("a_static_member_leaves_by_its_instance", |world| {
         let mut member = world.static_leader("i")?;
@@ -355,7 +352,7 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("an_unknown_instance_cannot_leave", |world| {
         let mut member = world.static_leader("i")?;
-        let left = member.leave_as(&[("", Some("other")), ("somebody", Some("i"))])?;
+        let left = member.leave_as(&[("", Some("other")), ("unknown", Some("i"))])?;
         world.same("left", left, (0, vec![25, 82]));
         Ok(())
     }),
@@ -368,7 +365,7 @@ pub(super) const ALL: &[Script] = &[
             let mut second = world.static_member(&leader.group, "i")?;
             second.protocols[0].1 = "other".into();
             let answer = second.join()?;
-            // The protocol stays the same: Kafka does not compare what is said about it.
+            // The protocol stays the same, and Kafka does not compare its metadata.
             world.same("generation", answer.generation_id, first.generation);
             Ok(())
         },
@@ -404,7 +401,7 @@ pub(super) const ALL: &[Script] = &[
         again.id = answer.member_id.to_string();
         again.generation = answer.generation_id;
         world.same("assignment", again.sync(&[])?, (0, "two".into()));
-        world.answers("the one before", follower.beat(), 82)
+        world.returns("the one before", follower.beat(), 82)
     }),
     ("a_group_is_described", |world| {
         let mut member = world.newcomer()?;
@@ -425,23 +422,20 @@ pub(super) const ALL: &[Script] = &[
         member.session_ms = 1_000;
         member.ask_for_id()?;
         std::thread::sleep(Duration::from_millis(1_500));
-        world.answers("code", member.join_code(), 25)
+        world.returns("code", member.join_code(), 25)
     }),
     ("a_pending_id_may_leave", |world| {
         let mut member = world.newcomer()?;
         member.ask_for_id()?;
         world.same("left", member.leave()?, (0, vec![0]));
-        world.answers("code", member.join_code(), 25)
+        world.returns("code", member.join_code(), 25)
     }),
-    (
-        "a_rebalance_is_told_to_those_who_wait_for_an_assignment",
-        |world| {
-            let (mut leader, mut follower) = waiting(world)?;
-            leader.leave()?;
-            world.same("told", follower.synced()?.error_code, 27);
-            Ok(())
-        },
-    ),
+    ("a_rebalance_ends_the_wait_for_an_assignment", |world| {
+        let (mut leader, mut follower) = waiting(world)?;
+        leader.leave()?;
+        world.same("code", follower.synced()?.error_code, 27);
+        Ok(())
+    }),
 ];
 
 /// A stable group of two: the leader and a follower.
@@ -465,14 +459,14 @@ fn together(world: &World, leader: &mut Member, follower: &mut Member) -> Result
     Ok(())
 }
 
-/// The first joins, and the second joins again because of that.
+/// Joins the first member, which makes the second one rejoin.
 fn one_after_the_other(world: &World, first: &mut Member, second: &mut Member) -> Result<()> {
     first.send_join()?;
     second.rebalances(world)?;
     second.send_join()
 }
 
-/// The members of a new generation that is there once its leader assigns: the follower waits for that.
+/// Starts a new generation. The follower waits for the assignment of the leader.
 fn waiting(world: &World) -> Result<(Member, Member)> {
     let (mut leader, mut follower) = two(world)?;
     one_after_the_other(world, &mut leader, &mut follower)?;
@@ -480,17 +474,17 @@ fn waiting(world: &World) -> Result<(Member, Member)> {
     follower.joined()?;
     follower.send_sync(&[])?;
     let held = follower.is_held(Duration::from_millis(100));
-    world.answers("held", held, true)?;
+    world.returns("held", held, true)?;
     Ok((leader, follower))
 }
 
-/// Compares what is said of a consumer group: its state and the number of its members.
+/// Compares the state of a consumer group and the number of its members.
 fn described(world: &World, what: &str, group: &str, state: &str, members: usize) -> Result<()> {
     let expected = (0, state.to_owned(), "consumer".to_owned(), members);
-    world.answers(what, describe(world, group), expected)
+    world.returns(what, describe(world, group), expected)
 }
 
-/// What a group of members chooses that know these protocols, the first one best.
+/// Returns the protocol that a group chooses. Each member lists its protocols in order of preference.
 fn chosen(world: &World, protocols: [&[&str]; 3]) -> Result<Option<String>> {
     let group = world.fresh("g");
     let mut members: Vec<Member> = Vec::new();

@@ -38,42 +38,42 @@ pub(super) const ALL: &[Script] = &[
     ("an_older_batch_than_five_is_out_of_order", |world| {
         let (topic, id) = six(world)?;
         let answer = send(world, &topic, (id, 0, 0), &["a=1"]);
-        world.answers("answer", answer, (45, -1))
+        world.returns("answer", answer, (45, -1))
     }),
     ("the_fifth_batch_back_is_a_duplicate", |world| {
         let (topic, id) = six(world)?;
         let answer = send(world, &topic, (id, 0, 1), &["a=1"])?;
         world.same("answer", answer, (0, 1));
-        world.answers("end", world.offset_at(&topic, -1, 0), (0, 6, -1))
+        world.returns("end", world.offset_at(&topic, -1, 0), (0, 6, -1))
     }),
     ("a_part_of_a_batch_is_no_duplicate", |world| {
         let (topic, id) = (world.topic()?, producer(world)?);
         send(world, &topic, (id, 0, 0), &["a=1", "b=1"])?;
         let answer = send(world, &topic, (id, 0, 0), &["a=1"]);
-        world.answers("answer", answer, (45, -1))
+        world.returns("answer", answer, (45, -1))
     }),
     ("an_older_epoch_is_refused", |world| {
         let (topic, id) = (world.topic()?, producer(world)?);
         send(world, &topic, (id, 3, 0), &["a=1"])?;
         let answer = send(world, &topic, (id, 2, 1), &["b=1"]);
-        world.answers("answer", answer, (47, -1))
+        world.returns("answer", answer, (47, -1))
     }),
     ("a_newer_epoch_begins_at_zero", |world| {
         let (topic, id) = (world.topic()?, producer(world)?);
         send(world, &topic, (id, 0, 0), &["a=1", "b=1"])?;
         let answer = send(world, &topic, (id, 1, 0), &["c=1"]);
-        world.answers("answer", answer, (0, 2))
+        world.returns("answer", answer, (0, 2))
     }),
     ("a_newer_epoch_may_not_begin_later", |world| {
         let (topic, id) = (world.topic()?, producer(world)?);
         send(world, &topic, (id, 0, 0), &["a=1"])?;
         let answer = send(world, &topic, (id, 1, 1), &["b=1"]);
-        world.answers("answer", answer, (45, -1))
+        world.returns("answer", answer, (45, -1))
     }),
     ("an_unknown_producer_may_begin_anywhere", |world| {
         let (topic, id) = (world.topic()?, producer(world)?);
         let answer = send(world, &topic, (id, 0, 17), &["a=1"]);
-        world.answers("answer", answer, (0, 0))
+        world.returns("answer", answer, (0, 0))
     }),
     ("sequences_are_kept_for_each_partition", |world| {
         let (topic, id) = (world.topic_with(2, &[])?, producer(world)?);
@@ -85,7 +85,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("end", world.fetch(&topic, 1, 0, 0, 1_000)?.high, 1);
         Ok(())
     }),
-    ("two_producers_do_not_meet", |world| {
+    ("two_producers_do_not_interfere", |world| {
         let (topic, one, two) = (world.topic()?, producer(world)?, producer(world)?);
         let first = send(world, &topic, (one, 0, 0), &["a=1"])?;
         let second = send(world, &topic, (two, 0, 0), &["b=1"])?;
@@ -96,18 +96,18 @@ pub(super) const ALL: &[Script] = &[
         let (topic, id) = (world.topic()?, producer(world)?);
         send(world, &topic, (id, 4, 0), &["a=1", "b=1"])?;
         let seen = describe(world, &topic, 0);
-        world.answers("producers", seen, (0, vec![(4, 1, -1)]))
+        world.returns("producers", seen, (0, vec![(4, 1, -1)]))
     }),
     ("describing_an_unknown_partition", |world| {
         let topic = world.topic()?;
-        world.answers("producers", describe(world, &topic, 7), (3, vec![]))
+        world.returns("producers", describe(world, &topic, 7), (3, vec![]))
     }),
     ("a_duplicate_is_known_behind_deleted_records", |world| {
         let (topic, id) = (world.topic()?, producer(world)?);
         let batch = Batch::of(&["a=1"]).by(id, 0, 0);
         world.produce(&topic, &batch)?;
         super::log::delete(world, &topic, -1)?;
-        world.answers("answer", world.produce(&topic, &batch), (0, 0))
+        world.returns("answer", world.produce(&topic, &batch), (0, 0))
     }),
     ("epoch_bump_of_an_id_without_transactions", |world| {
         let id = producer(world)?;
@@ -117,11 +117,11 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("an_id_without_its_epoch_is_refused", |world| {
         let answer = world.init_once(None, 60_000, (5, -1), 4);
-        world.answers("answer", answer, (42, -1, -1))
+        world.returns("answer", answer, (42, -1, -1))
     }),
 ];
 
-/// InitProducerId without a transactional id: error code, producer id, epoch.
+/// InitProducerId without a transactional id. Returns the error code, the producer id and the epoch.
 fn init(world: &World) -> Result<(i16, i64, i16)> {
     let ask = || world.init_once(None, 60_000, (-1, -1), 4);
     world.settled(ask, |it| it.0)
@@ -131,7 +131,7 @@ fn producer(world: &World) -> Result<i64> {
     Ok(init(world)?.1)
 }
 
-/// Produces by (producer id, epoch, sequence): error code and base offset.
+/// Produces as (producer id, epoch, sequence). Returns the error code and the base offset.
 fn send(world: &World, topic: &str, by: (i64, i16, i32), records: &[&str]) -> Result<(i16, i64)> {
     world.produce(topic, &Batch::of(records).by(by.0, by.1, by.2))
 }

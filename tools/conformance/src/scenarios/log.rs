@@ -55,14 +55,14 @@ pub(super) const ALL: &[Script] = &[
         world.same("errors", seen, (1, 0));
         Ok(())
     }),
-    ("an_unknown_topic_is_named", |world| {
+    ("an_unknown_topic_is_an_error", |world| {
         let topic = world.fresh("nowhere");
         world.same("produce", world.put(&topic, &["a=1"])?, (3, -1));
         let seen = world.read(&topic, 0)?;
         world.same("fetch", (seen.error, seen.high), (3, -1));
         Ok(())
     }),
-    ("an_unknown_partition_is_named", |world| {
+    ("an_unknown_partition_is_an_error", |world| {
         let topic = world.topic()?;
         let produced = world.produce_to(&topic, 1, &Batch::of(&["a=1"]), None)?;
         world.same("produce", produced, (3, -1));
@@ -74,7 +74,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("error", world.read(&topic, -5)?.error, 1);
         Ok(())
     }),
-    ("the_first_batch_comes_whatever_its_size", |world| {
+    ("the_first_batch_is_returned_at_any_size", |world| {
         let topic = world.topic()?;
         world.put(&topic, &["a=long", "b=longer"])?;
         let seen = world.fetch(&topic, 0, 0, 0, 1)?;
@@ -98,13 +98,13 @@ pub(super) const ALL: &[Script] = &[
         let topic = world.topic()?;
         world.same("earliest", world.offset_at(&topic, -2, 0)?, (0, 0, -1));
         world.same("latest", world.offset_at(&topic, -1, 0)?, (0, 0, -1));
-        world.answers("by time", world.offset_at(&topic, 0, 0), (0, -1, -1))
+        world.returns("by time", world.offset_at(&topic, 0, 0), (0, -1, -1))
     }),
     ("earliest_and_latest", |world| {
         let topic = world.topic()?;
         world.put(&topic, &["a=1", "b=1"])?;
         world.same("earliest", world.offset_at(&topic, -2, 0)?, (0, 0, -1));
-        world.answers("latest", world.offset_at(&topic, -1, 0), (0, 2, -1))
+        world.returns("latest", world.offset_at(&topic, -1, 0), (0, 2, -1))
     }),
     ("by_time_between_records", |world| {
         let topic = world.topic_with(1, &[("retention.ms", "-1")])?;
@@ -124,21 +124,21 @@ pub(super) const ALL: &[Script] = &[
     ("by_time_behind_the_last", |world| {
         let topic = world.topic_with(1, &[("retention.ms", "-1")])?;
         world.produce(&topic, &Batch::at(&[100]))?;
-        world.answers("behind", world.offset_at(&topic, 101, 0), (0, -1, -1))
+        world.returns("behind", world.offset_at(&topic, 101, 0), (0, -1, -1))
     }),
     ("by_time_of_an_unknown_partition", |world| {
         let topic = world.fresh("nowhere");
-        world.answers("answer", world.offset_at(&topic, -1, 0), (3, -1, -1))
+        world.returns("answer", world.offset_at(&topic, -1, 0), (3, -1, -1))
     }),
     ("the_largest_timestamp", |world| {
         let topic = world.topic_with(1, &[("retention.ms", "-1")])?;
         world.produce(&topic, &Batch::at(&[100, 500]))?;
         world.produce(&topic, &Batch::at(&[300]))?;
-        world.answers("answer", world.offset_at(&topic, -3, 0), (0, 1, 500))
+        world.returns("answer", world.offset_at(&topic, -3, 0), (0, 1, 500))
     }),
     ("the_largest_timestamp_of_an_empty_topic", |world| {
         let topic = world.topic()?;
-        world.answers("answer", world.offset_at(&topic, -3, 0), (0, -1, -1))
+        world.returns("answer", world.offset_at(&topic, -3, 0), (0, -1, -1))
     }),
     ("deleted_records_move_the_start", |world| {
         let topic = world.topic()?;
@@ -147,7 +147,7 @@ pub(super) const ALL: &[Script] = &[
         let seen = world.read(&topic, 2)?;
         world.same("marks", (seen.start, seen.high), (2, 3));
         world.same("records", seen.records, owned(&[(2, "c=1")]));
-        world.answers("earliest", world.offset_at(&topic, -2, 0), (0, 2, -1))
+        world.returns("earliest", world.offset_at(&topic, -2, 0), (0, 2, -1))
     }),
     ("deleting_to_the_end", |world| {
         let topic = world.topic()?;
@@ -161,22 +161,22 @@ pub(super) const ALL: &[Script] = &[
     ("deleting_behind_the_end_is_out_of_range", |world| {
         let topic = world.topic()?;
         world.put(&topic, &["a=1"])?;
-        world.answers("deleted", delete(world, &topic, 2), (1, -1))
+        world.returns("deleted", delete(world, &topic, 2), (1, -1))
     }),
     ("deleting_twice_does_not_go_back", |world| {
         let topic = world.topic()?;
         world.put(&topic, &["a=1", "b=1"])?;
         delete(world, &topic, 2)?;
-        world.answers("deleted", delete(world, &topic, 1), (0, 2))
+        world.returns("deleted", delete(world, &topic, 1), (0, 2))
     }),
     ("deleting_in_a_compacted_topic_is_refused", |world| {
         let topic = world.topic_with(1, &[("cleanup.policy", "compact")])?;
         world.put(&topic, &["a=1"])?;
-        world.answers("deleted", delete(world, &topic, 1), (44, -1))
+        world.returns("deleted", delete(world, &topic, 1), (44, -1))
     }),
     ("deleting_in_an_unknown_topic", |world| {
         let topic = world.fresh("nowhere");
-        world.answers("deleted", delete(world, &topic, 1), (3, -1))
+        world.returns("deleted", delete(world, &topic, 1), (3, -1))
     }),
     ("a_batch_with_a_wrong_checksum", |world| {
         let topic = world.topic()?;
@@ -184,31 +184,31 @@ pub(super) const ALL: &[Script] = &[
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         let answer = world.produce_bytes(&topic, 0, Bytes::from(bytes), None, -1);
-        world.answers("answer", answer, (2, -1))
+        world.returns("answer", answer, (2, -1))
     }),
     ("a_batch_cut_short", |world| {
         let topic = world.topic()?;
         let bytes = Batch::of(&["a=1"]).encode();
         let answer = world.produce_bytes(&topic, 0, bytes.slice(..bytes.len() - 1), None, -1)?;
         world.same("answer", answer, (87, -1));
-        world.answers("end", world.offset_at(&topic, -1, 0), (0, 0, -1))
+        world.returns("end", world.offset_at(&topic, -1, 0), (0, 0, -1))
     }),
     ("two_batches_in_one_request", |world| {
         let topic = world.topic()?;
         let one = Batch::of(&["a=1"]).encode();
         let bytes = Bytes::from([&one[..], &one[..]].concat());
         let answer = world.produce_bytes(&topic, 0, bytes, None, -1);
-        world.answers("answer", answer, (87, -1))
+        world.returns("answer", answer, (87, -1))
     }),
     ("a_batch_above_the_topics_limit", |world| {
         let topic = world.topic_with(1, &[("max.message.bytes", "100")])?;
         let long = format!("a={}", "x".repeat(100));
         world.same("answer", world.put(&topic, &[&long])?, (10, -1));
-        world.answers("a small one", world.put(&topic, &["a=1"]), (0, 0))
+        world.returns("a small one", world.put(&topic, &["a=1"]), (0, 0))
     }),
     ("no_key_in_a_compacted_topic", |world| {
         let topic = world.topic_with(1, &[("cleanup.policy", "compact")])?;
-        world.answers("answer", world.put(&topic, &["=1"]), (87, -1))
+        world.returns("answer", world.put(&topic, &["=1"]), (87, -1))
     }),
     ("a_tombstone_in_a_compacted_topic", |world| {
         let topic = world.topic_with(1, &[("cleanup.policy", "compact")])?;
@@ -229,19 +229,19 @@ pub(super) const ALL: &[Script] = &[
     ("a_timestamp_far_ahead", |world| {
         let topic = world.topic()?;
         let answer = world.produce(&topic, &Batch::at(&[i64::MAX - 1]));
-        world.answers("answer", answer, (32, -1))
+        world.returns("answer", answer, (32, -1))
     }),
     ("wrong_acks", |world| {
         let topic = world.topic()?;
         let bytes = Batch::of(&["a=1"]).encode();
         let answer = world.produce_bytes(&topic, 0, bytes, None, 2);
-        world.answers("answer", answer, (21, -1))
+        world.returns("answer", answer, (21, -1))
     }),
     ("offsets_go_on_behind_deleted_records", |world| {
         let topic = world.topic()?;
         world.put(&topic, &["a=1", "b=1"])?;
         delete(world, &topic, -1)?;
-        world.answers("answer", world.put(&topic, &["c=1"]), (0, 2))
+        world.returns("answer", world.put(&topic, &["c=1"]), (0, 2))
     }),
 ];
 

@@ -1,4 +1,4 @@
-//! What is compared.
+//! Scenarios by group.
 
 mod admin;
 mod fencing;
@@ -13,7 +13,7 @@ use anyhow::Result;
 
 use crate::world::{Scenario, World};
 
-/// What a scenario shows, and how.
+/// The name of a scenario and its code.
 type Script = (&'static str, fn(&World) -> Result<()>);
 
 /// Every scenario.

@@ -27,7 +27,7 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("an_unknown_group_has_no_offsets", |world| {
         let place = world.place()?;
-        world.answers("seen", place.committed(false), (0, -1, String::new()))
+        world.returns("seen", place.committed(false), (0, -1, String::new()))
     }),
     ("the_last_commit_holds", |world| {
         let place = world.place()?;
@@ -39,45 +39,45 @@ pub(super) const ALL: &[Script] = &[
         let place = world.place()?;
         place.commit(5, "")?;
         place.commit(2, "")?;
-        world.answers("seen", place.offset(), 2)
+        world.returns("seen", place.offset(), 2)
     }),
     ("metadata_up_to_its_limit", |world| {
         let place = world.place()?;
-        world.answers("code", place.commit(5, &"m".repeat(4_096)), 0)
+        world.returns("code", place.commit(5, &"m".repeat(4_096)), 0)
     }),
     ("metadata_above_its_limit", |world| {
         let place = world.place()?;
         world.same("code", place.commit(5, &"m".repeat(4_097))?, 12);
-        world.answers("seen", place.offset(), -1)
+        world.returns("seen", place.offset(), -1)
     }),
     ("an_unknown_topic_cannot_be_committed", |world| {
         let nowhere = world.place_in(&world.fresh("g"), world.fresh("nowhere"));
-        world.answers("code", nowhere.commit(5, ""), 3)
+        world.returns("code", nowhere.commit(5, ""), 3)
     }),
     ("a_generation_of_no_group", |world| {
         let place = world.place()?;
-        world.answers("code", place.commit_by((2, "somebody")), 22)
+        world.returns("code", place.commit_by((2, "unknown")), 22)
     }),
     ("a_generation_of_no_group_in_the_newest_version", |world| {
         let place = world.place()?;
-        world.answers("code", place.commit_as(5, "", (2, "somebody"), 9), 69)
+        world.returns("code", place.commit_as(5, "", (2, "unknown"), 9), 69)
     }),
     ("an_empty_group_id_is_a_group_like_others", |world| {
         let place = world.place_of("")?;
-        world.same("no such generation", place.commit_by((2, "somebody"))?, 22);
+        world.same("no such generation", place.commit_by((2, "unknown"))?, 22);
         world.same("a stranger", place.commit(5, "m")?, 0);
         place.holds("seen", (0, 5, "m"))
     }),
     ("a_stable_group_refuses_strangers", |world| {
         let member = world.leader()?;
         let place = world.place_of(&member.group)?;
-        world.answers("code", place.commit(5, ""), 25)
+        world.returns("code", place.commit(5, ""), 25)
     }),
     ("a_stable_group_refuses_an_unknown_member", |world| {
         let member = world.leader()?;
         let place = world.place_of(&member.group)?;
-        let by = (member.generation, "somebody");
-        world.answers("code", place.commit_by(by), 25)
+        let by = (member.generation, "unknown");
+        world.returns("code", place.commit_by(by), 25)
     }),
     ("a_stable_group_refuses_an_old_generation", |world| {
         let member = world.leader()?;
@@ -102,7 +102,11 @@ pub(super) const ALL: &[Script] = &[
         place.commit_by(member.by())?;
         member.leave()?;
         place.holds("seen", (0, 5, "m"))?;
-        world.answers("a stranger, now that it is empty", place.commit(6, ""), 0)
+        world.returns(
+            "a stranger, after the group is empty",
+            place.commit(6, ""),
+            0,
+        )
     }),
     ("a_member_commits_while_others_join", |world| {
         let mut member = world.leader()?;
@@ -110,13 +114,13 @@ pub(super) const ALL: &[Script] = &[
         let mut other = world.member(&member.group)?;
         other.send_join()?;
         member.rebalances(world)?;
-        world.answers("code", place.commit_by(member.by()), 0)
+        world.returns("code", place.commit_by(member.by()), 0)
     }),
     ("a_joined_member_must_sync_before_it_commits", |world| {
         let mut member = world.newcomer()?;
         let place = world.place_of(&member.group)?;
         member.join()?;
-        world.answers("code", place.commit_by(member.by()), 27)
+        world.returns("code", place.commit_by(member.by()), 27)
     }),
     ("deleted_offsets_are_gone", |world| {
         let place = world.place()?;
@@ -126,21 +130,21 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("deleting_offsets_of_an_unknown_group", |world| {
         let place = world.place()?;
-        world.answers("codes", delete_offset(world, &place), (69, 0))
+        world.returns("codes", delete_offset(world, &place), (69, 0))
     }),
     ("a_group_is_deleted_with_its_offsets", |world| {
         let place = world.place()?;
         place.commit(5, "m")?;
         world.same("code", delete_group(world, &place.group)?, 0);
         world.same("seen", place.offset()?, -1);
-        world.answers("again", delete_group(world, &place.group), 69)
+        world.returns("again", delete_group(world, &place.group), 69)
     }),
     ("a_group_with_members_is_not_deleted", |world| {
         let member = world.leader()?;
-        world.answers("code", delete_group(world, &member.group), 68)
+        world.returns("code", delete_group(world, &member.group), 68)
     }),
     ("an_unknown_group_cannot_be_deleted", |world| {
-        world.answers("code", delete_group(world, &world.fresh("g")), 69)
+        world.returns("code", delete_group(world, &world.fresh("g")), 69)
     }),
     ("a_group_of_offsets_is_listed_as_empty", |world| {
         let place = world.place()?;
@@ -151,7 +155,7 @@ pub(super) const ALL: &[Script] = &[
         let found = found.map(|it| (it.protocol_type.to_string(), it.group_state.to_string()));
         world.same("listed", found, Some((String::new(), "Empty".into())));
         let expected = (0, "Empty".into(), String::new(), 0);
-        world.answers("described", describe(world, &place.group), expected)
+        world.returns("described", describe(world, &place.group), expected)
     }),
     ("an_unknown_group_is_described_as_dead", |world| {
         let group = world.fresh("g");
@@ -190,7 +194,7 @@ fn delete_group(world: &World, group: &str) -> Result<i16> {
     Ok(answer.results.first().context("no result")?.error_code)
 }
 
-/// An error, a group's state, its protocol type, and the number of its members.
+/// The error code, the group's state, its protocol type, and the number of its members.
 type Described = (i16, String, String, usize);
 
 /// DescribeGroups.

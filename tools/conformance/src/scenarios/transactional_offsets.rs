@@ -26,15 +26,18 @@ pub(super) const ALL: &[Script] = &[
         world.end(&producer, false)?;
         place.holds("after", (0, 1, "kept"))
     }),
-    ("an_unstable_offset_is_named_if_asked", |world| {
-        let place = world.place()?;
-        place.commit(1, "kept")?;
-        let producer = pending(world, &place, 5)?;
-        place.holds("stable", (88, -1, ""))?;
-        world.end(&producer, true)?;
-        place.holds("after", (0, 5, METADATA))
-    }),
-    ("an_unstable_offset_is_ignored_if_not_asked", |world| {
+    (
+        "an_unstable_offset_is_an_error_of_a_stable_fetch",
+        |world| {
+            let place = world.place()?;
+            place.commit(1, "kept")?;
+            let producer = pending(world, &place, 5)?;
+            place.holds("stable", (88, -1, ""))?;
+            world.end(&producer, true)?;
+            place.holds("after", (0, 5, METADATA))
+        },
+    ),
+    ("an_unstable_offset_is_ignored_by_another_fetch", |world| {
         let place = world.place()?;
         place.commit(1, "kept")?;
         let producer = pending(world, &place, 5)?;
@@ -65,7 +68,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("another group", other.send(&producer, 5)?, 48);
         world.end(&producer, false)
     }),
-    ("a_producer_that_is_fenced_sends_no_offsets", |world| {
+    ("a_fenced_producer_sends_no_offsets", |world| {
         let place = world.place()?;
         let first = pending(world, &place, 5)?;
         world.init(&first.id)?;
@@ -84,7 +87,7 @@ pub(super) const ALL: &[Script] = &[
     }),
     ("an_unknown_member_sends_no_offsets", |world| {
         let (place, member, producer) = of_a_member(world)?;
-        let by = (member.generation, "somebody");
+        let by = (member.generation, "unknown");
         world.same("sent", place.send_by(&producer, 5, by, None)?, 25);
         world.end(&producer, false)
     }),
@@ -98,10 +101,10 @@ pub(super) const ALL: &[Script] = &[
         world.same("sent", sent, 82);
         world.end(&producer, false)
     }),
-    ("a_generation_of_a_group_that_is_not_there", |world| {
+    ("a_generation_of_an_unknown_group", |world| {
         let (place, producer) = (world.place()?, world.producer()?);
         world.add_offsets(&producer, &place.group)?;
-        let sent = place.send_by(&producer, 5, (3, "somebody"), None)?;
+        let sent = place.send_by(&producer, 5, (3, "unknown"), None)?;
         world.same("sent", sent, 22);
         world.end(&producer, false)
     }),
@@ -111,7 +114,7 @@ pub(super) const ALL: &[Script] = &[
         world.end(&producer, true)?;
         place.holds("seen", (0, 5, METADATA))
     }),
-    ("offsets_are_taken_while_the_group_rebalances", |world| {
+    ("offsets_are_accepted_while_the_group_rebalances", |world| {
         let (place, mut member, producer) = of_a_member(world)?;
         let mut other = world.member(&place.group)?;
         other.send_join()?;
@@ -124,7 +127,7 @@ pub(super) const ALL: &[Script] = &[
         other.joined()?;
         let old = (member.generation - 1, &*member.id);
         let late = place.send_by(&producer, 6, old, None);
-        world.answers("outside of a transaction", late, 48)
+        world.returns("outside of a transaction", late, 48)
     }),
     ("a_plain_commit_overtakes_a_pending_one", |world| {
         let place = world.place()?;
@@ -163,7 +166,7 @@ pub(super) const ALL: &[Script] = &[
         let nowhere = world.place_in(&world.fresh("g"), world.fresh("nowhere"));
         let producer = world.producer()?;
         world.add_offsets(&producer, &nowhere.group)?;
-        // Not asked again: "unknown topic" is also said while a topic is being made.
+        // Sent once: a broker returns "unknown topic" also while it creates a topic.
         world.same("sent", nowhere.send_once(&producer, 5, (-1, ""), None)?, 3);
         world.end(&producer, false)
     }),
@@ -180,11 +183,11 @@ pub(super) const ALL: &[Script] = &[
         world.same("open", world.state_of(&producer.id)?, (0, "Ongoing".into()));
         world.end(&producer, true)?;
         let end = world.offset_at(&place.topic, -1, 0);
-        world.answers("nothing written", end, (0, 0, -1))
+        world.returns("nothing written", end, (0, 0, -1))
     }),
 ];
 
-/// A transaction that holds an offset of a group of nobody.
+/// A transaction with an offset of a group without members.
 fn pending(world: &World, place: &Place<'_>, offset: i64) -> Result<Producer> {
     let producer = world.producer()?;
     world.same("added", world.add_offsets(&producer, &place.group)?, 0);

@@ -92,7 +92,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("open", ends, [(0, 2, -1), (0, 0, -1)]);
         world.end(&producer, true)?;
         let ends = at_each_isolation(world, &topic, -1);
-        world.answers("ended", ends, [(0, 3, -1); 2])
+        world.returns("ended", ends, [(0, 3, -1); 2])
     }),
     ("by_time_within_an_open_transaction", |world| {
         let topic = world.topic_with(1, &[("retention.ms", "-1")])?;
@@ -185,31 +185,31 @@ pub(super) const ALL: &[Script] = &[
         world.same("codes", codes, (48, 48));
         Ok(())
     }),
-    ("committing_twice_is_answered_twice", |world| {
+    ("a_second_commit_succeeds", |world| {
         let (topic, producer) = world.ended(true)?;
         world.same("again", world.end_once(&producer, true, 1)?, 0);
-        world.answers("one marker", world.offset_at(&topic, -1, 0), (0, 2, -1))
+        world.returns("one marker", world.offset_at(&topic, -1, 0), (0, 2, -1))
     }),
-    ("aborting_twice_is_answered_twice", |world| {
+    ("a_second_abort_succeeds", |world| {
         let (_, producer) = world.ended(false)?;
-        world.answers("again", world.end_once(&producer, false, 1), 0)
+        world.returns("again", world.end_once(&producer, false, 1), 0)
     }),
-    ("aborting_what_was_committed_is_refused", |world| {
+    ("aborting_a_committed_transaction_is_refused", |world| {
         let (_, producer) = world.ended(true)?;
-        world.answers("code", world.end_once(&producer, false, 1), 48)
+        world.returns("code", world.end_once(&producer, false, 1), 48)
     }),
-    ("committing_what_was_aborted_is_refused", |world| {
+    ("committing_an_aborted_transaction_is_refused", |world| {
         let (_, producer) = world.ended(false)?;
-        world.answers("code", world.end_once(&producer, true, 1), 48)
+        world.returns("code", world.end_once(&producer, true, 1), 48)
     }),
     ("an_unknown_id_cannot_add_or_end", |world| {
         let topic = world.topic()?;
         let known = world.producer()?;
-        let nobody = Producer {
-            id: world.fresh("nobody"),
+        let unknown = Producer {
+            id: world.fresh("unknown"),
             ..known
         };
-        world.answers("codes", world.add_and_end(&nobody, &topic), (49, 49))
+        world.returns("codes", world.add_and_end(&unknown, &topic), (49, 49))
     }),
     ("another_producers_id_is_refused", |world| {
         let topic = world.topic()?;
@@ -218,27 +218,27 @@ pub(super) const ALL: &[Script] = &[
             producer_id: two.producer_id,
             ..one
         };
-        world.answers("codes", world.add_and_end(&mixed, &topic), (49, 49))
+        world.returns("codes", world.add_and_end(&mixed, &topic), (49, 49))
     }),
     ("adding_an_unknown_partition", |world| {
         let (topic, producer) = (world.topic()?, world.producer()?);
         let nowhere = world.fresh("nowhere");
         let codes = world.add_once(&producer, &[(&nowhere, 0), (&topic, 5)], 0);
-        world.answers("codes", codes, vec![3, 3])
+        world.returns("codes", codes, vec![3, 3])
     }),
     ("adding_some_unknown_partitions_adds_none", |world| {
         let (topic, producer) = (world.topic()?, world.producer()?);
         let nowhere = world.fresh("nowhere");
         let codes = world.add_once(&producer, &[(&topic, 0), (&nowhere, 0)], 0)?;
         world.same("codes", codes, vec![55, 3]);
-        world.answers("state", world.state_of(&producer.id), (0, "Empty".into()))
+        world.returns("state", world.state_of(&producer.id), (0, "Empty".into()))
     }),
     ("adding_twice_is_the_same", |world| {
         let (topic, producer) = (world.topic()?, world.producer()?);
         let codes = (world.add(&producer, &topic)?, world.add(&producer, &topic)?);
         world.same("codes", codes, (0, 0));
         world.end(&producer, true)?;
-        world.answers("one marker", world.offset_at(&topic, -1, 0), (0, 1, -1))
+        world.returns("one marker", world.offset_at(&topic, -1, 0), (0, 1, -1))
     }),
     ("producing_without_adding_is_refused", |world| {
         let (topic, other, producer) = (world.topic()?, world.topic()?, world.producer()?);
@@ -260,14 +260,14 @@ pub(super) const ALL: &[Script] = &[
         |world| {
             let (topic, producer) = (world.topic()?, world.producer()?);
             let answer = world.write(&producer, &topic, 0, &["a=1"]);
-            world.answers("answer", answer, (48, -1))
+            world.returns("answer", answer, (48, -1))
         },
     ),
     ("producing_behind_the_end_is_refused", |world| {
         let (topic, producer) = world.ended(true)?;
         let answer = world.write(&producer, &topic, 1, &["late=1"])?;
         world.same("answer", answer, (48, -1));
-        world.answers("end", world.offset_at(&topic, -1, 1), (0, 2, -1))
+        world.returns("end", world.offset_at(&topic, -1, 1), (0, 2, -1))
     }),
     ("the_second_batch_needs_no_verification", |world| {
         let (topic, producer) = world.open()?;
@@ -313,26 +313,26 @@ pub(super) const ALL: &[Script] = &[
         let ended = world.state_of(&producer.id)?;
         world.same("ended", ended, (0, "CompleteCommit".into()));
         let again = world.init(&producer.id)?;
-        world.answers("again", world.state_of(&again.id), (0, "Empty".into()))
+        world.returns("again", world.state_of(&again.id), (0, "Empty".into()))
     }),
-    ("an_unknown_transaction_is_named", |world| {
+    ("an_unknown_transaction_is_an_error", |world| {
         world.producer()?;
-        let id = world.fresh("nobody");
-        world.answers("state", world.state_of(&id), (105, String::new()))
+        let id = world.fresh("unknown");
+        world.returns("state", world.state_of(&id), (105, String::new()))
     }),
     ("an_empty_id_is_refused", |world| {
         let answer = world.init_once(Some(""), 60_000, (-1, -1), 4);
-        world.answers("answer", answer, (42, -1, -1))
+        world.returns("answer", answer, (42, -1, -1))
     }),
     ("a_timeout_of_zero_is_refused", |world| {
         let id = world.fresh("x");
         let answer = world.init_once(Some(&id), 0, (-1, -1), 4);
-        world.answers("answer", answer, (50, -1, -1))
+        world.returns("answer", answer, (50, -1, -1))
     }),
     ("a_timeout_above_the_limit_is_refused", |world| {
         let id = world.fresh("x");
         let answer = world.init_once(Some(&id), 900_001, (-1, -1), 4);
-        world.answers("answer", answer, (50, -1, -1))
+        world.returns("answer", answer, (50, -1, -1))
     }),
     ("open_transactions_are_listed", |world| {
         let (_, producer) = world.open()?;
@@ -349,7 +349,7 @@ pub(super) const ALL: &[Script] = &[
         world.same("ended", answer.transaction_states.len(), 0);
         Ok(())
     }),
-    ("an_unknown_state_filter_is_named", |world| {
+    ("an_unknown_state_filter_is_returned", |world| {
         let request = ListTransactionsRequest::default()
             .with_state_filters(vec![text("Dreaming")])
             .with_duration_filter(-1);
@@ -365,7 +365,7 @@ pub(super) const ALL: &[Script] = &[
         let producer = world.open_in(&topic, &["a=1", "b=1"])?;
         world.same("open", describe(world, &topic, 0)?, (0, vec![(0, 1, 1)]));
         world.end(&producer, true)?;
-        world.answers("ended", describe(world, &topic, 0), (0, vec![(0, 1, -1)]))
+        world.returns("ended", describe(world, &topic, 0), (0, vec![(0, 1, -1)]))
     }),
     (
         "the_start_of_a_log_moves_over_an_open_transaction",
@@ -383,7 +383,7 @@ pub(super) const ALL: &[Script] = &[
     ),
 ];
 
-/// ListOffsets for those who read uncommitted records, and for those who do not.
+/// ListOffsets with each isolation level: read uncommitted, then read committed.
 fn at_each_isolation(world: &World, topic: &str, time: i64) -> Result<[(i16, i64, i64); 2]> {
     Ok([
         world.offset_at(topic, time, 0)?,
