@@ -148,7 +148,7 @@ impl Case {
 }
 
 #[track_caller]
-fn says(text: &str, part: &str) {
+fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "{part:?} is not in: {text}");
 }
 
@@ -279,7 +279,7 @@ fn recreated(case: &Case) {
         ),
         "{error:?}"
     );
-    says(&text, "accept.changelog=AAAAAAAAAAAAAAAAAAAACA");
+    assert_contains(&text, "accept.changelog=AAAAAAAAAAAAAAAAAAAACA");
 }
 
 #[test]
@@ -368,8 +368,8 @@ fn row_damaged_rebuilds_and_newer_stops() {
     }
     let (error, text) = stops(with(&PositionError::Newer { version: 2 }));
     assert!(matches!(error, RestartError::NewerState { .. }));
-    says(&text, "newest version");
-    says(&text, "delete");
+    assert_contains(&text, "newest version");
+    assert_contains(&text, "delete");
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn row_a_rebuild_from_a_changelog_without_its_front_stops() {
         case.changelog.start = offset(41);
         let (error, text) = stops(case.decide());
         assert!(matches!(error, RestartError::ChangelogPurged { .. }));
-        says(&text, "a-0-changelog-3 begins at offset 41");
+        assert_contains(&text, "a-0-changelog-3 begins at offset 41");
         assert!(text.contains("cleanup.policy"), "{text}");
     }
     let mut exact = Case::with(Some(at(5, 50, Some(5), 40)));
@@ -522,8 +522,8 @@ fn row_log_end_before_the_position_stops() {
         let (error, text) = stops(Case::with(Some(local)).decide());
         assert!(matches!(error, RestartError::ChangelogShorter { .. }));
         assert!(text.contains("a-0-changelog-3 ends at offset 80"), "{text}");
-        says(&text, "up to 81");
-        says(&text, "lost data");
+        assert_contains(&text, "up to 81");
+        assert_contains(&text, "lost data");
     }
 }
 
@@ -543,7 +543,7 @@ fn row_a_recreated_input_stops_if_the_offsets_are_of_the_old_one() {
     case.identity.topics[0].id = TopicUuid(99);
     let (error, text) = stops(case.decide());
     assert!(matches!(error, RestartError::InputRecreated { .. }));
-    says(&text, "topic in was deleted and made again");
+    assert_contains(&text, "topic in was deleted and made again");
     // Who committed later may have known the new one.
     case.name = name(6, 60, Some(5));
     assert!(matches!(case.rebuilds(), Why::Identity(_)));
@@ -555,8 +555,8 @@ fn row_another_number_of_partitions_stops() {
     case.width = 8;
     let (error, text) = stops(case.decide());
     assert!(matches!(error, RestartError::PartitionsChanged { .. }));
-    says(&text, "had 6 partitions");
-    says(&text, "now it has 8");
+    assert_contains(&text, "had 6 partitions");
+    assert_contains(&text, "now it has 8");
 
     let mut case = Case::with(Some(at(5, 50, Some(5), 70)));
     case.identity.topics[0].partitions = 8;
@@ -609,8 +609,8 @@ fn row_an_offset_without_our_name_beside_state_stops_and_names_the_command() {
     let case = Case::with(Some(at(5, 50, Some(5), 70)));
     let (error, text) = stops(case.decide_with(reset));
     assert!(matches!(error, RestartError::OffsetReset { .. }));
-    says(&text, "kafka-consumer-groups.sh --reset-offsets");
-    says(&text, "kafka-topics.sh --delete --topic a-0-changelog");
+    assert_contains(&text, "kafka-consumer-groups.sh --reset-offsets");
+    assert_contains(&text, "kafka-topics.sh --delete --topic a-0-changelog");
     assert!(text.contains("metadata \"x\""), "{text}");
 }
 

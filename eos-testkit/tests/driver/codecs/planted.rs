@@ -106,7 +106,7 @@ macro_rules! found {
 pub(crate) use found;
 
 #[track_caller]
-fn says(text: &str, part: &str) {
+fn assert_contains(text: &str, part: &str) {
     assert!(text.contains(part), "{part:?} is not in: {text}");
 }
 
@@ -281,7 +281,7 @@ fn it_trusts_a_length() {
     });
     let violation = trusts.values(&["abc"]);
     let text = violation.to_string();
-    says(&text, "reading b\"\\x03\" panicked: range end index");
+    assert_contains(&text, "reading b\"\\x03\" panicked: range end index");
     found!(violation, Violation::Panicked { .. });
     let careful = with_length().decode(|bytes| match bytes {
         Some([length, rest @ ..]) if usize::from(*length) == rest.len() => String::read(Some(rest)),
@@ -323,7 +323,7 @@ fn what_comes_in_goes_on_as_something_else() {
             ..
         }
     );
-    says(
+    assert_contains(
         &text,
         r#"b"Abc" is read as "Abc", which is written as b"abc""#,
     );
@@ -340,7 +340,7 @@ fn what_comes_in_can_not_go_on() {
     let violation = ascii.values(&["abc"]);
     let text = violation.to_string();
     found!(violation, Violation::Drifts { written: None, .. });
-    says(&text, ", which can't be written: not this: planted: what");
+    assert_contains(&text, ", which can't be written: not this: planted: what");
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn it_gives_up_after_an_error() {
     });
     let violation = gives_up.values(&["abc"]);
     let text = violation.to_string();
-    says(&text, "and after reading null as: not this: planted");
+    assert_contains(&text, "and after reading null as: not this: planted");
     found!(violation, Violation::Remembers { .. });
 }
 
