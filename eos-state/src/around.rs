@@ -1,4 +1,4 @@
-//! Backends around other backends.
+//! Store engines around other engines.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use crate::batch::Batch;
 use crate::error::StoreError;
 use crate::range::{Direction, KeyRange};
 
-/// A [`StoreBackend`] that has another one inside, and does something of its own when it is written to.
+/// A [`StoreBackend`] that wraps another one and adds its own work to each write.
 pub trait Around: Send + fmt::Debug {
-    /// What is inside.
+    /// The wrapped engine.
     type Inner: StoreBackend + ?Sized;
 
-    /// What everything but a write is asked of.
+    /// Returns the wrapped engine. All calls except writes go to it.
     fn inner(&self) -> &Self::Inner;
 
-    /// The same, to be changed.
+    /// Returns the wrapped engine for changes.
     fn inner_mut(&mut self) -> &mut Self::Inner;
 
-    /// What [`StoreBackend::apply`] does.
+    /// Implements [`StoreBackend::apply`]: writes the batch and does the additional work.
     ///
     /// # Errors
     /// As [`StoreBackend::apply`].

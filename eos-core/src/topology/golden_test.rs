@@ -103,8 +103,8 @@ pub(super) fn cases(operator: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Replays a case on the app that is declared, unless `beyond` says why it can't be. Answers whether it
-/// was.
+/// Replays a case on the declared app, unless `beyond` returns a reason against it. Returns whether it replayed the
+/// case.
 fn replay(
     file: &Path,
     declare: &dyn Fn(&mut App),
@@ -139,7 +139,7 @@ fn replay(
     true
 }
 
-/// Of each operator, how many cases were replayed, and how many there are.
+/// The number of replayed cases and of all cases, for each operator.
 pub(super) fn replayed<'a>(
     operators: &[&'a str],
     declare: &dyn Fn(&str, &mut App),

@@ -19,14 +19,14 @@ fn stages(declare: impl FnOnce(&mut App)) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Orders with the customer behind them.
+/// Joins orders with their customers.
 fn join_orders(app: &mut App, customers: &Table<String, String, Option<String>>, to: &str) {
     app.source(&text("orders"))
         .join(customers, |order, customer| order + &customer)
         .to(&text(to));
 }
 
-/// The smallest app that joins.
+/// The smallest app with a join.
 fn joining() -> App {
     app(|app| {
         let customers = customers(app);

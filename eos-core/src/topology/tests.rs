@@ -18,7 +18,7 @@ pub(super) fn text(name: &str) -> Topic<String, String> {
     Topic::plain(name)
 }
 
-/// The app that is declared like this.
+/// Declares an app.
 pub(super) fn app(declare: impl FnOnce(&mut App)) -> App {
     let mut app = App::new("a");
     declare(&mut app);

@@ -104,17 +104,17 @@ impl Broker {
         self.script.get_mut(&call)?.pop_front()
     }
 
-    /// How many records an input has.
+    /// The number of records in an input.
     fn input_end(&self, of: &TopicPartition) -> i64 {
         self.input.get(of).map_or(0, Vec::len) as i64
     }
 
-    /// How many entries a changelog has that may be read.
+    /// The number of readable entries in a changelog.
     fn changelog_end(&self, of: &TopicPartition) -> i64 {
         self.changelogs.get(of).map_or(0, Vec::len) as i64
     }
 
-    /// Where a partition begins that nobody has cut elsewhere.
+    /// The first offset of a partition: `usual`, unless a test has set another one.
     fn start(&self, of: &TopicPartition, usual: i64) -> Offset {
         offset(self.starts.get(of).copied().unwrap_or(usual))
     }
@@ -129,8 +129,8 @@ fn offset(n: i64) -> Offset {
     Offset::new(n).unwrap()
 }
 
-/// What a call says that was told to fail.
-fn told_to_fail(call: CallSite, fault: Fault) -> ClientError {
+/// The error of a call that the script lets fail.
+fn scripted_error(call: CallSite, fault: Fault) -> ClientError {
     ClientError {
         call,
         fault,
@@ -156,7 +156,7 @@ impl Fake {
         broker.script.entry(call).or_default().extend(answers);
     }
 
-    /// The coordinator aborts what is open, if anything was sent in it, and fences its producer.
+    /// Lets the coordinator abort the open transaction and fence its producer, if the transaction has records.
     pub(in crate::worker) fn expire(&self) {
         let mut broker = self.broker();
         let calls = broker.calls.iter().rev();
@@ -167,7 +167,7 @@ impl Fake {
         }
     }
 
-    /// The calls so far, forgotten afterwards.
+    /// Takes the calls since the last check.
     pub(in crate::worker) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.broker().calls)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use eos_protocol::{CallSite, TopicName, TopicPartition, code};
 
 use super::source::FakeMember;
-use super::{Answer, Broker, Fake, Pair, abortable, fatal, told_to_fail};
+use super::{Answer, Broker, Fake, Pair, abortable, fatal, scripted_error};
 use crate::client::*;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl FakeProducer {
         let fake = self.fake.clone();
         let mut broker = fake.broker();
         let fenced = self.transactional && self.epoch != broker.epoch && call != CallSite::Init;
-        let fails = |fault| Poll::Ready(Err(told_to_fail(call, fault)));
+        let fails = |fault| Poll::Ready(Err(scripted_error(call, fault)));
         let answer = broker.scripted(call);
         match answer {
             Some(Answer::Pending) => return Poll::Pending,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use eos_protocol::{CallSite, Offset, Timestamp, TopicName, TopicPartition};
 
-use super::{Answer, Fake, MEMBER, offset, told_to_fail};
+use super::{Answer, Fake, MEMBER, offset, scripted_error};
 use crate::client::*;
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl FakeSource {
         match self.fake.broker().scripted(call) {
             None => Ok(None),
             Some(Answer::Pending) => Ok(Some(Poll::Pending)),
-            Some(Answer::Fails(fault) | Answer::DoneBut(fault)) => Err(told_to_fail(call, fault)),
+            Some(Answer::Fails(fault) | Answer::DoneBut(fault)) => Err(scripted_error(call, fault)),
         }
     }
 
@@ -104,7 +104,7 @@ impl FakeSource {
         self.fake.broker().called(what);
     }
 
-    /// The group takes these away in good order.
+    /// The group revokes these partitions, which are not lost.
     fn revoked(&self, partitions: Vec<TopicPartition>) {
         let lost = false;
         let event = SourceEvent::Revoked { partitions, lost };

@@ -189,7 +189,7 @@ impl<C: Client> Restoring<C> {
         Ok(())
     }
 
-    /// Begins to read, if the offsets are decided. Returns the changelogs with these offsets.
+    /// Starts to read if the offsets are decided. Returns each changelog with its start offset.
     pub(super) fn take_offsets(&mut self) -> Vec<(TopicPartition, Offset)> {
         let reader = match std::mem::replace(&mut self.phase, Phase::Opening) {
             Phase::Decided(reader) => reader,

@@ -234,7 +234,7 @@ fn a_table_behind_a_table_emits_the_results_of_the_same_transaction() {
     assert_eq!(bench.visible()[3..], ["a=9@4"]);
 }
 
-/// Words, of which "slow" takes longer than what is open may wait.
+/// Words. The word "slow" takes longer than a transaction may stay open.
 fn slow_words(clock: &Clock, app: &mut App) -> Stream<String, String> {
     let clock = clock.clone();
     app.source(&text("in")).peek(move |word| {

@@ -1,5 +1,7 @@
-//! The worker against a scripted Kafka: what it calls, in which order, and what is visible at the
-//! end. No broker, no threads, no waiting: what takes time is stepped.
+//! Tests of the worker against a scripted Kafka.
+//!
+//! They check the calls, their order, and the visible records. There is no broker and no thread, and time passes in
+//! steps.
 
 mod changelog_identity;
 mod coverage;
@@ -38,7 +40,7 @@ use crate::client::{GroupProtocol, SourceEvent};
 use crate::metrics::{Totals, WorkerMetrics};
 use crate::{App, Failure, Topic};
 
-/// How long a step takes, where no test says otherwise.
+/// The default duration of a step.
 const STEP: Duration = Duration::from_millis(50);
 
 struct Bench {
@@ -65,7 +67,7 @@ fn shout(app: &mut App) {
         .to(&Topic::plain("out"));
 }
 
-/// What the client says of an offset that it did not find.
+/// The event of the client for an offset that it did not find.
 fn out_of_range(partition: TopicPartition, asked: i64) -> SourceEvent {
     let asked = Offset::new(asked).ok();
     SourceEvent::OutOfRange { partition, asked }
@@ -114,7 +116,7 @@ impl Bench {
         bench
     }
 
-    /// A worker whose Kafka has no records yet.
+    /// A worker with a Kafka that has no records.
     fn of(spec: WorkerSpec, declare: impl FnOnce(&mut App)) -> Self {
         Self::on_empty(Clock::default(), spec, declare)
     }
@@ -129,7 +131,7 @@ impl Bench {
         }
     }
 
-    /// Another worker takes the place of this one.
+    /// Replaces the worker by another one.
     fn replace(&mut self, spec: WorkerSpec, declare: impl FnOnce(&mut App)) {
         self.worker = new_worker(&self.kafka, &self.clock, spec, declare);
     }
@@ -145,7 +147,7 @@ impl Bench {
         bench
     }
 
-    /// The same of another app, and with what it called for that.
+    /// As [`Bench::running`], with another app, and with the calls of the start.
     fn started(guarantee: Guarantee, declare: impl FnOnce(&mut App)) -> Self {
         let mut bench = Self::with(guarantee, declare);
         bench.assign(&[0]);
@@ -153,7 +155,7 @@ impl Bench {
         bench
     }
 
-    /// Both partitions are its own, and their first records are committed.
+    /// A worker that owns both partitions and has committed their first records.
     fn running_both() -> Self {
         let mut bench = Self::new();
         bench.assign(&[0, 1]);
@@ -161,8 +163,8 @@ impl Bench {
         bench
     }
 
-    /// The source of the worker hears this.
-    fn hears(&self, event: SourceEvent) {
+    /// The source of the worker receives this event.
+    fn receives(&self, event: SourceEvent) {
         self.kafka.event("app-i-0-consumer", event);
     }
 
@@ -171,10 +173,10 @@ impl Bench {
     }
 
     fn assign_these(&self, partitions: impl IntoIterator<Item = TopicPartition>) {
-        self.hears(SourceEvent::Assigned(partitions.into_iter().collect()));
+        self.receives(SourceEvent::Assigned(partitions.into_iter().collect()));
     }
 
-    /// The group has an offset of these partitions: their first records are to come.
+    /// Commits offset 0 of these partitions: their first records are next.
     fn begun(&self, partitions: &[TopicPartition]) {
         let mut broker = self.kafka.broker();
         let begun = partitions.iter().map(|p| (p.clone(), (0, String::new())));
@@ -187,7 +189,7 @@ impl Bench {
 
     fn revoke_this(&self, partition: TopicPartition, lost: bool) {
         let partitions = vec![partition];
-        self.hears(SourceEvent::Revoked { partitions, lost });
+        self.receives(SourceEvent::Revoked { partitions, lost });
     }
 
     fn feed(&self, partition: i32, values: &[&str]) {
@@ -200,22 +202,22 @@ impl Bench {
         log.extend(texts(values));
     }
 
-    /// The next call fails, having done nothing.
+    /// The next call does nothing and fails.
     fn fails(&self, call: CallSite, fault: Fault) {
         self.kafka.answer(call, [Answer::Fails(fault)]);
     }
 
-    /// The next call does what it should, and reports a failure.
+    /// The next call succeeds but reports a failure.
     fn done_but(&self, call: CallSite, fault: Fault) {
         self.kafka.answer(call, [Answer::DoneBut(fault)]);
     }
 
-    /// The next calls, so many of them, have no answer yet.
+    /// The next `times` calls stay pending.
     fn pending(&self, call: CallSite, times: usize) {
         self.kafka.answer(call, vec![Answer::Pending; times]);
     }
 
-    /// The next transaction that is drained has to be aborted.
+    /// The next flush fails, so the worker must abort the transaction.
     fn next_flush_aborts(&self) {
         self.fails(CallSite::Flush, abortable(code::UNKNOWN_PRODUCER_ID));
     }
@@ -242,18 +244,18 @@ impl Bench {
     fn steps_until(&mut self, done: impl Fn(&Self) -> bool) {
         let mut left = 1000;
         while !done(self) {
-            assert!(left > 0, "it never comes: {:?}", self.worker);
+            assert!(left > 0, "the condition stays false: {:?}", self.worker);
             self.steps(1);
             left -= 1;
         }
     }
 
-    /// Steps until nothing happens any more, passing commit intervals.
+    /// Steps through several commit intervals, until the worker is idle.
     fn settle(&mut self) {
         self.steps(60);
     }
 
-    /// A transaction of these records, and whatever came of it.
+    /// Feeds these records to partition 0, and steps until the worker is idle.
     fn take(&mut self, values: &[&str]) {
         self.feed(0, values);
         self.settle();
@@ -266,7 +268,7 @@ impl Bench {
         assert_eq!(self.visible(), before);
     }
 
-    /// Steps until the worker ends, and says how.
+    /// Steps until the worker ends, and returns its result.
     fn end(&mut self) -> Result<(), WorkerError> {
         self.end_within(200)
     }
@@ -278,10 +280,10 @@ impl Bench {
             }
             self.clock.pass(STEP);
         }
-        panic!("the worker goes on: {:?}", self.worker);
+        panic!("the worker still runs: {:?}", self.worker);
     }
 
-    /// Steps until the worker ends with such an error, and answers what that says.
+    /// Steps until the worker ends with such an error, and returns the text of the error.
     #[track_caller]
     fn end_with(&mut self, is: impl FnOnce(&WorkerError) -> bool) -> String {
         let error = self.end().unwrap_err();
@@ -289,7 +291,7 @@ impl Bench {
         error.to_string()
     }
 
-    /// Steps for so long, while brokers answer, and returns the error with which the worker ends.
+    /// Steps for this time, while brokers respond, and returns the error with which the worker ends.
     fn end_after(&mut self, time: Duration) -> WorkerError {
         const STRIDE: Duration = Duration::from_secs(10);
         let mut passed = Duration::ZERO;
@@ -317,7 +319,7 @@ impl Bench {
         broker.committed.get(partition).map(|(offset, _)| *offset)
     }
 
-    /// What is visible, and how many records of partition 0 are committed.
+    /// Checks the visible records and the committed offset of partition 0.
     #[track_caller]
     fn assert_done(&self, visible: &[&str], committed: i64) {
         assert_eq!(self.visible(), visible);
@@ -332,7 +334,7 @@ impl Bench {
         self.metrics().totals
     }
 
-    /// Among the calls since the last look is this one.
+    /// Checks that the calls since the last check contain this one.
     #[track_caller]
     fn assert_called(&self, call: &str) {
         let calls = self.kafka.calls();
@@ -344,7 +346,7 @@ impl Bench {
         calls.iter().any(|call| call.starts_with(start))
     }
 
-    /// Among the calls since the last look is none like this one.
+    /// Checks that the calls since the last check do not contain this one.
     #[track_caller]
     fn assert_not_called(&self, call: &str) {
         let calls = self.kafka.calls();
@@ -357,7 +359,7 @@ impl Bench {
         self.assert_exact();
     }
 
-    /// Every record of partition 0 exactly once, in order, and its offset with it.
+    /// Checks that each record of partition 0 is visible exactly once, in order, and committed.
     #[track_caller]
     fn assert_exact(&self) {
         let script = self.kafka.broker().script.clone();
@@ -376,17 +378,17 @@ fn assert_error<E: std::fmt::Display>(error: &E, is: impl FnOnce(&E) -> bool) {
     assert!(is(error), "{error}");
 }
 
-/// How often this was called.
+/// The number of these calls.
 fn times(calls: &[String], call: &str) -> usize {
     calls.iter().filter(|c| *c == call).count()
 }
 
-/// When this was called first; behind everything else if it never was.
+/// The index of the first such call, or `usize::MAX` if there is none.
 fn place(calls: &[String], call: &str) -> usize {
     calls.iter().position(|c| c == call).unwrap_or(usize::MAX)
 }
 
-/// Checks that all of these were called, the first time in this order.
+/// Checks that the first calls of these kinds are in this order, and that none is missing.
 #[track_caller]
 fn assert_order(calls: &[String], order: &[&str]) {
     let places: Vec<usize> = order.iter().map(|call| place(calls, call)).collect();

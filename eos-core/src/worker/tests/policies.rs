@@ -149,7 +149,7 @@ fn rule_9_a_record_that_keeps_aborting_its_transaction_is_found_by_halving() {
     assert!((3..20).contains(&counts.aborts), "{counts:?}");
 }
 
-/// The second record is named, and the first one is committed.
+/// Checks that the error names the second record, and that the first one is committed.
 #[track_caller]
 fn assert_blamed(error: &str, bench: &Bench) {
     let blame = "record 1 of in-0 could not be processed: every transaction that it is part of";

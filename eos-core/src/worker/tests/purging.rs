@@ -217,7 +217,7 @@ fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
-    bench.hears(out_of_range(words(), 3));
+    bench.receives(out_of_range(words(), 3));
     for _ in 0..5 {
         bench.worker.step().unwrap();
     }
@@ -234,8 +234,8 @@ fn a_report_of_an_offset_before_ours_is_no_error_and_the_partition_is_sought() {
     let mut bench = bench();
     bench.settle();
     let late = out_of_range(words(), 1);
-    bench.hears(late.clone());
-    bench.hears(late);
+    bench.receives(late.clone());
+    bench.receives(late);
     bench.settle();
     let sought = format!("seek {WORDS}-0@3");
     let calls = bench.kafka.calls();
@@ -253,7 +253,7 @@ fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
     let mut bench = bench();
     bench.settle();
     bench.kafka.broker().starts.insert(words(), 100);
-    bench.hears(out_of_range(words(), 3));
+    bench.receives(out_of_range(words(), 3));
     bench.worker.step().unwrap();
     let error = bench.end_after(Duration::from_secs(3601));
     assert_error(&error, |e| {

@@ -319,7 +319,7 @@ fn a_topic_that_leaves_the_stage_is_refused_until_it_is_accepted() {
     assert_accepted_once(&joined, &counting);
 }
 
-/// Both topics in one stage.
+/// An app that reads both topics in one stage.
 fn joined(app: &mut App) {
     let counts = named(app, "counts");
     let source = app.source(&lines("in"));

@@ -158,7 +158,7 @@ fn bench_on(disk: &Disk) -> Bench {
     bench
 }
 
-/// Its first words are counted and committed.
+/// A worker that has counted and committed its first words.
 fn counted() -> (Bench, Disk) {
     let disk = Disk::default();
     let mut bench = bench_on(&disk);
@@ -166,7 +166,7 @@ fn counted() -> (Bench, Disk) {
     (bench, disk)
 }
 
-/// The same, with a second task that has counted as well.
+/// As [`counted`], with a second task that has counted its words.
 fn both_counted() -> (Bench, Disk) {
     let disk = Disk::default();
     let mut bench = bench_on(&disk);
@@ -177,14 +177,14 @@ fn both_counted() -> (Bench, Disk) {
 }
 
 impl Bench {
-    /// As if the process had died: another one takes its place.
+    /// Replaces the process by another one, as after a crash.
     fn restart(&mut self, disk: &Disk) {
         self.replace(stateful(disk, 0), counting);
         self.kafka.calls();
         self.assign(&[0]);
     }
 
-    /// Its own disk is free for others from then on.
+    /// Replaces the worker by one on another disk, which releases the databases of its own disk.
     fn restart_elsewhere(&mut self) {
         self.replace(stateful(&Disk::default(), 0), counting);
     }
@@ -194,7 +194,7 @@ impl Bench {
         disk.wipe();
     }
 
-    /// The words of both tasks, and one more of the first.
+    /// Checks the counts of both tasks, and one more word of the first task.
     #[track_caller]
     fn assert_both_counted(&self) {
         let mut counts = self.visible();
@@ -465,7 +465,8 @@ fn offsets_that_are_gone_for_a_moment_stop_nobody() {
     bench.assert_counted();
 }
 
-/// A restore that starts over ends the transaction of its siblings: else it would spin until their commit is due.
+/// A restore that starts over commits the open transaction of its siblings. Otherwise it would spin until that
+/// commit is due.
 #[test]
 fn a_restore_that_starts_over_ends_the_open_transaction() {
     let (mut bench, disk) = counted();
@@ -480,7 +481,7 @@ fn a_restore_that_starts_over_ends_the_open_transaction() {
     bench.restart(&disk);
     bench.settle();
     let newer = bench.kafka.broker().committed.insert(tp(1), older).unwrap();
-    // Its changelog, which is ahead of these offsets, is read later.
+    // The changelog is ahead of these offsets. Its records become readable later.
     let mut broker = bench.kafka.broker();
     let rest = broker.changelogs.get_mut(&log).unwrap().split_off(0);
     broker.open_at_end = i64::try_from(rest.len()).unwrap();
@@ -495,7 +496,7 @@ fn a_restore_that_starts_over_ends_the_open_transaction() {
     broker.open_at_end = 0;
     broker.changelogs.get_mut(&log).unwrap().extend(rest);
     drop(broker);
-    // No time passes, so that the commit is never due.
+    // No time passes, so the commit does not become due.
     for _ in 0..10 {
         bench.step();
     }
@@ -577,7 +578,7 @@ impl Bench {
 
     /// What the client says of a changelog, having stopped to read it.
     fn changelog_is_out_of_range(&self) {
-        self.hears(out_of_range(changelog(), 0));
+        self.receives(out_of_range(changelog(), 0));
     }
 }
 
@@ -679,7 +680,7 @@ fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
     bench.assign(&[0]);
     bench.steps(1200);
     let still = *disk.looked_at.lock().unwrap();
-    assert!(!still, "nobody wanted to discard it");
+    assert!(!still, "the worker did not try to discard it");
     bench.take(&["a", "b"]);
     bench.restart_elsewhere();
     let databases = disk.databases.lock().unwrap();

@@ -21,7 +21,7 @@ fn an_offset_that_is_gone_names_the_log_and_the_way_out() {
     // Where it is not known which one was asked for, it may be ours.
     for asked in [1_000, -1001] {
         let mut bench = Bench::running();
-        bench.hears(out_of_range(tp(0), asked));
+        bench.receives(out_of_range(tp(0), asked));
         let error = bench.end_with(|e| matches!(e, WorkerError::OffsetOutOfRange { .. }));
         assert!(error.contains("--group app --topic in-0"), "{error}");
     }

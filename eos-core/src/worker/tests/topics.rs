@@ -84,7 +84,7 @@ impl Bench {
             true => (name.into(), found),
             false => (name.into(), seen(OLD, PARTITIONS)),
         });
-        self.hears(SourceEvent::Topics(topics.to_vec()));
+        self.receives(SourceEvent::Topics(topics.to_vec()));
     }
 
     #[track_caller]

@@ -20,7 +20,7 @@ fn records_go_through_and_their_offsets_commit_with_them() {
 }
 
 impl Bench {
-    /// Commits "a", and waits 2 ms for the answer to this call.
+    /// Commits "a". This call stays pending for 2 ms.
     fn commit_within_2_ms(&mut self, call: CallSite) {
         self.open(&["a"]);
         self.pending(call, 1);

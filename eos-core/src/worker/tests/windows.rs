@@ -10,7 +10,7 @@ use crate::store::window_of;
 use crate::{ErrorPolicy, Tumbling, WindowStore};
 
 const CHANGELOG: &str = "app-in-windowed-changelog";
-/// The call that reads it.
+/// The call that starts to read the changelog.
 const READ: &str = "assign app-in-windowed-changelog";
 /// Output topics, in order of declaration.
 const LATE: usize = 0;
@@ -103,7 +103,7 @@ impl Windows {
         self.bench.assign(&[0]);
     }
 
-    /// The same, on an empty disk if it is elsewhere.
+    /// As [`Self::deploy`], on an empty disk if `elsewhere`.
     fn deploy_at(&mut self, elsewhere: bool, windows: Tumbling) {
         if elsewhere {
             self.lose_database();
@@ -111,7 +111,7 @@ impl Windows {
         self.deploy(windows);
     }
 
-    /// The worker gives its database back, and then that is gone.
+    /// Lets the worker close its database, then wipes the disk.
     fn lose_database(&mut self) {
         let nowhere = spec_on(&Disk::default());
         self.bench.replace(nowhere, counting(ErrorPolicy::Fail));
@@ -123,8 +123,8 @@ impl Windows {
         self.restart();
     }
 
-    /// The same, while the changelog is trimmed by whoever had the task before: what is to be read next
-    /// is not there any more, so many times. Answers how it ended, and how often it was read.
+    /// Restarts without a database while the former owner of the task trims the changelog `times` times. Each time, the
+    /// next record to read is missing. Returns the result of the worker and the number of reads.
     fn restart_while_trimmed(&mut self, times: i64) -> (Result<(), WorkerError>, i64) {
         self.deploy_at(true, graceful(50));
         let mut reads = 0;
@@ -137,14 +137,14 @@ impl Windows {
                 reads += 1;
                 if reads <= times {
                     self.trim(reads);
-                    self.bench.hears(out_of_range(changelog(), 0));
+                    self.bench.receives(out_of_range(changelog(), 0));
                 }
             }
         }
         (Ok(()), reads)
     }
 
-    /// The changelog begins here from now on.
+    /// Moves the start of the changelog to this offset.
     fn trim(&self, front: i64) {
         let mut broker = self.bench.kafka.broker();
         broker.starts.insert(changelog(), front);
