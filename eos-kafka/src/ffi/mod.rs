@@ -1,4 +1,6 @@
-//! librdkafka behind safe types: the one module of eos with `unsafe` in it.
+//! Safe types around librdkafka.
+//!
+//! This module has all `unsafe` code of the client.
 //!
 //! What keeps it sound:
 //! - **Lifetimes by ownership.** Queues, topic handles and fetched messages each hold the
@@ -12,10 +14,7 @@
 //!   locks: they set a flag, signal a condition variable, or write a log line, and call nothing of
 //!   librdkafka's.
 
-#![allow(
-    unsafe_code,
-    reason = "the point of this module: no other one of eos may"
-)]
+#![allow(unsafe_code, reason = "this module wraps librdkafka in safe types")]
 
 mod admin;
 mod client;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use eos_client::{Producer, Source};
 use eos_protocol::TopicPartition;
 
-use super::support::{Fixture, holds, offset, partition, ready, send, take, taken, until};
+use super::support::{Fixture, offset, partition, ready, send, take, taken, until, wait_until};
 use crate::KafkaSource;
 
 /// Waits until nothing but the end is what it should be, and stays so for longer than a fetch takes.
@@ -60,7 +60,7 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     // Records that are there and not taken are ahead.
     write(&mut producer, "c");
     ready(|slice| producer.commit(slice)).unwrap();
-    holds("something ahead", || {
+    wait_until("something ahead", || {
         source.wait(Duration::from_millis(10));
         source.end(&p0) > Some(offset(1))
     });

@@ -12,8 +12,8 @@ use kafka_wire as wire;
 
 use super::support::{
     Fixture, OUTLASTS, PATIENCE, SLICE, assert_class, assert_quick, classic, client_of, commit,
-    expect, fatal_code, holds, partition, read, ready, send, subscribed, take_over, to_commit,
-    until,
+    expect, fatal_code, partition, read, ready, send, subscribed, take_over, to_commit, until,
+    wait_until,
 };
 
 #[test]
@@ -79,7 +79,7 @@ fn a_member_that_the_group_has_replaced_cannot_commit() {
     send(&mut producer, 0, 0, "late");
     let member = source.member().unwrap();
     let mut successor = fixture.subscriber(&input);
-    holds("new generation", || {
+    wait_until("new generation", || {
         source.wait(SLICE);
         source.poll();
         successor.poll();
@@ -170,7 +170,7 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
     if kafka::skipped().unwrap() {
         return;
     }
-    // A broker of its own: it is frozen, which nobody else should notice.
+    // A separate broker: the test freezes it, which must not affect other tests.
     // Its session outlasts the freeze: with the default of three seconds the controller may depose
     // it when it thaws, and the markers of the commit get lost between two terms of its coordinator.
     let options = kafka::ClusterOptions::default().property("broker.session.timeout.ms", "30000");
@@ -204,6 +204,6 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
     cluster.thaw(1).unwrap();
     ready(|slice| producer.commit(slice)).unwrap();
     expect(&mut wire, &"out".into(), &["kept"]);
-    // The first request may still be on its way.
+    // The first request may still be in flight.
     assert!(producer.unanswered());
 }

@@ -6,7 +6,8 @@ use eos_client::{LogEnds, Producer, Source};
 use eos_protocol::TopicPartition;
 
 use super::support::{
-    Fixture, SLICE, bounds, close, holds, offset, partition, ready, send, take, take_over, taken,
+    Fixture, SLICE, bounds, close, offset, partition, ready, send, take, take_over, taken,
+    wait_until,
 };
 use crate::KafkaSource;
 
@@ -30,7 +31,7 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     take_over(&mut source);
     take(&mut source, &p0, 5);
     let heard = |source: &mut KafkaSource, of: &TopicPartition, count| {
-        holds("last stable offset", || {
+        wait_until("last stable offset", || {
             // The end of a partition is heard where records are taken.
             assert!(taken(source, of, 1).is_empty());
             source.wait(SLICE);
@@ -43,7 +44,11 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     assert_eq!(source.high_watermark(&p0), Some(offset(7)));
     assert_eq!(source.high_watermark(&p1), Some(offset(0)));
     let bounds = bounds(&mut source, &p0);
-    assert_eq!(bounds.end, offset(5), "nothing of it may be read");
+    assert_eq!(
+        bounds.end,
+        offset(5),
+        "no record of the open transaction is readable"
+    );
     // A reader of everything ends elsewhere; partition 1 need not even be assigned.
     let ends = |source: &mut KafkaSource| {
         let ends = ready(|slice| source.ends(&[p0.clone(), p1.clone()], slice)).unwrap();

@@ -6,7 +6,8 @@ use eos_client::{GroupMetadata, GroupProtocol, Source, SourceEvent};
 use eos_protocol::TopicName;
 
 use super::support::{
-    Fixture, OUTLASTS, assert_quick, classic, close, event, holds, settle, subscribed, take_over,
+    Fixture, OUTLASTS, assert_quick, classic, close, event, settle, subscribed, take_over,
+    wait_until,
 };
 use crate::KafkaSource;
 
@@ -79,7 +80,7 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
     a.unassign(&partitions).unwrap();
     // A static member that begins to close before it has sent its LeaveGroup never sends it; the
     // worker waits for the same sign.
-    holds("LeaveGroup", || a.member().unwrap().member_id().is_empty());
+    wait_until("LeaveGroup", || a.member().unwrap().member_id().is_empty());
     close(a);
     let inherited = take_over(&mut b);
     assert_eq!(inherited, of_a);

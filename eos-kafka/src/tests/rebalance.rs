@@ -1,4 +1,4 @@
-//! Several members of one group.
+//! Tests of several members of one group.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use eos_protocol::{TopicPartition, code};
 
 use super::support::{
     Fixture, PATIENCE, SLICE, assert_quick, classic, close, commit, config_of, event, expect,
-    holds, offsets, partition, ready, resume, send, settle, subscribed, take, take_over, taken,
-    to_commit, until,
+    offsets, partition, ready, resume, send, settle, subscribed, take, take_over, taken, to_commit,
+    until, wait_until,
 };
 use crate::{KafkaClient, KafkaSource};
 
@@ -37,16 +37,16 @@ fn run(protocol: GroupProtocol, name: &str, scenario: fn(Fixture)) {
 }
 
 under_both_protocols! {
-    the_protocol_that_is_asked_for_is_spoken,
-    a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost,
-    a_revoke_is_answered_after_a_commit_and_the_successor_starts_there,
-    partitions_may_be_assigned_later_than_the_rebalance_is_answered,
-    a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers,
+    the_requested_protocol_is_used,
+    a_member_that_polls_too_late_loses_its_partitions,
+    a_successor_starts_at_offsets_committed_during_the_revocation,
+    partitions_can_be_assigned_after_the_rebalance_ended,
+    a_closing_member_receives_its_revocation_and_can_commit_before_it_leaves,
     a_wait_ends_when_a_record_or_an_event_comes,
-    a_source_can_be_dropped_whatever_is_unanswered,
+    a_source_can_be_dropped_with_pending_events,
 }
 
-fn the_protocol_that_is_asked_for_is_spoken(mut fixture: Fixture) {
+fn the_requested_protocol_is_used(mut fixture: Fixture) {
     let input = fixture.topic("in", 1);
     let mut source = fixture.reader(&input);
     let member = source.member().unwrap();
@@ -58,7 +58,7 @@ fn the_protocol_that_is_asked_for_is_spoken(mut fixture: Fixture) {
     close(source);
 }
 
-fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there(mut fixture: Fixture) {
+fn a_successor_starts_at_offsets_committed_during_the_revocation(mut fixture: Fixture) {
     let (input, output) = (fixture.topic("in", 4), fixture.topic("out", 1));
     for p in 0..4 {
         fixture.fill(&input, p, 50);
@@ -105,14 +105,14 @@ fn a_revoke_is_answered_after_a_commit_and_the_successor_starts_there(mut fixtur
     }
     for p in &owned {
         let next = offsets(&take(&mut first, p, 2));
-        assert_eq!(next, [5, 6], "what stays goes on: {p}");
+        assert_eq!(next, [5, 6], "a partition that stays continues: {p}");
     }
     expect(&mut fixture.wire, &output, &["half"]);
     close(first);
     close(second);
 }
 
-fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(mut fixture: Fixture) {
+fn partitions_can_be_assigned_after_the_rebalance_ended(mut fixture: Fixture) {
     let input = fixture.topic("in", 2);
     let sibling = fixture.topic("sibling", 1);
     fixture.fill(&input, 0, 10);
@@ -126,14 +126,14 @@ fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(mut fixture: 
     source.assign(&[]).unwrap();
     source.assign(&[(p1.clone(), zero)]).unwrap();
     assert_eq!(offsets(&take(&mut source, &p1, 2)), [0, 1]);
-    // A topic that nobody subscribed to comes along, and the first one is not disturbed.
+    // A topic without a subscription is assigned too, and the first one continues.
     source
         .assign(&[(p0.clone(), zero), (s0.clone(), zero)])
         .unwrap();
     assert_eq!(offsets(&take(&mut source, &s0, 2)), [0, 1]);
     assert_eq!(offsets(&take(&mut source, &p1, 2)), [2, 3]);
     assert_eq!(offsets(&take(&mut source, &p0, 1)), [0]);
-    // p1 is given back alone, as if it were revoked together with one that was never assigned.
+    // p1 is unassigned alone, as in a revocation together with a partition that was never assigned.
     source
         .unassign(&[p1.clone(), partition(&input, 77)])
         .unwrap();
@@ -141,7 +141,7 @@ fn partitions_may_be_assigned_later_than_the_rebalance_is_answered(mut fixture: 
     close(source);
 }
 
-fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(mut fixture: Fixture) {
+fn a_closing_member_receives_its_revocation_and_can_commit_before_it_leaves(mut fixture: Fixture) {
     let (input, output) = fixture.topics();
     let mut source = fixture.reader(&input);
     let p0 = partition(&input, 0);
@@ -150,7 +150,7 @@ fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(mut f
     send(&mut producer, 0, 0, "last words");
 
     let closing = source.close(Duration::from_millis(300));
-    assert!(closing.is_pending(), "the revoke waits for us");
+    assert!(closing.is_pending(), "the revocation waits for this member");
     let (partitions, lost) = (vec![p0.clone()], false);
     let revoked = SourceEvent::Revoked { partitions, lost };
     assert_eq!(event(&mut source), revoked);
@@ -164,7 +164,7 @@ fn a_closing_member_still_gets_its_revoke_and_can_commit_before_it_answers(mut f
     assert_eq!(committed, [Some((3, String::new()))]);
 }
 
-fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost(mut fixture: Fixture) {
+fn a_member_that_polls_too_late_loses_its_partitions(mut fixture: Fixture) {
     let input = fixture.topic("in", 1);
     let mut config = config_of(&fixture.bootstrap);
     config
@@ -179,7 +179,7 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost(mut fi
     let owned = take_over_at_last(&mut source);
     std::thread::sleep(Duration::from_secs(9));
     let SourceEvent::Failed(error) = event(&mut source) else {
-        panic!("no word of it")
+        panic!("the source reports no error")
     };
     assert_eq!(error.fault.code, code::LOCAL_MAX_POLL_EXCEEDED, "{error}");
     let (partitions, lost) = (owned.clone(), true);
@@ -187,11 +187,11 @@ fn a_member_that_did_not_poll_in_time_learns_that_its_partitions_are_lost(mut fi
     assert_eq!(event(&mut source), revoked);
     source.unassign(&owned).unwrap();
     let again = take_over_at_last(&mut source);
-    assert_eq!(again, owned, "it joins again by itself");
+    assert_eq!(again, owned, "the member rejoins by itself");
     close(source);
 }
 
-/// As [`take_over`], of a member that is stalled for so long now and then that it loses everything.
+/// As [`take_over`], for a member that stalls sometimes and loses all partitions.
 #[track_caller]
 fn take_over_at_last(source: &mut KafkaSource) -> Vec<TopicPartition> {
     until("assignment", || match event(source) {
@@ -237,7 +237,7 @@ fn a_wait_ends_when_a_record_or_an_event_comes(mut fixture: Fixture) {
     close(source);
 }
 
-fn a_source_can_be_dropped_whatever_is_unanswered(mut fixture: Fixture) {
+fn a_source_can_be_dropped_with_pending_events(mut fixture: Fixture) {
     let input = fixture.topic("in", 4);
     fixture.fill(&input, 0, 1000);
     let dropped = |source: KafkaSource| {
@@ -251,7 +251,7 @@ fn a_source_can_be_dropped_whatever_is_unanswered(mut fixture: Fixture) {
         spec
     };
     let join = |n: i32| subscribed(&fixture.client, &spec(n), &input);
-    // Never joined; joining; asked and not answered; the question not even read.
+    // In turn: never joined, joining, an assignment received and not assigned, an assignment not received.
     dropped(fixture.client.source(&spec(0)).unwrap());
     dropped(join(1));
     let mut asked = join(2);
@@ -262,12 +262,12 @@ fn a_source_can_be_dropped_whatever_is_unanswered(mut fixture: Fixture) {
     std::thread::sleep(Duration::from_millis(200));
     dropped(unread);
 
-    // A revocation that is not answered, with records still held and a query under way.
+    // A revocation without an unassign, with held records and a pending query.
     let mut owner = join(4);
     let owned = take_over(&mut owner);
     let records = take(&mut owner, &partition(&input, 0), 10);
     let other = join(4);
-    holds("revoke", || {
+    wait_until("revoke", || {
         owner.wait(SLICE);
         matches!(owner.poll(), Some(SourceEvent::Revoked { .. }))
     });

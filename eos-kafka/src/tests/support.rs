@@ -84,7 +84,7 @@ impl Fixture {
         name.as_str().into()
     }
 
-    /// An input with ten records, and an output.
+    /// Creates an input with ten records, and an output.
     pub(super) fn topics(&mut self) -> (TopicName, TopicName) {
         let input = self.topic("in", 1);
         self.fill(&input, 0, 10);
@@ -123,19 +123,19 @@ impl Fixture {
         }
     }
 
-    /// A member that waits for its partitions.
+    /// A member that has no partitions yet.
     pub(super) fn subscriber(&self, topic: &TopicName) -> KafkaSource {
         subscribed(&self.client, &self.source_spec(), topic)
     }
 
-    /// A member that has its partitions.
+    /// A member that owns its partitions.
     pub(super) fn reader(&self, topic: &TopicName) -> KafkaSource {
         let mut source = self.subscriber(topic);
         take_over(&mut source);
         source
     }
 
-    /// A producer that has fenced whoever was before it.
+    /// A producer that has fenced its predecessor.
     #[track_caller]
     pub(super) fn producer(&self, topics: &[&TopicName]) -> KafkaProducer {
         let mut producer = self.client.producer(&self.producer_spec(topics)).unwrap();
@@ -143,7 +143,7 @@ impl Fixture {
         producer
     }
 
-    /// The same, with a transaction begun.
+    /// As [`Fixture::producer`], with an open transaction.
     #[track_caller]
     pub(super) fn begun(&self, topics: &[&TopicName]) -> KafkaProducer {
         let mut producer = self.producer(topics);
@@ -178,7 +178,7 @@ pub(super) fn dynamic() -> GroupProtocol {
     classic(None, OUTLASTS)
 }
 
-/// A member under the classic protocol. It hears of a rebalance soon, however long its session is.
+/// A member under the classic protocol. Short heartbeats report a rebalance soon, even in a long session.
 pub(super) fn classic(instance_id: Option<String>, session_timeout: Duration) -> GroupProtocol {
     GroupProtocol::Classic {
         instance_id,
@@ -215,7 +215,7 @@ pub(super) fn to_commit(partition: &TopicPartition, at: i64, metadata: &str) -> 
     }
 }
 
-/// Tries until there is something, or the patience is over.
+/// Retries until the attempt returns a value, for at most [`PATIENCE`].
 #[track_caller]
 pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -230,13 +230,13 @@ pub(super) fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// Tries until it is so, or the patience is over.
+/// Waits until the condition is true, for at most [`PATIENCE`].
 #[track_caller]
-pub(super) fn holds(what: &str, mut is_so: impl FnMut() -> bool) {
-    until(what, || is_so().then_some(()));
+pub(super) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    until(what, || condition().then_some(()));
 }
 
-/// Calls until the answer is there, and again after errors that pass by themselves.
+/// Repeats a call while it is pending, and after retriable errors.
 #[track_caller]
 pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Result<T> {
     until("answer", || match call(SLICE) {
@@ -259,7 +259,7 @@ pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
     })
 }
 
-/// Waits for an assignment, and does not answer it.
+/// Waits for an assignment, without assigning it.
 #[track_caller]
 pub(super) fn assigned(source: &mut KafkaSource) -> Vec<TopicPartition> {
     match event(source) {
@@ -268,7 +268,7 @@ pub(super) fn assigned(source: &mut KafkaSource) -> Vec<TopicPartition> {
     }
 }
 
-/// Waits for an assignment and answers it with the committed offsets, or 0.
+/// Waits for an assignment, and assigns it from the committed offsets, or from 0.
 #[track_caller]
 pub(super) fn take_over(source: &mut KafkaSource) -> Vec<TopicPartition> {
     let partitions = assigned(source);
@@ -276,7 +276,7 @@ pub(super) fn take_over(source: &mut KafkaSource) -> Vec<TopicPartition> {
     partitions
 }
 
-/// Assigns these from their committed offsets, or 0.
+/// Assigns these partitions from their committed offsets, or from 0.
 #[track_caller]
 pub(super) fn resume(source: &mut KafkaSource, partitions: &[TopicPartition]) {
     let committed = committed(source, partitions);
@@ -294,7 +294,7 @@ pub(super) fn committed(source: &mut KafkaSource, of: &[TopicPartition]) -> Vec<
     ready(|slice| source.committed(of, slice)).unwrap()
 }
 
-/// An offset that the group has.
+/// A committed offset of the group.
 pub(super) fn committed_at(of: &TopicPartition, at: i64, metadata: &str) -> CommittedOffset {
     CommittedOffset {
         partition: of.clone(),
@@ -309,7 +309,7 @@ pub(super) fn bounds(source: &mut KafkaSource, of: &TopicPartition) -> OffsetBou
     bounds.into_iter().next().unwrap()
 }
 
-/// Answers what comes up until both members own something and nothing moves any more.
+/// Handles the events of all members until each owns a partition and the assignment is stable.
 #[track_caller]
 pub(super) fn settle(members: &mut [(&mut KafkaSource, &mut Vec<TopicPartition>)], total: usize) {
     let mut quiet = Instant::now();
@@ -393,7 +393,7 @@ pub(super) fn offsets(records: &[Taken]) -> Vec<i64> {
     records.iter().map(|record| record.offset.get()).collect()
 }
 
-/// The code of an error that leaves its client of no use.
+/// The code of a fatal error.
 #[track_caller]
 pub(super) fn fatal_code(error: &ClientError) -> i32 {
     assert!(error.fault.fatal, "{error:?}");
@@ -405,7 +405,7 @@ pub(super) fn assert_class(error: &ClientError, class: ErrorClass) {
     assert_eq!(error.class(), class, "{error:?}");
 }
 
-/// Checks that something ended well before its deadline.
+/// Checks that a wait ended well before its deadline.
 #[track_caller]
 pub(super) fn assert_quick(since: Instant) {
     let took = since.elapsed();

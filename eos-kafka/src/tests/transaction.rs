@@ -175,7 +175,7 @@ fn fidelity(fixture: &mut Fixture, compression: &str) {
     close(source);
 }
 
-/// The next event, until which no record may come.
+/// Waits for the next event, and checks that no record comes before it.
 #[track_caller]
 fn event_without_records(source: &mut KafkaSource, of: &TopicPartition) -> SourceEvent {
     until("OutOfRange", || {
@@ -239,10 +239,10 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     calls.sort();
     let usual = calls[calls.len() / 2];
     let quick = usual < Duration::from_millis(500);
-    assert!(quick, "the worker may go on meanwhile: {usual:?}");
+    assert!(quick, "the worker can continue meanwhile: {usual:?}");
     let out = partition(&output, 0);
     let bounds = bounds(&mut source, &out);
-    // What a reader of committed records can reach.
+    // The end for a reader of committed records.
     assert_eq!(bounds.end, offset(0));
     let all = Isolation::ReadUncommitted;
     let ends = fixture.wire.end_offsets(output.as_str(), all).unwrap();
