@@ -24,6 +24,6 @@ mod transactions;
 pub mod wire;
 
 pub use kafka_wire::lines::{Follower, Keys};
-/// Kafka's protocol, in the types that [`broker`] and [`faults`] name.
+/// The types of Kafka's protocol in the API of [`broker`] and [`faults`].
 pub use kafka_wire::protocol;
 pub use wire::EmbeddedKafka;

@@ -62,7 +62,7 @@ pub fn down() -> Result<()> {
 fn compose() -> Result<Command> {
     let Some(checkout) = paths::checkout() else {
         bail!(
-            "--docker uses the docker-compose.yml of eos: run it in a clone of eos, or leave out --docker"
+            "no docker-compose.yml (outside of a clone of eos): run this in a clone of eos, or omit --docker"
         );
     };
     let file = checkout.join("docker-compose.yml");

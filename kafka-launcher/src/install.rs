@@ -70,11 +70,11 @@ pub fn java_program(source: &Path) -> Result<Command> {
 pub(crate) fn missing() -> Option<String> {
     if Java::find().is_none() {
         return Some(format!(
-            "no Java {OLDEST} or newer (neither JAVA_HOME nor PATH leads to one): install a JDK, or set JAVA_HOME"
+            "no Java {OLDEST} or newer (in JAVA_HOME or PATH): install a JDK, or set JAVA_HOME"
         ));
     }
     if run::find("mvn").is_none() && !is_downloaded() {
-        return Some("no Maven to download Kafka's jars with: install Maven".into());
+        return Some("no Maven (in PATH), which downloads Kafka's jars: install Maven".into());
     }
     None
 }

@@ -1,4 +1,4 @@
-//! Signals, and the death of child processes with their owner.
+//! Signals, and the end of child processes with their owner.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -37,7 +37,8 @@ pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = i32::try_from(pid).map_err(io::Error::other)?;
     // 0 and negative numbers would address whole groups of processes.
     let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
-    let pid = pid.ok_or_else(|| io::Error::other("not a process id"))?;
+    let pid =
+        pid.ok_or_else(|| io::Error::other("no process has this id: use a positive number"))?;
     Ok(kill_process(pid, number)?)
 }
 
@@ -46,13 +47,12 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Has the kernel kill the command's process when the *thread* that spawned it ends.
+/// Makes the kernel kill the command's process when the *thread* that spawned it ends.
 ///
-/// Only Linux has such a signal. Elsewhere this does nothing, and an owner that is killed outright leaves its brokers
-/// behind.
+/// Only Linux has such a signal. On other systems this does nothing, and the brokers of a killed owner keep running.
 #[cfg_attr(
     not(target_os = "linux"),
-    allow(unused_variables, reason = "there is no such signal")
+    allow(unused_variables, reason = "only Linux has this signal")
 )]
 #[allow(
     unsafe_code,
@@ -65,7 +65,7 @@ pub fn die_with_spawning_thread(command: &mut Command) {
         let owner = i32::try_from(std::process::id()).ok();
         let before_exec = move || {
             set_parent_process_death_signal(Some(Number::KILL))?;
-            // The owner died between fork and prctl: no signal will come any more.
+            // The owner ended between fork and prctl, so the kernel sends no signal.
             if getppid().map(Pid::as_raw_pid) != owner {
                 return Err(io::Error::from_raw_os_error(
                     rustix::io::Errno::SRCH.raw_os_error(),
@@ -73,8 +73,8 @@ pub fn die_with_spawning_thread(command: &mut Command) {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec the closure makes two async-signal-safe system calls, and allocates nothing
-        // (`from_raw_os_error` keeps the number in place).
+        // SAFETY: between fork and exec, the closure makes two async-signal-safe system calls. It allocates nothing:
+        // `from_raw_os_error` stores the number inline.
         unsafe { command.pre_exec(before_exec) };
     }
 }

@@ -1,4 +1,4 @@
-//! Where things lie: the user's cache and the checkout.
+//! The paths of the user's cache and of the checkout.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// Where downloads and the state of `eos kafka up` are kept.
+/// The directory for downloads and the state of `eos kafka up`.
 ///
-/// `EOS_CACHE_DIR`, else `eos` under `XDG_CACHE_HOME`, else `~/.cache/eos`. Not created here.
+/// It is `EOS_CACHE_DIR`, else `eos` under `XDG_CACHE_HOME`, else `~/.cache/eos`. This function does not create it.
 ///
 /// # Errors
 /// When none of these variables nor `HOME` is set to an absolute path.
@@ -39,9 +39,9 @@ fn cache_dir_from(var: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         .context("no cache directory: set EOS_CACHE_DIR (or HOME) to an absolute path")
 }
 
-/// The root of the checkout that this program runs in; none for an installed program elsewhere.
+/// The root of the checkout around this program, or `None` outside of a checkout.
 ///
-/// Cargo names the package of the program that it runs; without it the current directory decides.
+/// The search starts at `CARGO_MANIFEST_DIR`, which cargo sets, and then at the current directory.
 pub fn checkout() -> Option<&'static Path> {
     static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
@@ -54,10 +54,10 @@ pub fn checkout() -> Option<&'static Path> {
     root.as_deref()
 }
 
-/// The root of the checkout, for the tests and tools in it.
+/// The root of the checkout, for its tests and tools.
 ///
-/// Outside of a checkout it is the one that this crate was *built* from. That is the last resort: where several share a
-/// target directory, it may be another one, or gone.
+/// Outside of a checkout, it is the checkout from which this crate was *built*. This fallback can be wrong: if several
+/// checkouts share a target directory, it may be another checkout, or a deleted one.
 pub fn workspace_root() -> &'static Path {
     let built = Path::new(env!("CARGO_MANIFEST_DIR"));
     checkout().unwrap_or(built.parent().unwrap_or(built))

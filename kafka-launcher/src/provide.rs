@@ -68,7 +68,7 @@ fn named_by(variable: &str) -> Option<String> {
 /// What prevents this machine from starting a broker, with the fix.
 pub fn missing() -> Option<String> {
     if is_skipped() {
-        return Some(format!("{SKIP_VAR}=1 leaves them out: unset it"));
+        return Some(format!("{SKIP_VAR}=1 disables real brokers: unset it"));
     }
     install::missing()
 }

@@ -43,8 +43,8 @@ pub fn read(from: &mut impl Read, largest: usize) -> io::Result<Option<Bytes>> {
     Ok(Some(frame.into()))
 }
 
-/// Reads the first bytes. A signal interrupts a read even without a handler, if the socket has a timeout (`man 7
-/// signal`), and nothing was lost.
+/// Reads the first bytes, and retries an interrupted read. If the socket has a timeout, a signal interrupts a read even
+/// without a handler (`man 7 signal`). An interrupted read loses no bytes.
 fn begin(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match from.read(into) {
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(frames, ["abc", ""]);
     }
 
-    /// Each read is interrupted once.
+    /// A stream that interrupts each read once.
     struct Interrupted<'a>(&'a [u8], bool);
 
     impl Read for Interrupted<'_> {

@@ -7,7 +7,7 @@
 //! ```text
 //! frame        a length and as many bytes; the header of a request
 //! requests     requests for one topic or partition
-//! refusal      the answer to a request that says nothing but an error
+//! refusal      error responses for each kind of request
 //! batch        record batches (format version 2): header, records, markers; which of them read_committed hides
 //! connection   one socket to one broker, one request in flight, a deadline on each
 //! client       routing, retries, topics, groups, offsets, records

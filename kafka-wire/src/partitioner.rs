@@ -1,8 +1,7 @@
 //! Kafka's default partitioner, written a second time on purpose.
 //!
-//! The generator and `eos kafka produce` place keys with it, so an application that re-keys
-//! or repartitions with the framework's own partitioner is compared with an implementation that
-//! shares no code with it.
+//! The generator and `eos kafka produce` place keys with this partitioner. So the tests compare the framework's
+//! partitioner with an implementation that shares no code with it.
 
 /// The partition that Java's default partitioner gives a key.
 pub fn partition(key: &[u8], partitions: i32) -> i32 {

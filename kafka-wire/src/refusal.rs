@@ -1,4 +1,4 @@
-//! An error in the place where each request's answer has it.
+//! Error responses for each kind of request.
 
 use kafka_protocol::messages::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
@@ -34,8 +34,9 @@ use kafka_protocol::messages::{
 
 use crate::requests::text;
 
-/// The answer that says nothing but an error; None where an answer has no place for it, or none is
-/// expected.
+/// Builds a response with an error and no other result.
+///
+/// Returns `None` if the response has no error field, or the request has no response.
 #[must_use]
 pub fn refuse(request: &RequestKind, version: i16, code: i16) -> Option<ResponseKind> {
     let answer = match request {
@@ -156,7 +157,7 @@ pub fn refuse(request: &RequestKind, version: i16, code: i16) -> Option<Response
                 .into()
         }
         RequestKind::OffsetFetch(it) => {
-            // Version 1 has no place for an error but at each partition.
+            // Version 1 has an error field only at each partition.
             let topics = it.topics.iter().flatten().map(|topic| {
                 let partitions = topic.partition_indexes.iter().map(|index| {
                     OffsetFetchResponsePartition::default()

@@ -183,17 +183,19 @@ impl EmbeddedKafka {
         })
     }
 
-    /// Produces each line of a text as a record, and returns the number of records. The key decides the partition as
-    /// Java's default partitioner does; lines without keys are spread over the partitions.
+    /// Produces each line of a text as a record, and returns the number of records.
+    ///
+    /// The key selects the partition, as in Java's default partitioner. Lines without keys are spread over all
+    /// partitions.
     ///
     /// # Errors
-    /// When the topic does not exist, or a line can't be parsed. The records before it are written.
+    /// When the topic does not exist, or a line can't be parsed. The lines before that line are written.
     pub fn produce_lines(&self, topic: &str, text: &str, keys: Keys) -> anyhow::Result<u64> {
         let mut producer = Producer::new(&self.bootstrap())?;
         lines::produce(&mut producer, topic, text.as_bytes(), keys)
     }
 
-    /// Reads the committed records of some topics as lines of text, from the beginning and as they come.
+    /// Reads the committed records of some topics as lines of text, from the beginning and continuously.
     ///
     /// # Errors
     /// When one of the topics does not exist.

@@ -97,7 +97,9 @@ impl Client {
             .open_any(client.bootstrap.len(), deadline)
             .map_err(Failure::into_error)
             .with_context(|| {
-                format!("no Kafka broker answers at {bootstrap}: start one, or correct the address")
+                format!(
+                    "no Kafka broker responds at {bootstrap}: start one, or correct the address"
+                )
             })?;
         Ok(client)
     }
