@@ -1,9 +1,9 @@
-//! The name of this program, for messages that name a command.
+//! The name of this program in messages.
 
-/// Names the command that started this program. `cargo xtask` sets it.
+/// The variable with the command that started this program. `cargo xtask` sets it.
 const VARIABLE: &str = "CLI_PROGRAM_NAME";
 
-/// The words with which the user runs this program: `eos`, or `cargo xtask` in a clone.
+/// The command that runs this program: `eos`, or `cargo xtask` in a clone.
 pub(crate) fn program() -> String {
     std::env::var(VARIABLE).unwrap_or_else(|_| "eos".to_owned())
 }

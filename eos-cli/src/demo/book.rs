@@ -1,21 +1,22 @@
-//! The input: a book, line by line, from its beginning again when it is through.
+//! The input: the lines of a book, repeated endlessly.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 use kafka_launcher::paths;
 
-/// Lewis Carroll's, of 1865: in the public domain.
+/// Alice's Adventures in Wonderland by Lewis Carroll (1865), in the public domain.
 const PATH: &str = "examples/06-word-count/alice.txt";
 
-/// The lines with words, each with the number of its words.
+/// The lines that have words, each with its number of words.
 #[derive(Debug)]
 pub(crate) struct Book(Vec<(String, u64)>);
 
 impl Book {
-    /// Reads the book of the example in this checkout.
+    /// Reads the example's book from this checkout.
     pub(crate) fn open() -> Result<Book> {
-        let checkout = paths::checkout().context("run the demo in a clone of eos")?;
+        let checkout = paths::checkout()
+            .context("no book (outside of a clone of eos): run the demo in a clone of eos")?;
         let path = checkout.join(PATH);
         let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         let lines = text.lines();

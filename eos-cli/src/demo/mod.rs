@@ -73,7 +73,7 @@ pub(crate) struct Options {
     /// Decides who is killed when; a new one each time if not given
     #[arg(long)]
     seed: Option<u64>,
-    /// A program that is the pipeline already: nothing is built
+    /// The built program of the pipeline; the demo builds nothing
     #[arg(long, hide = true)]
     pipeline: Option<PathBuf>,
 }

@@ -88,7 +88,7 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
         let containers = |other: &Other| matches!(other.state, State::Containers { .. });
         if let Some(other) = place.others().into_iter().find(containers) {
             bail!(
-                "{other}: stop it there with `{} kafka down`, or leave --docker out",
+                "the ports of docker-compose.yml are in use ({other}): stop it there with `{} kafka down`, or omit --docker",
                 program()
             );
         }
@@ -215,7 +215,7 @@ fn tell_what_is_there(bootstrap: &str, revived: bool) -> Result<()> {
         names => format!("it still has the topics {}", names.join(", ")),
     };
     eprintln!(
-        "{how}: {what}. `{} kafka up --fresh` begins without them.",
+        "{how}: {what}. `{} kafka up --fresh` starts an empty one.",
         program()
     );
     Ok(())
@@ -279,7 +279,7 @@ pub(super) fn address() -> Result<String> {
     let state = Place::find()?.load()?;
     state.map(|state| state.bootstrap()).with_context(|| {
         format!(
-            "no local Kafka is up: start one with `{} kafka up`, or name yours in {BOOTSTRAP_VAR}",
+            "no local Kafka is up: start one with `{} kafka up`, or set {BOOTSTRAP_VAR} to the address of yours",
             program()
         )
     })
@@ -337,8 +337,8 @@ fn none_is_up(place: &Place) -> String {
 #[must_use]
 pub(crate) fn environment(bootstrap: &str) -> String {
     format!(
-        "# your apps, whatever address their program names:\n{}={bootstrap}\n\
-         # the examples, and the tests and tools of eos:\n{}={bootstrap}",
+        "# your apps (overrides the address in the program):\n{}={bootstrap}\n\
+         # the examples, tests and tools of eos:\n{}={bootstrap}",
         APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR,
     )
 }

@@ -94,7 +94,7 @@ pub(crate) struct Place {
     pub(crate) data: PathBuf,
 }
 
-/// The owner of a cluster, for people. Programs outside of any checkout share one, whose path is empty.
+/// The owner of a cluster, as text. Programs outside of any checkout share one cluster, whose checkout path is empty.
 fn owner(checkout: &Path) -> String {
     match checkout.as_os_str().is_empty() {
         true => "this user's `eos` outside of a checkout".to_owned(),
@@ -103,7 +103,7 @@ fn owner(checkout: &Path) -> String {
 }
 
 impl Place {
-    /// The owner of this place, for people.
+    /// The owner of this place, as text.
     pub(crate) fn owner(&self) -> String {
         owner(&self.checkout)
     }

@@ -1,4 +1,4 @@
-//! `eos kafka up --embedded`: a broker without Java that runs until `down`.
+//! Tests of `eos kafka up --embedded`, a broker without Java.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `eos kafka up | down | status | topic | produce | read`, as one uses it.
+//! Tests of `eos kafka up | down | status | topic | produce | read`.
 #![allow(
     clippy::unwrap_used,
     reason = "the lint spares test functions, not what they share"
