@@ -14,7 +14,7 @@ use crate::client::Edge;
 /// included. It throws if the process dies there.
 type AtWrite = dyn Fn(Edge, u64) + Send + Sync;
 
-/// By database that was ever opened: the number of workers that have it open.
+/// For each database that was ever opened, the number of workers that have it open.
 type Opened = Arc<Mutex<BTreeMap<TaskHome, u32>>>;
 
 /// A home of databases with crash points. A copy is the same home.
@@ -87,7 +87,7 @@ struct CrashBackend {
     task: TaskHome,
     at_write: Arc<AtWrite>,
     opened: Opened,
-    /// How many there were since it was opened.
+    /// The number of writes since the database was opened.
     writes: u64,
 }
 

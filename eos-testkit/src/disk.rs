@@ -1,4 +1,4 @@
-//! The disks of processes: databases that outlive them.
+//! Disks in memory, whose databases outlive their processes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,17 +20,17 @@ struct Database {
 pub struct Copied {
     pub home: TaskHome,
     pub database: MemoryBackend,
-    /// Whether somebody has it open.
+    /// Whether a worker has the database open.
     pub open: bool,
 }
 
-/// A process's disk, in memory. A copy is the same.
+/// A process's disk, in memory. A clone is the same disk.
 #[derive(Clone, Default)]
 pub struct Disk {
     databases: Arc<Mutex<BTreeMap<TaskHome, Database>>>,
-    /// Whoever wants to open a database opens it, however many have it open.
+    /// Whether several workers can open the same database.
     unlocked: bool,
-    /// How many earlier states of each database are kept, for a power loss to go back to.
+    /// The number of earlier states of each database that a power loss can restore.
     earlier: usize,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// Keeps so many earlier states of each database.
+    /// Keeps this number of earlier states of each database.
     pub fn keeping(self, earlier: usize) -> Disk {
         Disk { earlier, ..self }
     }
@@ -60,19 +60,19 @@ impl Disk {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its process is dead: what it had open is not any more.
+    /// Closes all databases, as after the end of the process.
     pub fn released(&self) {
         for database in self.lock().values_mut() {
             database.open = false;
         }
     }
 
-    /// Everything is gone.
+    /// Removes all databases.
     pub fn lose(&self) {
         self.lock().clear();
     }
 
-    /// Every database goes back by so many batches.
+    /// Reverts each database by this number of batches.
     pub fn go_back(&self, batches: usize) {
         for database in self.lock().values_mut() {
             for _ in 0..batches {
@@ -83,7 +83,7 @@ impl Disk {
         }
     }
 
-    /// Its databases as they are, those that nobody has open included.
+    /// Copies all databases, including the closed ones.
     pub fn copies(&self) -> Vec<Copied> {
         let databases = self.lock();
         let copies = databases.iter().map(|(home, database)| Copied {

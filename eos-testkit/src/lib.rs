@@ -1,8 +1,10 @@
-//! Tests for eos apps: an app under test without a Kafka, and suites for codecs and store engines.
+//! A test driver for eos apps, and conformance suites.
+//!
+//! [`TestDriver`] runs an app without Kafka. The suites test codecs and store engines.
 //!
 //! ```text
 //! client        the clients of `eos-client` on the model of `eos-broker`, under virtual time
-//!   └── driver  an app under test: `TestDriver`
+//!   └── driver  `TestDriver`, which steps an app under test
 //! conformance   suites for codecs and store engines
 //! ```
 #![forbid(unsafe_code)]

@@ -14,11 +14,12 @@
 //! Cluster ─► World: time ───────────────┴─► Members
 //! ```
 //!
-//! As librdkafka does, it sends a request again inside the call when a connection breaks, speaks nothing of KIP-890's
-//! second protocol, says nothing of a loss while a rebalance is to be answered, and tells by
-//! [`Producer::unanswered`](eos_client::Producer::unanswered) that a request was never answered. Kinder than
-//! librdkafka it is in this: calls have no time-outs of their own, queues are never full, and seeks are done at once.
-//! Stricter in that a commit does not flush.
+//! As librdkafka does, this client sends a request again inside the call when a connection breaks. It does not support
+//! KIP-890's second protocol. It reports no loss of partitions while a rebalance is pending.
+//! [`Producer::unanswered`](eos_client::Producer::unanswered) reports requests without a response.
+//!
+//! Some rules are simpler than those of librdkafka: calls have no time-outs of their own, queues are never full, and
+//! seeks are immediate. One rule is stricter: a commit does not flush.
 
 mod admin;
 mod assignor;

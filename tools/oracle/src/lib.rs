@@ -1,5 +1,6 @@
-//! Whether a history processed each input exactly once: inputs, outputs, committed offsets and state in;
-//! a verdict with an example of each violation out.
+//! Decides whether a history processed each input exactly once.
+//!
+//! The evidence consists of inputs, outputs, committed offsets and state. The verdict has an example of each violation.
 //!
 //! ```text
 //! Evidence ──► judge ──► Verdict ──► text
@@ -12,9 +13,8 @@
 //!   └── state             copies of stores                    ──► state: state_ahead, state_behind, state_wrong
 //! ```
 //!
-//! It does no I/O and knows neither the runtime nor a client, so the same checker judges what was read from a
-//! real Kafka and what a simulation left in memory, and every kind of violation is planted into evidence made by
-//! hand and must be found.
+//! The oracle does no I/O, and uses neither the runtime nor a client. So it judges both a real Kafka and a simulation
+//! in memory. The tests plant each kind of violation into synthetic evidence, and the oracle must find it.
 //!
 //! It assumes of the application under test that each input record leads to one record in each output, with the
 //! same key and the input's number in `seq`; and, if it uses transactions, that each of them holds what it read

@@ -1,6 +1,7 @@
-//! The whole runtime under a seed: several workers on one thread, virtual time, a fault at every action.
+//! A simulation of the whole runtime under a seed.
 //!
-//! Everything follows from the seed, so a run that goes wrong goes wrong again, and can be told step by step.
+//! Several workers run on one thread in virtual time, with faults at every action. The seed determines the whole run,
+//! so a failed run can be repeated and traced step by step.
 //!
 //! ```text
 //! Simulation ─► Processes: Worker::step()  ─► clients on the model ─► broker model

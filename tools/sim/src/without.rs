@@ -58,7 +58,7 @@ pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
 #[cfg(not(feature = "failpoints"))]
 pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
     Err(NoDefence(format!(
-        "{name:?} can't be taken away without the cargo feature `failpoints` of eos-sim"
+        "{name:?} can't be disabled without the cargo feature `failpoints`: build eos-sim with this feature"
     )))
 }
 

@@ -169,13 +169,13 @@ fn kinds(verdict: &Verdict) -> Vec<(&'static str, u64)> {
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The verdict on a run that is finished: it names these kinds.
+/// Judges a finished run, and checks the kinds of violations.
 #[track_caller]
 fn finished<const N: usize>(evidence: &Evidence, found: [(&str, u64); N]) -> Verdict {
     judged(evidence, Expectation::Finished, found)
 }
 
-/// The verdict on a run that may be behind: it names these kinds.
+/// Judges a run that may be behind, and checks the kinds of violations.
 #[track_caller]
 fn behind<const N: usize>(evidence: &Evidence, found: [(&str, u64); N]) -> Verdict {
     judged(evidence, Expectation::Behind, found)

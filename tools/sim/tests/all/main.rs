@@ -1,4 +1,4 @@
-//! The simulation, and the program that runs it.
+//! Tests of the simulation and of the program `eos-sim`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod eos_sim;
