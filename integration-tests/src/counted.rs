@@ -162,8 +162,8 @@ impl Counted<'_> {
         Ok(logged)
     }
 
-    /// What a program of its own reads from the databases. A task that moved has left an older copy
-    /// behind, and counts only grow: the largest is the latest.
+    /// The counts in the databases. A task that moved has left an older copy behind, and counts only grow, so the
+    /// largest count is the latest.
     fn stored(&self) -> Result<Counts> {
         let mut stored = Counts::new();
         for (key, value) in stored_in(self.state)? {
@@ -174,10 +174,10 @@ impl Counted<'_> {
     }
 }
 
-/// The keys and values in all databases below a state directory, as a program of its own reads them.
+/// Reads the keys and values of all databases below a state directory with the program `stored`.
 ///
 /// # Errors
-/// When it cannot be run, or cannot read them.
+/// When the program cannot be run, or cannot read a database.
 pub fn stored_in(state: &Path) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let output = Command::new(program()?).arg(state).output()?;
     ensure!(

@@ -1,14 +1,14 @@
-//! Files of the app under test.
+//! Directories and logs of the app under test.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
 
-/// Copies a directory with all that is in it.
+/// Copies a directory with its content.
 ///
 /// # Errors
-/// When something cannot be read or written.
+/// When a file cannot be read or written.
 pub fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -23,7 +23,7 @@ pub fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The rows of the restart table that a process took, as its log names them.
+/// Parses the rows of the restart table from the lines of a process's log.
 pub fn restart_rows<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let rows = lines.into_iter().filter_map(|line| {
         let (_, rest) = line.split_once(" restart=\"")?;

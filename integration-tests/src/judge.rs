@@ -1,12 +1,12 @@
-//! Whether a run processed each input exactly once, decided from what it left in Kafka.
+//! Decides from Kafka whether a run processed each input exactly once.
 //!
 //! ```text
 //! Kafka ──► read ──► Evidence ──► judge ──► Verdict ──► text
 //!            here    └──────── eos_oracle ────────┘
 //! ```
 //!
-//! Reading does no judging and deciding does no reading: every kind of violation is planted into
-//! evidence made by hand and must be found (the oracle's own tests), without a broker.
+//! The reader does not judge, and the oracle does not read. So the tests of the oracle need no broker: they plant each
+//! kind of violation into synthetic evidence, and the oracle must find it.
 
 mod read;
 

@@ -1,9 +1,8 @@
-//! Proof against a real Kafka: input, an independent judge, and what tests need to run programs.
+//! Tests on a real Kafka: the input, an independent judge, and test processes.
 //!
-//! Nothing here knows the framework. `eos-core` is a dev-dependency of the tests only, and the
-//! programs under `src/bin` are built from this library, the client of `kafka-wire`, the oracle of
-//! `eos-oracle` and nothing else: a verifier that shared code with what it verifies would share its
-//! bugs.
+//! This library does not use the framework. `eos-core` is a dev-dependency of the tests only. The programs under
+//! `src/bin` use only this library, `kafka-wire` and `eos-oracle`. A verifier that shared code with the verified
+//! program would share its bugs.
 #![forbid(unsafe_code)]
 
 pub mod counted;

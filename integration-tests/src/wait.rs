@@ -1,4 +1,4 @@
-//! Waiting with a deadline, instead of sleeping and hoping.
+//! Waits with a deadline.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use kafka_wire::{Client, Isolation};
 
-/// The pause between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks again and again until `condition` holds.
+/// Checks `condition` repeatedly until it is true.
 ///
 /// # Errors
-/// When it does not hold within `patience`, naming `what` was waited for; and the condition's own
-/// error at once, when looking is impossible.
+/// When the condition stays false for `patience`: the error names `what`. When the check fails: its own error, at once.
 pub fn wait_until(
     patience: Duration,
     what: &str,
@@ -29,10 +28,10 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Whether a group has committed a topic to its end.
+/// Whether the committed offsets of a group are at the end of a topic.
 ///
 /// # Errors
-/// When the cluster does not answer.
+/// When the cluster does not respond.
 pub fn is_through(client: &mut Client, group: &str, topic: &str) -> Result<bool> {
     let ends = client.end_offsets(topic, Isolation::ReadUncommitted)?;
     let committed = client.committed(group, topic)?.into_iter();
@@ -40,10 +39,10 @@ pub fn is_through(client: &mut Client, group: &str, topic: &str) -> Result<bool>
     Ok(offsets.eq(ends))
 }
 
-/// Waits until an app of this name has no transaction open.
+/// Waits until the app has no open transaction.
 ///
 /// # Errors
-/// When it still has one after `patience`, or the cluster does not answer.
+/// When the app still has an open transaction after `patience`, or the cluster does not respond.
 pub fn nothing_is_open(client: &mut Client, app: &str, patience: Duration) -> Result<()> {
     let prefix = format!("{app}-");
     wait_until(patience, "no transaction is open", || {
@@ -60,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_it_waited_for() {
+    fn the_error_names_the_condition() {
         let never = wait_until(Duration::from_millis(1), "the moon is blue", || Ok(false));
         let error = never.unwrap_err().to_string();
         assert!(error.contains("until the moon is blue"), "{error}");
     }
 
     #[test]
-    fn looks_until_it_holds() {
+    fn checks_until_the_condition_is_true() {
         let mut looks = 0;
         wait_until(Duration::from_secs(5), "the third look", || {
             looks += 1;

@@ -68,7 +68,7 @@ fn run(options: &Options) -> Result<bool> {
         true => Expectation::Behind,
         false => Expectation::Finished,
     };
-    let (evidence, verdict) = question.answer(expectation)?;
+    let (evidence, verdict) = question.judge(expectation)?;
     match options.json {
         true => println!("{}", as_json(&evidence, &verdict)),
         false => print!("{}", judge::text(&evidence, &verdict)),

@@ -1,4 +1,4 @@
-//! Reading the evidence from Kafka.
+//! Reads the evidence from Kafka.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::wait::wait_until;
 
-/// Where the evidence is.
+/// The location of the evidence.
 #[derive(Debug, Clone)]
 pub struct Question<'a> {
     /// The cluster.
@@ -24,14 +24,14 @@ pub struct Question<'a> {
     pub outputs: &'a [String],
     /// Its consumer group.
     pub group: &'a str,
-    /// Only transactional ids that begin so are asked about.
+    /// The prefix of the checked transactional ids.
     pub transactional_prefix: String,
     /// How long to wait for open transactions to end before reading.
     pub patience: Duration,
 }
 
 impl<'a> Question<'a> {
-    /// About an app of this name.
+    /// The question about an app with this name.
     pub fn of_app(
         bootstrap: &'a str,
         app: &'a str,
@@ -48,37 +48,37 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Reads the evidence and decides.
+    /// Reads the evidence and judges it.
     ///
     /// # Errors
     /// As [`read`].
-    pub fn answer(&self, expectation: Expectation) -> Result<(Evidence, Verdict)> {
+    pub fn judge(&self, expectation: Expectation) -> Result<(Evidence, Verdict)> {
         let evidence = read(self)?;
         let verdict = judge(&evidence, expectation);
         Ok((evidence, verdict))
     }
 
-    /// Fails, with the whole verdict, unless it is clean.
+    /// Reads the evidence and checks that the verdict is clean.
     ///
     /// # Errors
-    /// As [`read`] too.
+    /// As [`read`]. When the verdict is not clean: the error contains the whole verdict.
     pub fn must_be_clean(&self, expectation: Expectation) -> Result<()> {
-        let (evidence, verdict) = self.answer(expectation)?;
+        let (evidence, verdict) = self.judge(expectation)?;
         ensure!(verdict.is_clean(), "{}", text(&evidence, &verdict));
         Ok(())
     }
 }
 
-/// How long one question to the cluster may take.
+/// The time-out of one request to the cluster.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long to wait for the group's offsets when a transaction is known to be open.
 const HELD: Duration = Duration::from_secs(2);
 
-/// Reads all that a verdict rests on.
+/// Reads the evidence of a verdict.
 ///
 /// # Errors
-/// When the cluster does not answer, a topic does not exist, or the input cannot be judged by.
+/// When the cluster does not respond, a topic does not exist, or the input is invalid.
 pub fn read(question: &Question<'_>) -> Result<Evidence> {
     let mut client = Client::connect(question.bootstrap, TIMEOUT)?;
     topics_are_whole(&mut client, question)?;

@@ -1,4 +1,4 @@
-//! Answers: the error code in a broker's, and one of our own with a given code.
+//! Responses of brokers and of the proxy.
 
 use anyhow::{Context, Result};
 use bytes::{Bytes, BytesMut};
@@ -9,7 +9,7 @@ use kafka_wire::protocol::messages::{
 use kafka_wire::protocol::protocol::{Decodable, Encodable};
 use kafka_wire::refusal::refuse;
 
-/// The first error code in an answer, 0 if it has none; nothing for an API that is not known here.
+/// Returns the first error code in a response, or 0 if it has none. Returns `None` for an unsupported API.
 pub(super) fn code(header: &Header, answer: &[u8]) -> Option<i16> {
     let api = known(header)?;
     let mut answer = Bytes::copy_from_slice(answer);
@@ -41,7 +41,7 @@ pub(super) fn code(header: &Header, answer: &[u8]) -> Option<i16> {
     Some(code)
 }
 
-/// The APIs that transactions are made of.
+/// Returns the API of a request if the proxy supports it: the APIs of a transaction.
 fn known(header: &Header) -> Option<ApiKey> {
     header.api().filter(|api| {
         matches!(
@@ -62,8 +62,7 @@ fn first(mut codes: impl Iterator<Item = i16>) -> i16 {
     codes.find(|code| *code != 0).unwrap_or(0)
 }
 
-/// What a broker would say that answers a request with this error, without the frame's length; nothing
-/// for an API that is not known here.
+/// Builds a broker's response with this error, without the frame's length. Returns `None` for an unsupported API.
 ///
 /// # Errors
 /// When the request can't be read.
@@ -83,6 +82,6 @@ pub(super) fn refusal(header: &Header, request: &[u8], code: i16) -> Result<Opti
         .with_correlation_id(header.correlation)
         .encode(&mut frame, api.response_header_version(version))?;
     let encoded = answer.encode(&mut frame, version);
-    encoded.with_context(|| format!("answer {header}"))?;
+    encoded.with_context(|| format!("encode the response to {header}"))?;
     Ok(Some(frame.into()))
 }

@@ -241,7 +241,7 @@ impl Scene {
         }
         let (outputs, input) = (self.outputs(), self.input());
         let question = Question::of_app(&self.bootstrap, &self.app, &input, &outputs);
-        let (evidence, verdict) = question.answer(Expectation::Finished)?;
+        let (evidence, verdict) = question.judge(Expectation::Finished)?;
         ensure!(
             evidence.input.len() as u64 == self.total(),
             "the input is not what was sent"

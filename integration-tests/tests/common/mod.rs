@@ -105,24 +105,24 @@ impl Case {
             .commit_offset(&self.app, &self.input, 0, offset, metadata)
     }
 
-    /// Fails if the app left a transaction open.
+    /// Waits until the app has no open transaction.
     pub(crate) fn nothing_is_open(&mut self) -> Result<()> {
         nothing_is_open(&mut self.client, &self.app, PATIENCE)
     }
 
-    /// Whether the app has committed its input to its end.
+    /// Whether the app's committed offsets are at the end of its input.
     pub(crate) fn is_through(&mut self) -> Result<bool> {
         is_through(&mut self.client, &self.app, &self.input)
     }
 
-    /// Fails unless the judge finds nothing in what the app has done so far.
+    /// Checks that the judge finds no violation so far.
     pub(crate) fn must_be_clean(&self, expectation: Expectation) -> Result<()> {
         let outputs = std::slice::from_ref(&self.output);
         Question::of_app(&self.bootstrap, &self.app, &self.input, outputs)
             .must_be_clean(expectation)
     }
 
-    /// Runs an app that must end by itself, and says how.
+    /// Runs an app that must fail, and returns its error.
     pub(crate) fn failure_of(&self, app: App) -> Result<Error> {
         match app.start(&self.bootstrap) {
             Err(error) => Ok(error),
@@ -142,14 +142,14 @@ impl Case {
     }
 }
 
-/// Waits until an app has committed a few more times.
+/// Waits until an app has committed three more times.
 pub(crate) fn commits_go_on(running: &Running) -> Result<()> {
     let commits = || running.handle().metrics().totals.commits.total();
     let before = commits();
     wait_until(PATIENCE, "it commits", || Ok(commits() > before + 2))
 }
 
-/// How an app ended, within [`PATIENCE`].
+/// Waits until an app has ended, for at most [`PATIENCE`], and returns its result.
 pub(crate) fn ended(running: &mut Running) -> Result<Result<(), Error>> {
     let runtime = Runtime::new()?;
     runtime.block_on(async {

@@ -16,7 +16,7 @@ pub(crate) fn build_app() -> Result<PathBuf> {
 
 const TIMES: [At; 3] = [At::First, At::Middle, At::Last];
 
-/// Every point with each of these acts, at one time or at all of them.
+/// All points with each of these acts, at one time each, or at all times in a full run.
 pub(crate) fn cases(acts: &[Act]) -> Vec<Case> {
     let mut cases = Vec::new();
     for (n, point) in POINTS.into_iter().enumerate() {
@@ -37,12 +37,12 @@ pub(crate) fn cases(acts: &[Act]) -> Vec<Case> {
     repeated(cases)
 }
 
-/// Whether `EOS_CASE` asks for this case, or for none in particular.
+/// Whether `EOS_CASE` selects this case, or is not set.
 fn wanted(case: &Case) -> bool {
     env::var("EOS_CASE").map_or(true, |part| case.to_string().contains(&part))
 }
 
-/// Each case as often as `EOS_TIMES` says, to look for what happens rarely.
+/// Repeats the cases `EOS_TIMES` times, to find rare failures.
 fn repeated(cases: Vec<Case>) -> Vec<Case> {
     let times = env::var("EOS_TIMES").ok().and_then(|n| n.parse().ok());
     cases.repeat(times.unwrap_or(1))

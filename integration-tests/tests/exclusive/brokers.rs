@@ -339,7 +339,7 @@ impl Stage {
         self.fleet.stop_all(Signal::Term)?;
         let outputs = OUTPUTS.map(str::to_owned);
         let question = Question::of_app(self.cluster.bootstrap(), APP, INPUT, &outputs);
-        let (evidence, verdict) = question.answer(Expectation::Finished)?;
+        let (evidence, verdict) = question.judge(Expectation::Finished)?;
         Ok(Verdict {
             clean: verdict.is_clean(),
             counts: format!(

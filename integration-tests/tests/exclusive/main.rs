@@ -1,7 +1,7 @@
 //! Tests that run after all others: alone, or a few at a time.
 //!
-//! They measure time, need the whole machine, or use Kafka's usual port. `FEW` in `tools/xtask/src/test/pool.rs` names
-//! those that tolerate others beside them.
+//! They measure time, need the whole machine, or use Kafka's usual port. The tests in `FEW`
+//! (`tools/xtask/src/test/pool.rs`) tolerate a few parallel tests.
 
 #[path = "../common/mod.rs"]
 mod common;

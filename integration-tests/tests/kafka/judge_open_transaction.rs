@@ -41,13 +41,13 @@ fn a_hanging_transaction_is_named_and_its_end_makes_the_run_clean() -> Result<()
         transactional_prefix: group.clone(),
         patience: Duration::ZERO,
     };
-    let (_, verdict) = question.answer(Expectation::Behind)?;
+    let (_, verdict) = question.judge(Expectation::Behind)?;
     // The end of the output, the transactional id, and the offsets of the group.
     assert_eq!(verdict.open.count, 3, "{verdict:?}");
 
     app.end(End::Commit)?;
     question.patience = TIMEOUT;
-    let (_, verdict) = question.answer(Expectation::Finished)?;
+    let (_, verdict) = question.judge(Expectation::Finished)?;
     assert!(verdict.is_clean(), "{verdict:?}");
     Ok(())
 }

@@ -103,7 +103,7 @@ fn found(
             _ => TIMEOUT,
         },
     };
-    let (_, verdict) = question.answer(expectation)?;
+    let (_, verdict) = question.judge(expectation)?;
     let findings = verdict.findings().into_iter();
     let counts = findings.map(|(kind, finding)| (kind, finding.count));
     Ok(counts.filter(|(_, count)| *count > 0).collect())

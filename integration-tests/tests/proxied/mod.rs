@@ -200,7 +200,7 @@ impl<'a> Subject<'a> {
         let case = &self.case;
         let mut question = Question::of_app(&case.bootstrap, &case.app, &case.input, &self.outputs);
         question.patience = Duration::from_secs(30);
-        let (evidence, verdict) = question.answer(Expectation::Finished)?;
+        let (evidence, verdict) = question.judge(Expectation::Finished)?;
         let mut found = Found::default();
         if !verdict.is_clean() {
             found.said = format!("{}: {}", self.case.app, judge::text(&evidence, &verdict));

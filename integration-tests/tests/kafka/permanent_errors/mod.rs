@@ -62,7 +62,7 @@ fn copy(case: &Case) -> App {
     app
 }
 
-/// What an app may be kept from.
+/// A resource to which a test can deny access.
 #[derive(Clone, Copy)]
 enum Place {
     Input,
@@ -72,13 +72,13 @@ enum Place {
 }
 
 impl Place {
-    /// Denies it to everybody.
+    /// Denies the operation on the resource to all users.
     fn deny(self, case: &mut Case, operation: Operation) -> Result<()> {
         let name = self.name(case);
         case.client.deny(self.resource(&name), operation)
     }
 
-    /// Gives back what was denied.
+    /// Removes the denial.
     fn allow(self, case: &mut Case) -> Result<()> {
         let name = self.name(case);
         case.client.allow(self.resource(&name))

@@ -171,7 +171,7 @@ impl Scene {
         Ok((*found, Began { rows, log }))
     }
 
-    /// Fails unless a start ends with the error of this name, which says these words.
+    /// Checks that a start fails with this error, and that its text contains these words.
     pub(crate) fn stops(&mut self, error: &str, words: &[&str]) -> Result<Began> {
         let (found, began) = self.refused()?;
         is_error(&found, error, words)?;
@@ -347,20 +347,20 @@ impl Began {
         Ok(())
     }
 
-    /// Fails unless this was the row that was taken first.
+    /// Checks that the app took this row first.
     pub(crate) fn took_first(&self, row: &str) -> Result<()> {
         let first = self.rows.first();
         ensure!(first.is_some_and(|first| first == row), "{self:?}");
         Ok(())
     }
 
-    /// Fails if any other row was taken than this.
+    /// Checks that the app took no other row.
     pub(crate) fn took_only(&self, row: &str) -> Result<()> {
         ensure!(self.rows.iter().all(|taken| taken == row), "{self:?}");
         Ok(())
     }
 
-    /// Fails unless a line of the log holds this.
+    /// Checks that a line of the log contains this text.
     pub(crate) fn says(&self, part: &str) -> Result<()> {
         let found = self.log.iter().any(|line| line.contains(part));
         ensure!(found, "{part:?} is not in:\n{}", self.log.concat());
@@ -378,7 +378,7 @@ impl Began {
     }
 }
 
-/// Fails unless the error is the one of this name, and says these words.
+/// Checks the name of the error, and that its text contains these words.
 pub(crate) fn is_error(error: &RestartError, name: &str, words: &[&str]) -> Result<()> {
     let is_named = format!("{error:?}").split(' ').next() == Some(name);
     ensure!(is_named, "{error}, not {name}");
