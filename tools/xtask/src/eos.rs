@@ -1,4 +1,4 @@
-//! `cargo xtask kafka` and `cargo xtask demo`: `eos-cli`, after the set-up that it needs.
+//! Runs `eos-cli` for `cargo xtask kafka` and `cargo xtask demo`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,13 +12,13 @@ use kafka_launcher::{BOOTSTRAP_VAR, PROGRAMS_VAR, external, run};
 use crate::cargo::cargo;
 use crate::setup::{self, Need};
 
-/// A container's image may have to be pulled.
+/// The time-out of `kafka up --docker`, which may pull an image.
 const UP_LIMIT: Duration = Duration::from_secs(1_200);
 
-/// Becomes `eos kafka`.
+/// Replaces this process by `eos kafka`.
 ///
 /// # Errors
-/// When something is missing that cannot be installed, or cargo cannot be run.
+/// When a tool is missing and cannot be installed, or cargo cannot be run.
 pub(crate) fn kafka(arguments: &[String]) -> Result<ExitCode> {
     let is = |word: &str| arguments.iter().any(|it| it == word);
     if is("up") && !is("--docker") && !is("--embedded") && !is("--help") && external().is_none() {
@@ -27,7 +27,7 @@ pub(crate) fn kafka(arguments: &[String]) -> Result<ExitCode> {
     become_eos("kafka", arguments.iter().map(OsString::from))
 }
 
-/// Becomes `eos demo`.
+/// Replaces this process by `eos demo`.
 ///
 /// # Errors
 /// As [`kafka`].
@@ -46,7 +46,7 @@ pub(crate) fn demo(arguments: &[String]) -> Result<ExitCode> {
     become_eos("demo", arguments.chain(built))
 }
 
-/// Starts the cluster of `docker-compose.yml`, or finds it up. Returns its addresses.
+/// Starts the cluster of `docker-compose.yml` unless it is up. Returns its addresses.
 pub(crate) fn up_in_docker() -> Result<String> {
     let printed = run::succeed(program().args(["kafka", "up", "--docker"]), UP_LIMIT)?;
     let mut lines = printed.lines();

@@ -1,11 +1,11 @@
-//! `cargo xtask faults`: the fault-injection tests on a real Kafka, and the table of what they found.
+//! `cargo xtask faults`: the fault-injection tests on a real Kafka.
 //!
 //! ```text
 //! tests ──► rows (lines of JSON) ──► table ──► docs/faults.md
 //! ```
 //!
-//! The tests decide what passes. The table says how much they did, and each of its lines how to
-//! repeat it.
+//! The tests decide whether a fault passes. The table lists the number of injected faults, and the command that repeats
+//! each row.
 
 mod page;
 mod row;
@@ -23,8 +23,8 @@ use crate::setup::{self, Need};
 /// The file to which the tests append their rows.
 const REPORT_VAR: &str = "EOS_FAULTS_REPORT";
 
-/// The modules of tests. Their apps are compiled with failpoints; the programs that they start are not, unless a
-/// test arms one.
+/// The modules of tests. The apps in these modules are compiled with failpoints. The programs that they start have no
+/// failpoints, unless a test arms one.
 const TESTS: [&str; 13] = [
     "brokers",
     "permanent_errors",
@@ -41,12 +41,12 @@ const TESTS: [&str; 13] = [
     "broken_state",
 ];
 
-/// What to run and how.
+/// The options of `cargo xtask faults`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Only these modules [default: all of them]
+    /// Run only these modules [default: all]
     tests: Vec<String>,
-    /// The full size, an hour, instead of the one for each change
+    /// Run the full size, which takes an hour
     #[arg(long)]
     full: bool,
     /// Write the table into docs/faults.md
@@ -54,18 +54,18 @@ pub(crate) struct Options {
     write: bool,
 }
 
-/// Runs the tests and prints what they found.
+/// Runs the tests and prints the table.
 ///
 /// # Errors
-/// When a test has another name, something is missing that cannot be installed, or the table cannot
-/// be written. Failed tests are no error but the exit code.
+/// When a module is unknown, a tool is missing and cannot be installed, or the table cannot be written. Failed tests
+/// only set the exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let chosen = chosen(&options.tests)?;
     setup::ensure(Need::BUILD)?;
     setup::ensure(Need::KAFKA)?;
     if kafka_launcher::is_skipped() {
         bail!(
-            "{}=1: these tests need a real Kafka; unset it",
+            "these tests need a real Kafka ({}=1 disables it): unset the variable",
             kafka_launcher::SKIP_VAR
         );
     }
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     println!("\n{table}");
     if options.write {
         if !passed {
-            bail!("a test failed: docs/faults.md stays as it was");
+            bail!("docs/faults.md is not written: a test failed");
         }
         page::write(&table, options.full, begun.elapsed())?;
     }
@@ -97,12 +97,17 @@ fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
     }
     let find = |name: &String| {
         let found = TESTS.iter().find(|test| *test == name).copied();
-        found.with_context(|| format!("there is no test {name}: choose from {}", TESTS.join(", ")))
+        found.with_context(|| {
+            format!(
+                "there is no module {name}: choose from {}",
+                TESTS.join(", ")
+            )
+        })
     };
     names.iter().map(find).collect()
 }
 
-/// Of cargo.
+/// The arguments of cargo.
 fn arguments(names: &[&str]) -> Vec<String> {
     let all = "test --no-fail-fast --package integration-tests --features failpoints,stored --test kafka --test \
                exclusive -- --nocapture";
@@ -118,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_none_is_told_with_those_there_are() {
+    fn the_error_of_an_unknown_module_lists_the_known_ones() {
         let error = chosen(&["broker".to_owned()]).err().unwrap().to_string();
         assert!(error.contains("broker: choose from brokers, "), "{error}");
         assert_eq!(chosen(&[]).unwrap().len(), TESTS.len());

@@ -14,8 +14,10 @@ const ALONE: [(&str, &str, &str); 3] = [
     ("eos-cli", "all", "local::"),
 ];
 
-/// Tests in [`ALONE`] that kill processes at fixed times and judge the outputs, or wait for most of their time. On a
-/// busy machine no record would get through between two kills. [`FEW_WIDTH`] of these tests leave enough capacity.
+/// Tests in [`ALONE`] that kill processes at fixed times and judge the outputs, or wait for most of their time.
+///
+/// On a busy machine, the app would process no record between two kills. [`FEW_WIDTH`] parallel tests leave enough
+/// capacity.
 const FEW: [(&str, &str, &str); 11] = [
     ("integration-tests", "exclusive", "readme::"),
     ("integration-tests", "exclusive", "brokers::"),
@@ -28,14 +30,14 @@ const FEW: [(&str, &str, &str); 11] = [
         "exclusive",
         "wire_producer_delivers_once::",
     ),
-    // These wait for most of their time: for commands, and for calls that hang.
+    // These tests mostly wait for commands and hanging calls.
     ("integration-tests", "exclusive", "examples::"),
     ("integration-tests", "exclusive", "hanging_call::"),
     ("integration-tests", "exclusive", "revocations::"),
     ("integration-tests", "exclusive", "kip890_gap::"),
 ];
 
-/// The number of tests of [`FEW`] at a time. With two, the processors are idle for three quarters of the time.
+/// The number of parallel tests of [`FEW`]. With two, the processors would be idle for three quarters of the time.
 const FEW_WIDTH: usize = 3;
 
 /// Long tests, which start first and in this order, so that the run does not end with one of them.

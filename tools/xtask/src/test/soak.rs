@@ -19,7 +19,7 @@ struct Soak {
     environment: &'static [(&'static str, &'static str)],
     /// The arguments of cargo.
     arguments: &'static str,
-    /// How often the command runs.
+    /// The number of runs.
     times: u32,
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(exit_code(report.print()))
 }
 
-/// Runs the command of a row. Tests that ran nothing have failed: their names have changed.
+/// Runs the command of a row. A row that runs no test has failed, because the names of its tests have changed.
 fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
     let begun = Instant::now();
     let mut command = cargo();
@@ -212,7 +212,10 @@ fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
     }
     let mut count = counted(command)?;
     if count.passed == 0 {
-        eprintln!("error: the soak run {} ran no test", soak.name);
+        eprintln!(
+            "error: the row {} ran no test: correct the names in its command",
+            soak.name
+        );
         count.broken = true;
     }
     report.counted(soak.name, count, begun.elapsed());
