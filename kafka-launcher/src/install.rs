@@ -74,7 +74,7 @@ pub(crate) fn missing() -> Option<String> {
         ));
     }
     if run::find("mvn").is_none() && !is_downloaded() {
-        return Some("no Maven (in PATH), which downloads Kafka's jars: install Maven".into());
+        return Some("no Maven to download Kafka's jars (not in PATH): install Maven".into());
     }
     None
 }

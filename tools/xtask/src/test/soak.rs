@@ -213,7 +213,7 @@ fn run_once(soak: &Soak, report: &mut Report) -> Result<()> {
     let mut count = counted(command)?;
     if count.passed == 0 {
         eprintln!(
-            "error: the row {} ran no test: correct the names in its command",
+            "error: the row {} ran no test (correct the names in its command)",
             soak.name
         );
         count.broken = true;
