@@ -13,7 +13,7 @@ mod program;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use kafka_wire::Isolation;
 use kafka_wire::lines::Keys;
 
@@ -96,7 +96,9 @@ enum Kafka {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let matches = Cli::command().bin_name(program::program()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match cli.command {
         Command::Kafka(kafka) => run_kafka(kafka).map(|()| ExitCode::SUCCESS),
         Command::Demo(options) => demo::run(&options),
     };

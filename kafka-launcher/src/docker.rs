@@ -34,6 +34,14 @@ pub fn usable() -> bool {
     run::succeed(&mut info, Duration::from_secs(10)).is_ok() && compose().is_ok()
 }
 
+/// Checks that Docker Compose and the checkout's `docker-compose.yml` exist.
+///
+/// # Errors
+/// When one of them is missing.
+pub fn check() -> Result<()> {
+    compose().map(drop)
+}
+
 /// Starts the containers, and waits until the brokers are ready.
 ///
 /// # Errors

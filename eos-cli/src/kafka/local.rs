@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use kafka_launcher::{
     APP_BOOTSTRAP_VAR, BOOTSTRAP_VAR, Cluster, ClusterOptions, Detached, VERSION, docker, external,
     kill_orphans, paths, ports, ready,
@@ -61,13 +61,19 @@ pub(crate) fn up(wanted: &Up) -> Result<String> {
         );
     }
     let state = match earlier {
-        Some(state) if wanted.fresh => {
+        Some(state) if !wanted.fresh => return Ok(again(state, &place)?.bootstrap()),
+        Some(state) => {
             remove(&state, &place)?;
             first(wanted, &place)?
         }
-        Some(state) => again(state, &place)?,
         None => first(wanted, &place)?,
     };
+    eprintln!(
+        "{} is up at {}. `{} kafka down` stops it and removes its data.",
+        state.kind(),
+        state.bootstrap(),
+        program()
+    );
     Ok(state.bootstrap())
 }
 
@@ -92,6 +98,7 @@ fn first(wanted: &Up, place: &Place) -> Result<State> {
                 program()
             );
         }
+        docker::check()?;
         // Noted before, so that `down` finds the containers of a start that failed half way.
         place.save(&State::Containers { nodes })?;
         docker::up(nodes)?;
@@ -265,7 +272,11 @@ pub(crate) fn down() -> Result<String> {
 fn remove(state: &State, place: &Place) -> Result<()> {
     match state {
         State::Jvms(detached) => detached.destroy()?,
-        State::Containers { .. } => docker::down()?,
+        State::Containers { .. } => match docker::check() {
+            Ok(()) => docker::down()?,
+            // Without this, no other Kafka could ever start here.
+            Err(error) => eprintln!("warning: containers may still run: {error:#}"),
+        },
         State::Embedded(embedded) => embedded.destroy()?,
     }
     place.forget()
@@ -276,13 +287,17 @@ pub(super) fn address() -> Result<String> {
     if let Some(theirs) = external() {
         return Ok(theirs);
     }
-    let state = Place::find()?.load()?;
-    state.map(|state| state.bootstrap()).with_context(|| {
-        format!(
-            "no local Kafka is up: start one with `{} kafka up`, or set {BOOTSTRAP_VAR} to the address of yours",
-            program()
-        )
-    })
+    let place = Place::find()?;
+    if let Some(state) = place.load()? {
+        return Ok(state.bootstrap());
+    }
+    let others = place.others();
+    let elsewhere = others.iter().map(|other| format!("\nElsewhere: {other}."));
+    bail!(
+        "no local Kafka is up: start one with `{} kafka up`, or set {BOOTSTRAP_VAR} to the address of yours{}",
+        program(),
+        elsewhere.collect::<String>()
+    )
 }
 
 /// What is up: nodes, processes, ports, and whether they are ready. For people.

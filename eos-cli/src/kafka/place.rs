@@ -155,6 +155,9 @@ impl Place {
         let text = serde_json::to_string_pretty(&Kept { checkout, state })?;
         // Renamed when whole: a torn state would hide running brokers.
         let fresh = self.state.with_extension("fresh");
+        if let Some(parent) = fresh.parent() {
+            fs::create_dir_all(parent).with_context(|| unreadable(&self.state))?;
+        }
         paths::write(&fresh, &text)?;
         fs::rename(&fresh, &self.state).with_context(|| unreadable(&self.state))
     }

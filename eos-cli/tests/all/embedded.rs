@@ -21,7 +21,9 @@ impl Eos<'_> {
             .env("PATH", "")
             .env_remove("JAVA_HOME");
         if let Some(checkout) = self.checkout {
-            command.env("CARGO_MANIFEST_DIR", checkout);
+            command
+                .env("CARGO_MANIFEST_DIR", checkout)
+                .current_dir(checkout);
         }
         command
     }
@@ -79,6 +81,30 @@ fn checkout() -> tempfile::TempDir {
         std::fs::write(dir.path().join(package).join("Cargo.toml"), "").expect("written");
     }
     dir
+}
+
+/// A start in containers that is refused leaves nothing behind: another Kafka starts.
+#[test]
+fn a_refused_start_in_containers_does_not_block_another_one() {
+    let outside = tempfile::tempdir().expect("a directory");
+    let inside = checkout();
+    let cases = [
+        (outside.path(), "omit --docker"),
+        (inside.path(), "Docker Compose"),
+    ];
+    for (directory, fix) in cases {
+        let cache = tempfile::tempdir().expect("a directory");
+        let eos = Eos {
+            cache: cache.path(),
+            checkout: Some(directory),
+        };
+        eos.refuses("kafka up --docker", &[fix]);
+        eos.refuses("kafka read x", &["no local Kafka is up", "`eos kafka up`"]);
+        let address = address(&eos.says("kafka up --embedded"));
+        assert!(is_up(&address));
+        eos.says("kafka down");
+        assert!(eos.says("kafka status").contains("No local Kafka is up"));
+    }
 }
 
 #[test]

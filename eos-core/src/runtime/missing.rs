@@ -74,7 +74,7 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
         _ => ("are", "them"),
     };
     format!(
-        "{} {are} not there. Create {them}: {}; or in a clone of eos: cargo xtask kafka topic {}",
+        "{} {are} not there. Create {them}: {}; or with the program of eos: eos kafka topic {}",
         told.collect::<Vec<_>>().join(", "),
         commands.collect::<Vec<_>>().join("; "),
         names.join(" ")
@@ -138,7 +138,7 @@ mod tests {
             "the input topic orders (did you mean oders?), the input and output topic prices are not \
              there. Create them: kafka-topics.sh --create --bootstrap-server h:1 --topic orders \
              --partitions 6; kafka-topics.sh --create --bootstrap-server h:1 --topic prices \
-             --partitions 6; or in a clone of eos: cargo xtask kafka topic orders prices"
+             --partitions 6; or with the program of eos: eos kafka topic orders prices"
         );
     }
 }
