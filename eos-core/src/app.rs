@@ -13,7 +13,7 @@ use eos_protocol::{FirstStart, Guarantee};
 use eos_state::StoreKind;
 
 use crate::client::Client;
-use crate::codec::OrderedKey;
+use crate::codec::{Decode, Encode, OrderedKey};
 use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::config::{Properties, secrets_among};
@@ -49,13 +49,25 @@ impl App {
 
     /// Reads a topic. Several chains may read the same one: they share its transactions, and a
     /// record that fails in one of them has no effect in any.
-    pub fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Stream<K, V> {
+    pub fn source<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> Stream<K, V>
+    where
+        K: 'static,
+        V: 'static,
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         let source = self.lock().source(topic);
         Stream::new(Arc::clone(&self.graph), source)
     }
 
     /// A handle to emit to a topic from [`Stream::process`].
-    pub fn output<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Output<K, V> {
+    pub fn output<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> Output<K, V>
+    where
+        K: 'static,
+        V: 'static,
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         let mut graph = self.lock();
         Output {
             app: graph.token(),

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use eos_protocol::{Offset, TaskId, Timestamp, TopicPartition};
 
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::record::Record;
 use crate::store::{ByWindow, InOrder, OrderedView, StateAccess, Store, StoreView, WindowView};
-use crate::topic::Topic;
+use crate::topic::WritableTopic;
 use crate::topology::{EncodeError, OutputSpec, Scratch};
 
 /// Where the record at hand came from.
@@ -119,7 +120,7 @@ impl<'r> Ctx<'r> {
         )
     }
 
-    /// Emits a record with a time and headers of its own.
+    /// Emits a record with a time and headers of its own. Without a time it gets that of the record at hand.
     ///
     /// # Errors
     /// As [`Ctx::emit`].
@@ -135,7 +136,7 @@ impl<'r> Ctx<'r> {
                 self.outputs
                     .get(output.index)?
                     .topic
-                    .downcast_ref::<Topic<K, V>>()
+                    .downcast_ref::<Arc<dyn WritableTopic<K, V>>>()
             })
             .flatten()
             .ok_or(
@@ -147,7 +148,8 @@ impl<'r> Ctx<'r> {
             timestamp,
             headers,
         } = record;
-        Ok(self.write(output.index, topic, &key, &value, timestamp, headers)?)
+        let timestamp = timestamp.or(self.origin.timestamp);
+        Ok(self.write(output.index, &**topic, &key, &value, timestamp, headers)?)
     }
 
     /// A store, to read and to write for this record. The stream has to have it:
@@ -203,10 +205,10 @@ impl<'r> Ctx<'r> {
         StoreView::new(&self.state, index)
     }
 
-    pub(crate) fn write<K: 'static, V: 'static>(
+    pub(crate) fn write<K, V>(
         &self,
         output: usize,
-        topic: &Topic<K, V>,
+        topic: &(impl WritableTopic<K, V> + ?Sized),
         key: &K,
         value: &V,
         timestamp: Option<Timestamp>,
@@ -216,7 +218,7 @@ impl<'r> Ctx<'r> {
             .borrow_mut()
             .write(output, topic, key, value, timestamp, headers)
             .map_err(|source| EncodeError {
-                topic: topic.name.clone(),
+                topic: topic.name().clone(),
                 source,
             })
     }

@@ -29,7 +29,8 @@ pub enum ErrorPolicy {
     Fail,
     /// The record is left out: its offset is committed as if it had been processed.
     Skip,
-    /// The record is tried again. Its task waits meanwhile; other tasks go on.
+    /// The record is tried again. Its task waits meanwhile; other tasks go on. Bytes that can't be decoded and
+    /// [permanent failures](crate::Failure::permanent) are not tried again: `then` decides at once.
     Retry {
         /// How long to wait before each try.
         backoff: Duration,
@@ -66,7 +67,8 @@ impl ErrorPolicy {
     }
 
     /// Try the record again, at most `max` times, and wait `backoff` before each try. Then fail,
-    /// unless [`Retry::then`] says otherwise.
+    /// unless [`Retry::then`] names another policy. A failure that no try can avoid is not tried again: see
+    /// [`Failure::permanent`](crate::Failure::permanent).
     pub fn retry(backoff: Duration, max: u32) -> Retry {
         Retry { backoff, max }
     }

@@ -24,21 +24,49 @@ type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// ```
 ///
 /// It is not itself an [`Error`](StdError): that is what lets `?` take every other one.
-pub struct Failure(BoxError);
-
-impl Failure {
-    /// The error inside.
-    #[must_use]
-    pub fn into_inner(self) -> BoxError {
-        self.0
-    }
+pub struct Failure {
+    error: BoxError,
+    is_permanent: bool,
 }
 
 impl Failure {
+    /// A failure that no other try can avoid: the record is not retried, and what follows the retry decides.
+    ///
+    /// ```
+    /// use eos_core::Failure;
+    ///
+    /// fn check(amount: i64) -> Result<i64, Failure> {
+    ///     if amount < 0 {
+    ///         return Err(Failure::permanent(format!("an amount of {amount}")));
+    ///     }
+    ///     Ok(amount)
+    /// }
+    /// assert!(check(-1).unwrap_err().is_permanent());
+    /// ```
+    #[must_use]
+    pub fn permanent(error: impl Into<BoxError>) -> Self {
+        Self {
+            error: error.into(),
+            is_permanent: true,
+        }
+    }
+
+    /// Whether another try would fail as well.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        self.is_permanent
+    }
+
+    /// The error inside.
+    #[must_use]
+    pub fn into_inner(self) -> BoxError {
+        self.error
+    }
+
     /// What caused the error inside, a line each.
     pub(crate) fn causes(&self) -> String {
         let mut text = String::new();
-        let mut source = self.0.source();
+        let mut source = self.error.source();
         while let Some(error) = source {
             text.push_str("caused by: ");
             text.push_str(&shown(error));
@@ -58,14 +86,17 @@ fn shown(error: &dyn StdError) -> String {
 
 impl<E: Into<BoxError>> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(error.into())
+        Self {
+            error: error.into(),
+            is_permanent: false,
+        }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&*self.0))?;
-        let mut source = self.0.source();
+        f.write_str(&shown(&*self.error))?;
+        let mut source = self.error.source();
         while let Some(error) = source {
             write!(f, ": {}", shown(error))?;
             source = error.source();
@@ -76,7 +107,7 @@ impl fmt::Display for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.error, f)
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::keys::{Partitioned, Together};
 use crate::store::{KeyValueStore, Stamped};
@@ -38,11 +39,16 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///     .count(&KeyValueStore::<String, u64>::plain("ordered"))
     ///     .to(&Topic::plain("most-ordered"));
     /// ```
-    pub fn group_by<L: 'static>(
+    pub fn group_by<L, KC, VC>(
         self,
         f: impl Fn(&V) -> L + Send + Sync + 'static,
-        topic: &Topic<L, V>,
-    ) -> Grouped<L, V> {
+        topic: &Topic<L, V, KC, VC>,
+    ) -> Grouped<L, V>
+    where
+        L: 'static,
+        KC: Codec<L>,
+        VC: Codec<V>,
+    {
         self.key_by(f).repartition(topic).group_by_key()
     }
 }
@@ -254,7 +260,11 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
     }
 
     /// Writes each update to a topic.
-    pub fn to(self, topic: &Topic<K, U>) {
+    pub fn to<KC, VC>(self, topic: &Topic<K, U, KC, VC>)
+    where
+        KC: Encode<K>,
+        VC: Encode<U>,
+    {
         self.stream.to(topic);
     }
 

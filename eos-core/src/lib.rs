@@ -3,9 +3,9 @@
 //! ```no_run
 //! use eos_core::{App, Topic};
 //! # use serde::{Deserialize, Serialize};
-//! # #[derive(Serialize, Deserialize)]
+//! # #[derive(Deserialize)]
 //! # struct Order { id: String, amount: u64 }
-//! # #[derive(Serialize, Deserialize)]
+//! # #[derive(Serialize)]
 //! # struct Priced { id: String, total: u64 }
 //! # fn price(order: Order) -> Priced { Priced { id: order.id, total: order.amount * 2 } }
 //!
@@ -132,10 +132,10 @@ pub use store::{
     WindowStore, WindowView,
 };
 pub use stream::Stream;
-pub use topic::Topic;
+pub use topic::{PlainTopic, Topic};
 pub use topology::{Description, Guarantees, Mermaid, TopologyError};
 pub use windowed::{WindowedGroup, WindowedTable};
-pub use windowed_key::{Windowed, WindowedCodec};
+pub use windowed_key::Windowed;
 pub use worker::{StopMode, WorkerError};
 
 /// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.

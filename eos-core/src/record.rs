@@ -19,13 +19,89 @@ pub struct Record<K, V> {
 }
 
 impl<K, V> Record<K, V> {
-    /// A record without time or headers.
+    /// A record without time or headers. Emitted or forwarded, it gets the time of the record at hand.
     pub fn new(key: K, value: V) -> Self {
         Self {
             key,
             value,
             timestamp: None,
             headers: Headers::new(),
+        }
+    }
+
+    /// The same record with another key.
+    #[inline]
+    pub fn with_key<L>(self, key: L) -> Record<L, V> {
+        Record {
+            key,
+            value: self.value,
+            timestamp: self.timestamp,
+            headers: self.headers,
+        }
+    }
+
+    /// The same record with another value.
+    #[inline]
+    pub fn with_value<U>(self, value: U) -> Record<K, U> {
+        Record {
+            key: self.key,
+            value,
+            timestamp: self.timestamp,
+            headers: self.headers,
+        }
+    }
+
+    /// Changes the value.
+    ///
+    /// ```
+    /// # use eos_core::{Record, Timestamp};
+    /// let record = Record::new("ada", 2).at(Timestamp(1_000)).map(|n| n * 2);
+    /// assert_eq!((record.value, record.timestamp), (4, Some(Timestamp(1_000))));
+    /// ```
+    #[inline]
+    pub fn map<U>(self, f: impl FnOnce(V) -> U) -> Record<K, U> {
+        let (value, rest) = self.split();
+        rest.with_value(f(value))
+    }
+
+    /// The same record at another time.
+    #[must_use]
+    pub fn at(self, timestamp: Timestamp) -> Self {
+        Self {
+            timestamp: Some(timestamp),
+            ..self
+        }
+    }
+
+    /// The same record with one more header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push(name, Some(value.as_ref()));
+        self
+    }
+
+    /// The value, and the record without it.
+    #[inline]
+    pub fn split(self) -> (V, Record<K, ()>) {
+        let rest = Record {
+            key: self.key,
+            value: (),
+            timestamp: self.timestamp,
+            headers: self.headers,
+        };
+        (self.value, rest)
+    }
+}
+
+impl<K> Record<K, ()> {
+    /// A record with this value that lends its key.
+    #[inline]
+    pub(crate) fn lent<V>(&self, value: V) -> Record<&K, V> {
+        Record {
+            key: &self.key,
+            value,
+            timestamp: self.timestamp,
+            headers: self.headers.clone(),
         }
     }
 }

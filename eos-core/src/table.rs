@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::app::App;
+use crate::codec::Decode;
 use crate::grouped::Table;
 use crate::keys::Together;
 use crate::store::KeyValueStore;
@@ -35,11 +36,17 @@ impl App {
     /// # Exactly-once
     /// A row changes in the transaction that commits its record's offset: after any crash the table is what
     /// the records up to there made of it.
-    pub fn table<K: 'static, V: 'static>(
+    pub fn table<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, Option<V>>,
+        topic: &Topic<K, Option<V>, KC, VC>,
         store: &KeyValueStore<K, V>,
-    ) -> Table<K, V, Option<V>> {
+    ) -> Table<K, V, Option<V>>
+    where
+        K: 'static,
+        V: 'static,
+        KC: Decode<K>,
+        VC: Decode<Option<V>>,
+    {
         let source = self.source(topic);
         let store = source.own_store(&store.stamped());
         let make = move || -> Box<dyn crate::topology::Node> { Box::new(Keep::<K, V>::new(store)) };

@@ -1,21 +1,46 @@
 //! A topic with the types of its records.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use eos_protocol::TopicName;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::codec::{Codec, Json, Plain, PlainCodec};
+use crate::client::Headers;
+use crate::codec::{
+    ArcCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
+};
 
-/// A topic that carries both types of its records, and how they become bytes: source and output
-/// alike, so that a value can't be written to a topic of another type.
-pub struct Topic<K, V> {
+/// A topic: its name, both types of its records, and the codecs of both.
+///
+/// A source and an output take the same definition, so that a value can't be written to a topic of another type.
+/// `KC` and `VC` are the codecs of keys and values. A topic that an app reads needs [`Decode`] of both, one that it
+/// writes [`Encode`]: with JSON, a value that is only read derives `serde::Deserialize` alone, and one that is only
+/// written `serde::Serialize`.
+///
+/// ```
+/// # use eos_core::{App, Topic};
+/// #[derive(serde::Deserialize)]
+/// struct Order { cents: u64, pieces: u64 }
+/// #[derive(serde::Serialize)]
+/// struct Priced { total: u64 }
+///
+/// let mut app = App::new("pricing-v1");
+/// app.source(&Topic::<String, Order>::json("orders"))
+///     .map(|order| Priced { total: order.cents * order.pieces })
+///     .to(&Topic::json("orders-priced"));
+/// ```
+pub struct Topic<K, V, KC = Plain, VC = Json> {
     pub(crate) name: TopicName,
-    pub(crate) key: Arc<dyn Codec<K>>,
-    pub(crate) value: Arc<dyn Codec<V>>,
+    codecs: Arc<(KC, VC)>,
+    types: Types<K, V>,
 }
+
+/// Types that are named but not held.
+type Types<K, V> = PhantomData<fn(K, V) -> (K, V)>;
+
+/// A topic of text, bytes and integers: the result of [`Topic::plain`].
+pub type PlainTopic<K, V> = Topic<K, V, Plain, Plain>;
 
 impl<K, V> Topic<K, V> {
     /// Values are JSON; keys are plain (text, bytes, integers).
@@ -30,68 +55,248 @@ impl<K, V> Topic<K, V> {
     /// ```
     ///
     /// A null where the type has no room for it fails the record.
-    pub fn json(name: &str) -> Self
-    where
-        K: Plain,
-        V: Serialize + DeserializeOwned + 'static,
-    {
-        Self::with(name, PlainCodec::new(), Json)
+    #[must_use]
+    pub fn json(name: &str) -> Self {
+        Self::with(name, Plain, Json)
     }
 
     /// Keys and values are plain: text (UTF-8), bytes, integers.
     ///
     /// ```
-    /// # use eos_core::Topic;
-    /// let lines = Topic::<Option<String>, String>::plain("lines");
+    /// # use eos_core::{PlainTopic, Topic};
+    /// fn lines() -> PlainTopic<Option<String>, String> {
+    ///     Topic::plain("lines")
+    /// }
     /// ```
-    pub fn plain(name: &str) -> Self
-    where
-        K: Plain,
-        V: Plain,
-    {
-        Self::with(name, PlainCodec::new(), PlainCodec::new())
+    #[must_use]
+    pub fn plain(name: &str) -> PlainTopic<K, V> {
+        Self::with(name, Plain, Plain)
     }
 
-    /// With codecs of your choice: [`Json`], [`PlainCodec`] or your own.
+    /// With codecs of your choice: [`Json`], [`Plain`] or your own.
     ///
     /// ```
     /// # use eos_core::Topic;
-    /// # use eos_core::codec::{Json, PlainCodec};
+    /// # use eos_core::codec::{Json, Plain};
     /// // Two numbers as a JSON key.
-    /// let grid = Topic::<(i32, i32), String>::with("grid", Json, PlainCodec::new());
+    /// let grid = Topic::<(i32, i32), String>::with("grid", Json, Plain);
     /// ```
-    pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
-        Self {
+    #[must_use]
+    pub fn with<KC, VC>(name: &str, key: KC, value: VC) -> Topic<K, V, KC, VC> {
+        Topic {
             name: name.into(),
-            key: Arc::new(key),
-            value: Arc::new(value),
+            codecs: Arc::new((key, value)),
+            types: PhantomData,
         }
     }
+}
 
+impl<K, V, KC: Default, VC: Default> Topic<K, V, KC, VC> {
+    /// A topic of an alias, such as [`PlainTopic`], with the default values of its codecs.
+    ///
+    /// ```
+    /// # use eos_core::PlainTopic;
+    /// let lines = PlainTopic::<String, String>::named("lines");
+    /// ```
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Topic::<K, V>::with(name, KC::default(), VC::default())
+    }
+}
+
+impl<K, V, KC, VC> Topic<K, V, KC, VC> {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
-}
 
-/// How a topic's keys and values become bytes and back.
-#[must_use]
-pub fn codecs<K, V>(topic: &Topic<K, V>) -> (&dyn Codec<K>, &dyn Codec<V>) {
-    (&*topic.key, &*topic.value)
-}
-
-impl<K, V> Clone for Topic<K, V> {
-    fn clone(&self) -> Self {
-        Self {
+    /// The same topic with another type of its values: raw JSON in a test, or `Option<V>` for tombstones. Key and
+    /// codecs stay.
+    ///
+    /// ```
+    /// # use eos_core::Topic;
+    /// # #[derive(serde::Deserialize)]
+    /// # struct Order { cents: u64 }
+    /// let orders = Topic::<String, Order>::json("orders");
+    /// let raw = orders.values::<serde_json::Value>();
+    /// ```
+    #[must_use]
+    pub fn values<W>(&self) -> Topic<K, W, KC, VC> {
+        Topic {
             name: self.name.clone(),
-            key: Arc::clone(&self.key),
-            value: Arc::clone(&self.value),
+            codecs: Arc::clone(&self.codecs),
+            types: PhantomData,
         }
+    }
+
+    /// The same topic under another name.
+    pub(crate) fn renamed(&self, name: TopicName) -> Self {
+        Self {
+            name,
+            ..self.clone()
+        }
+    }
+
+    /// Reads both parts of a record.
+    pub(crate) fn decode_key(
+        &self,
+        bytes: Option<&[u8]>,
+        headers: &Headers,
+    ) -> Result<K, CodecError>
+    where
+        KC: Decode<K>,
+    {
+        let field = Field::new(self.name.as_str(), Part::Key, headers);
+        self.codecs.0.decode(bytes, &field)
+    }
+
+    pub(crate) fn decode_value(
+        &self,
+        bytes: Option<&[u8]>,
+        headers: &Headers,
+    ) -> Result<V, CodecError>
+    where
+        VC: Decode<V>,
+    {
+        let field = Field::new(self.name.as_str(), Part::Value, headers);
+        self.codecs.1.decode(bytes, &field)
+    }
+
+    /// Takes back a written record.
+    pub(crate) fn recycle(&self, key: K, value: V)
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
+        self.codecs.0.recycle(key);
+        self.codecs.1.recycle(value);
     }
 }
 
-impl<K, V> fmt::Debug for Topic<K, V> {
+impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
+    /// The same topic, with the types of its codecs erased: for lists of topics and codecs that configuration
+    /// chooses.
+    ///
+    /// ```
+    /// # use eos_core::Topic;
+    /// let topics = [
+    ///     Topic::<String, u64>::json("numbers-as-json").erased(),
+    ///     Topic::<String, u64>::plain("numbers-as-bytes").erased(),
+    /// ];
+    /// ```
+    #[must_use]
+    pub fn erased(&self) -> Topic<K, V, ArcCodec<K>, ArcCodec<V>> {
+        let key: ArcCodec<K> = Arc::new(KeyCodec(Arc::clone(&self.codecs)));
+        let value: ArcCodec<V> = Arc::new(ValueCodec(Arc::clone(&self.codecs)));
+        let erased = Topic::<K, V>::with("", key, value);
+        erased.renamed(self.name.clone())
+    }
+}
+
+/// The first of two codecs that share their allocation.
+struct KeyCodec<KC, VC>(Arc<(KC, VC)>);
+
+/// The second one.
+struct ValueCodec<KC, VC>(Arc<(KC, VC)>);
+
+macro_rules! part {
+    ($part:ident, $at:tt, $codec:ident, $other:ident) => {
+        impl<T, $codec: Decode<T>, $other: Send + Sync + 'static> Decode<T> for $part<KC, VC> {
+            fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<T, CodecError> {
+                self.0.$at.decode(bytes, field)
+            }
+        }
+
+        impl<T, $codec: Encode<T>, $other: Send + Sync + 'static> Encode<T> for $part<KC, VC> {
+            fn encode(
+                &self,
+                value: &T,
+                into: &mut Vec<u8>,
+                field: &Field<'_>,
+            ) -> Result<Encoded, CodecError> {
+                self.0.$at.encode(value, into, field)
+            }
+
+            fn deciding_bytes(&self, key: &[u8]) -> usize {
+                self.0.$at.deciding_bytes(key)
+            }
+
+            fn recycle(&self, value: T) {
+                self.0.$at.recycle(value);
+            }
+        }
+    };
+}
+
+part!(KeyCodec, 0, KC, VC);
+part!(ValueCodec, 1, VC, KC);
+
+/// A topic that records of these types are written to, whatever its codecs are.
+pub(crate) trait WritableTopic<K, V>: Send + Sync {
+    fn name(&self) -> &TopicName;
+
+    fn encode_key(
+        &self,
+        key: &K,
+        into: &mut Vec<u8>,
+        headers: &Headers,
+    ) -> Result<Encoded, CodecError>;
+
+    fn encode_value(
+        &self,
+        value: &V,
+        into: &mut Vec<u8>,
+        headers: &Headers,
+    ) -> Result<Encoded, CodecError>;
+
+    /// The number of the key's bytes that decide the partition.
+    fn deciding_bytes(&self, key: &[u8]) -> usize;
+}
+
+impl<K, V, KC: Encode<K>, VC: Encode<V>> WritableTopic<K, V> for Topic<K, V, KC, VC> {
+    fn name(&self) -> &TopicName {
+        &self.name
+    }
+
+    fn encode_key(
+        &self,
+        key: &K,
+        into: &mut Vec<u8>,
+        headers: &Headers,
+    ) -> Result<Encoded, CodecError> {
+        let field = Field::new(self.name.as_str(), Part::Key, headers);
+        self.codecs.0.encode(key, into, &field)
+    }
+
+    fn encode_value(
+        &self,
+        value: &V,
+        into: &mut Vec<u8>,
+        headers: &Headers,
+    ) -> Result<Encoded, CodecError> {
+        let field = Field::new(self.name.as_str(), Part::Value, headers);
+        self.codecs.1.encode(value, into, &field)
+    }
+
+    fn deciding_bytes(&self, key: &[u8]) -> usize {
+        self.codecs.0.deciding_bytes(key)
+    }
+}
+
+/// The codecs of a topic's keys and values.
+#[must_use]
+pub fn codecs<K, V, KC, VC>(topic: &Topic<K, V, KC, VC>) -> (&KC, &VC) {
+    (&topic.codecs.0, &topic.codecs.1)
+}
+
+impl<K, V, KC, VC> Clone for Topic<K, V, KC, VC> {
+    fn clone(&self) -> Self {
+        self.values()
+    }
+}
+
+impl<K, V, KC, VC> fmt::Debug for Topic<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Topic")
             .field("name", &self.name)

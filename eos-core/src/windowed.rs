@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use eos_protocol::windows::{Tumbling, check_retention};
 
+use crate::codec::Encode;
 use crate::grouped::Grouped;
 use crate::keys::Partitioned;
 use crate::store::{Stamped, StampedCodec, WindowStore};
@@ -24,8 +25,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// records that come later have [`late_to`](WindowedGroup::late_to).
     ///
     /// ```
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
-    /// # use eos_core::codec::PlainCodec;
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
+    /// # use eos_core::codec::{Plain, TimeWindowed};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
     /// let hour = Duration::from_secs(3600);
@@ -35,7 +36,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///     .windowed_by(Tumbling::of(hour).grace(Duration::from_secs(60)))
     ///     .late_to(&Topic::plain("late-views"))
     ///     .count(&WindowStore::plain("views-per-hour"))
-    ///     .to(&Topic::with("views-per-hour", WindowedCodec::plain(hour), PlainCodec::new()));
+    ///     .to(&Topic::with("views-per-hour", TimeWindowed::of(hour), Plain));
     /// ```
     ///
     /// # A clock that jumps
@@ -57,12 +58,15 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     }
 }
 
+/// Ends the stream of late records.
+type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
+
 /// The records of a stream by their keys and by windows of time. Made by [`Grouped::windowed_by`].
 #[must_use = "windows do nothing until they are counted, reduced or aggregated"]
 pub struct WindowedGroup<K, V> {
     stream: Stream<K, V>,
     windows: Tumbling,
-    late: Option<Topic<K, V>>,
+    late: Option<EndLate<K, V>>,
 }
 
 impl<K: 'static, V: 'static> WindowedGroup<K, V> {
@@ -72,8 +76,13 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     /// # Exactly-once
     /// Each is written in the transaction that commits its offset. What is late is decided by the records
     /// before it, so it stays so after a crash.
-    pub fn late_to(mut self, topic: &Topic<K, V>) -> Self {
-        self.late = Some(topic.clone());
+    pub fn late_to<KC, VC>(mut self, topic: &Topic<K, V, KC, VC>) -> Self
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
+        let topic = topic.clone();
+        self.late = Some(Box::new(move |late| late.to(&topic)));
         self
     }
 
@@ -128,8 +137,8 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     /// deleted from the window, its update is a tombstone, and `init` begins again with the next value.
     ///
     /// ```
-    /// # use eos_core::codec::{Json, PlainCodec};
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
+    /// # use eos_core::codec::{Json, TimeWindowed};
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
     /// // Alarms of each machine and hour that nobody has acknowledged.
@@ -149,7 +158,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     ///             Some(alarms)
     ///         },
     ///     )
-    ///     .to(&Topic::with("open-alarms", WindowedCodec::plain(hour), Json));
+    ///     .to(&Topic::with("open-alarms", TimeWindowed::of(hour), Json));
     /// ```
     ///
     /// The deletion of a key that is not there is an update, too. An aggregator of Kafka Streams that
@@ -209,8 +218,8 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
             Box::new(node)
         };
         let (stream, late) = self.stream.then_or_else(kind(store), make);
-        if let Some(topic) = self.late {
-            late.to(&topic);
+        if let Some(end) = self.late {
+            end(late);
         }
         WindowedTable {
             stream,
@@ -225,7 +234,7 @@ impl<K, V> fmt::Debug for WindowedGroup<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WindowedGroup")
             .field("windows", &self.windows)
-            .field("late", &self.late)
+            .field("late", &self.late.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -248,8 +257,12 @@ pub struct WindowedTable<K, A, U = A> {
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
-    /// Writes each update to a topic, whose keys have a [`WindowedCodec`](crate::WindowedCodec) or one of your own.
-    pub fn to(self, topic: &Topic<Windowed<K>, U>) {
+    /// Writes each update to a topic, whose keys have a [`TimeWindowed`](crate::codec::TimeWindowed) or one of your own.
+    pub fn to<KC, VC>(self, topic: &Topic<Windowed<K>, U, KC, VC>)
+    where
+        KC: Encode<Windowed<K>>,
+        VC: Encode<U>,
+    {
         self.stream.to(topic);
     }
 
@@ -279,8 +292,8 @@ impl<K: 'static, A: 'static> WindowedTable<K, A> {
     /// A window that closes in the transaction has its last result there, like any other.
     ///
     /// ```
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
-    /// # use eos_core::codec::PlainCodec;
+    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
+    /// # use eos_core::codec::{Plain, TimeWindowed};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
     /// let hour = Duration::from_secs(3600);
@@ -289,7 +302,7 @@ impl<K: 'static, A: 'static> WindowedTable<K, A> {
     ///     .windowed_by(Tumbling::of(hour))
     ///     .count(&WindowStore::plain("views-per-hour"))
     ///     .emit_per_commit()
-    ///     .to(&Topic::with("views-per-hour", WindowedCodec::plain(hour), PlainCodec::new()));
+    ///     .to(&Topic::with("views-per-hour", TimeWindowed::of(hour), Plain));
     /// ```
     pub fn emit_per_commit(self) -> Self {
         self.per_commit(|result| result)

@@ -17,7 +17,7 @@
 //!
 //! The third command sends departures that are later than all arrivals: no trip may know of them.
 //!
-//! `merge_by_time` makes the two topics siblings: they need equally many partitions, one task reads
+//! `merge` makes the two topics siblings: they need equally many partitions, one task reads
 //! the same partition of both, and the older record comes first. While one topic has nothing, the
 //! task goes on with the other: `EOS_MAX_TASK_IDLE_MS=1000` lets it wait a second for a late producer.
 //!
@@ -103,7 +103,7 @@ async fn main() -> anyhow::Result<()> {
 
     departures
         .map(Event::Left)
-        .merge_by_time(arrivals.map(Event::Arrived))
+        .merge(arrivals.map(Event::Arrived))
         .process_with(move || Trips {
             out,
             left: HashMap::new(),

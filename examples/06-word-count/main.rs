@@ -10,7 +10,7 @@
 //! in a changelog topic that commits in the same transaction as the offsets and the outputs: kill this program
 //! at any moment, start it again, here or elsewhere, and no word counts twice or never.
 
-use eos_core::{App, KeyValueStore, Topic};
+use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
 
 #[tokio::main]
@@ -27,11 +27,11 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn lines() -> Topic<Option<String>, String> {
+fn lines() -> PlainTopic<Option<String>, String> {
     Topic::plain("lines")
 }
 
-fn word_counts() -> Topic<String, u64> {
+fn word_counts() -> PlainTopic<String, u64> {
     Topic::plain("word-counts")
 }
 

@@ -25,8 +25,8 @@
 
 use std::time::Duration;
 
-use eos_core::codec::PlainCodec;
-use eos_core::{App, Topic, Tumbling, WindowStore, WindowedCodec};
+use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::{App, Topic, Tumbling, WindowStore};
 use eos_examples::{Input, Kafka, log_to_stderr};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -42,11 +42,7 @@ async fn main() -> anyhow::Result<()> {
     let views = Topic::<Option<String>, String>::plain("page-views");
     let pages = Topic::<String, String>::plain("pages");
     let late = Topic::<String, String>::plain("late-page-views");
-    let per_minute = Topic::with(
-        "page-views-per-minute",
-        WindowedCodec::<String>::plain(MINUTE),
-        PlainCodec::new(),
-    );
+    let per_minute = Topic::with("page-views-per-minute", TimeWindowed::of(MINUTE), Plain);
 
     let mut app = App::new("page-views-v1");
     app.source(&views)

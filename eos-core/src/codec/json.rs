@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Codec, CodecError, Encoded, null};
+use super::{CodecError, Decode, Encode, Encoded, Field, null};
 
 /// JSON for every `serde` type.
 ///
@@ -15,20 +15,24 @@ use super::{Codec, CodecError, Encoded, null};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
-impl<T: Serialize + DeserializeOwned> Codec<T> for Json {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + 'static> Decode<T> for Json {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<T, CodecError> {
         match bytes {
             Some(bytes) => {
-                parse(bytes).map_err(|e| CodecError::invalid("JSON of this type", Told(e)))
+                parse(bytes).map_err(|e| CodecError::invalid("JSON of this type", JsonError(e)))
             }
             None => null::read().ok_or(CodecError::Null { expected: "JSON" }),
         }
     }
+}
 
-    fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + 'static> Encode<T> for Json {
+    fn encode(&self, value: &T, into: &mut Vec<u8>, _: &Field<'_>) -> Result<Encoded, CodecError> {
         let start = into.len();
         serde_json::to_writer(&mut *into, value)
-            .map_err(|e| CodecError::invalid("writable as JSON", Told(e)))?;
+            .map_err(|e| CodecError::invalid("writable as JSON", JsonError(e)))?;
         // Not every `null` is a tombstone: a NaN is written as one, and must delete nothing.
         if into.get(start..) == Some(b"null") && null::is(value) {
             into.truncate(start);
@@ -49,9 +53,9 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
 
 /// What `serde_json` says, for people who think of records: its keys are no record's.
 #[derive(Debug)]
-struct Told(serde_json::Error);
+struct JsonError(serde_json::Error);
 
-impl fmt::Display for Told {
+impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.to_string();
         match text.strip_prefix("key must be a string") {
@@ -64,7 +68,7 @@ impl fmt::Display for Told {
     }
 }
 
-impl StdError for Told {
+impl StdError for JsonError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source()
     }
@@ -75,10 +79,17 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::codec::Part;
+
+    const FIELD: Field<'static> = Field::bare("t", Part::Value);
+
+    fn decode<T: DeserializeOwned + 'static>(bytes: Option<&[u8]>) -> Result<T, CodecError> {
+        Json.decode(bytes, &FIELD)
+    }
 
     #[test]
     fn what_is_no_json_says_where() {
-        let decode = |bytes: Option<&[u8]>| Codec::<Vec<u32>>::decode(&Json, bytes);
+        let decode = decode::<Vec<u32>>;
         assert_eq!(decode(Some(b"[1,2]")).unwrap(), [1, 2]);
         let error = decode(Some(b"[1,")).unwrap_err().to_string();
         assert!(error.starts_with("not JSON of this type: EOF"), "{error}");
@@ -97,21 +108,21 @@ mod tests {
             n: u32,
         }
         let bytes = b"{\"ignored\": \"\xff\", \"n\": 7}";
-        assert_eq!(Codec::<Read>::decode(&Json, Some(bytes)).unwrap().n, 7);
-        let error = Codec::<String>::decode(&Json, Some(b"\"\xff\"")).unwrap_err();
+        assert_eq!(decode::<Read>(Some(bytes)).unwrap().n, 7);
+        let error = decode::<String>(Some(b"\"\xff\"")).unwrap_err();
         assert!(error.to_string().contains("unicode"), "{error}");
     }
 
     #[test]
     fn names_in_json_are_not_mistaken_for_the_records_key() {
-        let error = Codec::<serde_json::Value>::decode(&Json, Some(b"{pen:1}")).unwrap_err();
+        let error = decode::<serde_json::Value>(Some(b"{pen:1}")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "not JSON of this type: the names in a JSON object must be strings in quotes at line 1 \
              column 2"
         );
         let pairs = std::collections::BTreeMap::from([((1, 2), 3)]);
-        let error = Json.encode(&pairs, &mut Vec::new()).unwrap_err();
+        let error = Json.encode(&pairs, &mut Vec::new(), &FIELD).unwrap_err();
         assert_eq!(
             error.to_string(),
             "not writable as JSON: the names in a JSON object must be strings in quotes"
@@ -121,13 +132,13 @@ mod tests {
     #[track_caller]
     fn check<T>(value: T, bytes: Option<&[u8]>)
     where
-        T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug,
+        T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug + 'static,
     {
         let mut written = b"before".to_vec();
-        let encoded = Json.encode(&value, &mut written).unwrap();
+        let encoded = Json.encode(&value, &mut written, &FIELD).unwrap();
         let as_kafka = (encoded == Encoded::Bytes).then_some(&written[6..]);
         assert_eq!(as_kafka, bytes);
-        assert_eq!(Codec::<T>::decode(&Json, bytes).unwrap(), value);
+        assert_eq!(decode::<T>(bytes).unwrap(), value);
     }
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -140,21 +151,21 @@ mod tests {
         check(Maybe(None), None);
         check(vec![None::<u32>], Some(b"[null]"));
         check((), Some(b"null"));
-        let text_null = Codec::<Option<u32>>::decode(&Json, Some(b"null"));
+        let text_null = decode::<Option<u32>>(Some(b"null"));
         assert_eq!(text_null.unwrap(), None);
     }
 
     #[test]
     fn a_null_that_is_no_none_deletes_nothing() {
         let mut bytes = Vec::new();
-        let encoded = Json.encode(&f64::NAN, &mut bytes).unwrap();
+        let encoded = Json.encode(&f64::NAN, &mut bytes, &FIELD).unwrap();
         assert_eq!((encoded, &bytes[..]), (Encoded::Bytes, &b"null"[..]));
         check(serde_json::Value::Null, Some(b"null"));
         for refused in [
-            Codec::<serde_json::Value>::decode(&Json, None).is_err(),
-            Codec::<()>::decode(&Json, None).is_err(),
-            Codec::<u32>::decode(&Json, None).is_err(),
-            Codec::<String>::decode(&Json, None).is_err(),
+            decode::<serde_json::Value>(None).is_err(),
+            decode::<()>(None).is_err(),
+            decode::<u32>(None).is_err(),
+            decode::<String>(None).is_err(),
         ] {
             assert!(refused, "null where there is no room for it");
         }

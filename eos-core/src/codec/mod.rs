@@ -5,46 +5,197 @@ mod null;
 mod ordered;
 mod plain;
 mod pool;
+mod time_windowed;
 
 use std::error::Error as StdError;
+use std::sync::Arc;
+
+use crate::client::Headers;
 
 pub use json::Json;
 pub(crate) use ordered::OrderedCodec;
 pub use ordered::{OrderedKey, PrefixOf};
-pub use plain::{Plain, PlainCodec};
+pub use plain::{Plain, PlainType};
+pub use time_windowed::TimeWindowed;
 
-/// Turns values of one type into bytes and back. The same one serves sources and outputs.
+/// Reads values of one type from bytes.
 ///
-/// The encoding of keys must be deterministic: equal keys have to give equal bytes, or they land
-/// in different partitions.
+/// Topics that an app reads need it: [`App::source`](crate::App::source). Decoding runs on the worker's thread and
+/// may block it. A codec that needs a remote schema returns [`CodecError::unavailable`] until it has it: such a record
+/// is retried.
+///
+/// ```
+/// use eos_core::codec::{CodecError, Decode, Field};
+///
+/// /// Text, whatever bytes there are.
+/// #[derive(Default)]
+/// struct Lossy;
+///
+/// impl Decode<String> for Lossy {
+///     fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<String, CodecError> {
+///         let bytes = bytes.ok_or(CodecError::null("text"))?;
+///         Ok(String::from_utf8_lossy(bytes).into_owned())
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't encode and decode `{T}`",
-    note = "`Json` takes every `serde` type; `PlainCodec` takes text, bytes and integers; for your \
-            own format implement `Codec<{T}>`"
+    message = "`{T}` can't be read with `{Self}`",
+    label = "this topic is read, so its keys and values must be decodable",
+    note = "`Json` reads types that derive `serde::Deserialize`; `Plain` reads text, bytes and integers",
+    note = "for another format, implement `eos_core::codec::Decode<{T}>` and declare the topic by `Topic::with`"
 )]
-pub trait Codec<T>: Send + Sync + 'static {
+pub trait Decode<T>: Send + Sync + 'static {
     /// Reads a value; `None` is Kafka's null.
     ///
     /// # Errors
-    /// [`CodecError`] if the bytes are no such value, or null where it has to be something.
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError>;
+    /// [`CodecError`] if the bytes are no such value, or null where the type has no room for it.
+    fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<T, CodecError>;
+}
 
-    /// Appends the value's bytes, or says that it is null.
+/// Writes values of one type as bytes.
+///
+/// Topics that an app writes need it: [`Stream::to`](crate::Stream::to), [`App::output`](crate::App::output).
+/// The encoding of keys must be deterministic: equal keys have equal bytes, or they are in different partitions.
+#[diagnostic::on_unimplemented(
+    message = "`{T}` can't be written with `{Self}`",
+    label = "this topic is written, so its keys and values must be encodable",
+    note = "`Json` writes types that derive `serde::Serialize`; `Plain` writes text, bytes and integers",
+    note = "for another format, implement `eos_core::codec::Encode<{T}>` and declare the topic by `Topic::with`"
+)]
+pub trait Encode<T>: Send + Sync + 'static {
+    /// Appends the value's bytes, or reports that it is null.
     ///
     /// # Errors
     /// [`CodecError`] if the value can't be written.
-    fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError>;
+    fn encode(
+        &self,
+        value: &T,
+        into: &mut Vec<u8>,
+        field: &Field<'_>,
+    ) -> Result<Encoded, CodecError>;
 
-    /// How many of a key's bytes, from the first on, decide its partition; all of them by default.
+    /// The number of a key's first bytes that decide its partition; all of them by default.
     fn deciding_bytes(&self, key: &[u8]) -> usize {
         key.len()
     }
 
-    /// Takes back a value that was written, so that its memory can serve the next one. Dropping it
-    /// is fine.
+    /// Takes back a written value, so that its memory can serve the next one. By default it is dropped.
     fn recycle(&self, value: T) {
         drop(value);
     }
+}
+
+/// Both directions: stores and repartition topics are written and read back.
+#[diagnostic::on_unimplemented(
+    message = "`{T}` can't be kept with `{Self}`",
+    label = "stores and repartition topics are written and read back",
+    note = "`Json` takes types that derive both `serde::Serialize` and `serde::Deserialize`"
+)]
+pub trait Codec<T>: Decode<T> + Encode<T> {}
+
+#[diagnostic::do_not_recommend]
+impl<T, C: Decode<T> + Encode<T>> Codec<T> for C {}
+
+/// A decoder chosen at run time, for example by configuration.
+pub type BoxDecode<T> = Box<dyn Decode<T>>;
+
+/// An encoder chosen at run time, for example by configuration.
+pub type BoxEncode<T> = Box<dyn Encode<T>>;
+
+/// A codec chosen at run time, for example by configuration.
+pub type BoxCodec<T> = Box<dyn Codec<T>>;
+
+/// A codec chosen at run time and shared: see [`Topic::erased`](crate::Topic::erased).
+pub type ArcCodec<T> = Arc<dyn Codec<T>>;
+
+macro_rules! by_pointer {
+    ($($pointer:ident),+) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<T, C: Decode<T> + ?Sized> Decode<T> for $pointer<C> {
+            fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<T, CodecError> {
+                (**self).decode(bytes, field)
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<T, C: Encode<T> + ?Sized> Encode<T> for $pointer<C> {
+            fn encode(
+                &self,
+                value: &T,
+                into: &mut Vec<u8>,
+                field: &Field<'_>,
+            ) -> Result<Encoded, CodecError> {
+                (**self).encode(value, into, field)
+            }
+
+            fn deciding_bytes(&self, key: &[u8]) -> usize {
+                (**self).deciding_bytes(key)
+            }
+
+            fn recycle(&self, value: T) {
+                (**self).recycle(value);
+            }
+        }
+    )+};
+}
+
+by_pointer!(Arc, Box);
+
+/// The place of an encoded key or value: its topic, its part of the record, and the record's headers.
+///
+/// A codec that keeps a schema per topic finds its name here. For a store, the topic is the store's name, and there
+/// are no headers.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    topic: &'a str,
+    part: Part,
+    headers: &'a Headers,
+}
+
+impl<'a> Field<'a> {
+    /// A key or a value of a record with these headers.
+    #[must_use]
+    pub const fn new(topic: &'a str, part: Part, headers: &'a Headers) -> Self {
+        Self {
+            topic,
+            part,
+            headers,
+        }
+    }
+
+    /// Without headers.
+    pub(crate) const fn bare(topic: &'a str, part: Part) -> Self {
+        static NONE: Headers = Headers::new();
+        Self::new(topic, part, &NONE)
+    }
+
+    /// The topic's name.
+    #[must_use]
+    pub const fn topic(&self) -> &'a str {
+        self.topic
+    }
+
+    /// Whether it is the key or the value.
+    #[must_use]
+    pub const fn part(&self) -> Part {
+        self.part
+    }
+
+    /// The record's headers.
+    #[must_use]
+    pub const fn headers(&self) -> &'a Headers {
+        self.headers
+    }
+}
+
+/// A part of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Part {
+    /// The key.
+    Key,
+    /// The value.
+    Value,
 }
 
 /// What an encoding came to.
@@ -74,9 +225,29 @@ pub enum CodecError {
         /// What is wrong.
         source: Box<dyn StdError + Send + Sync>,
     },
+    /// The codec can't work now, though the bytes may be fine.
+    #[error("the codec is not available: {source}")]
+    Unavailable {
+        /// What is missing.
+        source: Box<dyn StdError + Send + Sync>,
+    },
 }
 
 impl CodecError {
+    /// Null where the type has no room for it.
+    #[must_use]
+    pub const fn null(expected: &'static str) -> Self {
+        Self::Null { expected }
+    }
+
+    /// Bytes that may be fine, while the codec lacks something: a schema registry that does not answer. The record
+    /// is retried.
+    pub fn unavailable(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::Unavailable {
+            source: source.into(),
+        }
+    }
+
     /// Bytes that are not what was expected.
     pub fn invalid(
         expected: &'static str,

@@ -1,9 +1,6 @@
 //! Keys whose bytes sort as the keys do.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use super::{Codec, CodecError, Encoded};
+use super::{CodecError, Decode, Encode, Encoded, Field};
 
 /// A key of an [`OrderedStore`](crate::OrderedStore): its bytes sort as its values do.
 ///
@@ -197,27 +194,18 @@ impl<A: OrderedKey, B: OrderedKey> OrderedKey for (A, B) {
     }
 }
 
-/// The codec of an [`OrderedKey`].
-pub(crate) struct OrderedCodec<T>(PhantomData<fn() -> T>);
+/// The codec of every [`OrderedKey`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OrderedCodec;
 
-impl<T> OrderedCodec<T> {
-    pub(crate) const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T> fmt::Debug for OrderedCodec<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OrderedCodec")
-    }
-}
-
-impl<T: OrderedKey> Codec<T> for OrderedCodec<T> {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
+impl<T: OrderedKey> Decode<T> for OrderedCodec {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<T, CodecError> {
         T::read_last(bytes.ok_or(CodecError::Null { expected: "a key" })?)
     }
+}
 
-    fn encode(&self, key: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl<T: OrderedKey> Encode<T> for OrderedCodec {
+    fn encode(&self, key: &T, into: &mut Vec<u8>, _: &Field<'_>) -> Result<Encoded, CodecError> {
         key.write_last(into);
         Ok(Encoded::Bytes)
     }
@@ -225,6 +213,8 @@ impl<T: OrderedKey> Codec<T> for OrderedCodec<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
 
     fn last<T: OrderedKey>(key: &T) -> Vec<u8> {

@@ -1,19 +1,15 @@
 //! Types that have an encoding of their own in Kafka.
 
-use std::fmt;
-use std::marker::PhantomData;
+use super::{CodecError, Decode, Encode, Encoded, Field, pool};
 
-use super::{Codec, CodecError, Encoded, pool};
-
-/// A type whose bytes are agreed on: text is UTF-8, integers are big-endian (as Java's
-/// `IntegerSerializer` and `LongSerializer` write them), bytes are themselves, `()` is null, and
+/// A type with an encoding of its own in Kafka, read and written by [`Plain`]: text is UTF-8, integers are big-endian
+/// (as Java's `IntegerSerializer` and `LongSerializer` write them), bytes are themselves, `()` is null, and
 /// `None` is null too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no plain encoding in Kafka",
-    note = "plain are `String`, `Vec<u8>`, `i32`, `i64`, `u32`, `u64`, `()` and an `Option` of \
-            these; for anything else name a codec: `Topic::with(name, Json, Json)`"
+    note = "text, bytes and integers have one; for keys of your own, name a codec: `Topic::with(name, Json, Json)`"
 )]
-pub trait Plain: Sized + 'static {
+pub trait PlainType: Sized + 'static {
     /// Reads a value; `None` is Kafka's null.
     ///
     /// # Errors
@@ -23,11 +19,11 @@ pub trait Plain: Sized + 'static {
     /// Appends the value's bytes, or says that it is null.
     fn write(&self, into: &mut Vec<u8>) -> Encoded;
 
-    /// Takes back a value that was written; see [`Codec::recycle`].
+    /// Takes back a value that was written; see [`Encode::recycle`].
     fn recycle(self) {}
 }
 
-impl Plain for String {
+impl PlainType for String {
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
         let bytes = bytes.ok_or(CodecError::Null {
             expected: "UTF-8 text",
@@ -45,7 +41,7 @@ impl Plain for String {
     }
 }
 
-impl Plain for Vec<u8> {
+impl PlainType for Vec<u8> {
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
         bytes
             .map(pool::copy)
@@ -64,7 +60,7 @@ impl Plain for Vec<u8> {
 
 macro_rules! integer {
     ($($int:ty => $what:literal),+) => {$(
-        impl Plain for $int {
+        impl PlainType for $int {
             fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
                 let bytes = bytes.ok_or(CodecError::Null { expected: $what })?;
                 let bytes = bytes.try_into().map_err(|_| {
@@ -88,7 +84,7 @@ integer!(
     u64 => "an 8-byte integer"
 );
 
-impl Plain for () {
+impl PlainType for () {
     fn read(_: Option<&[u8]>) -> Result<Self, CodecError> {
         Ok(())
     }
@@ -98,7 +94,7 @@ impl Plain for () {
     }
 }
 
-impl<T: Plain> Plain for Option<T> {
+impl<T: PlainType> PlainType for Option<T> {
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError> {
         match bytes {
             None => Ok(None),
@@ -120,35 +116,20 @@ impl<T: Plain> Plain for Option<T> {
     }
 }
 
-/// The codec of a [`Plain`] type.
-pub struct PlainCodec<T>(PhantomData<fn() -> T>);
+/// The codec of text, bytes and integers: every [`PlainType`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Plain;
 
-impl<T> PlainCodec<T> {
-    /// The codec.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<T> Default for PlainCodec<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> fmt::Debug for PlainCodec<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PlainCodec")
-    }
-}
-
-impl<T: Plain> Codec<T> for PlainCodec<T> {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<T, CodecError> {
+#[diagnostic::do_not_recommend]
+impl<T: PlainType> Decode<T> for Plain {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<T, CodecError> {
         T::read(bytes)
     }
+}
 
-    fn encode(&self, value: &T, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+#[diagnostic::do_not_recommend]
+impl<T: PlainType> Encode<T> for Plain {
+    fn encode(&self, value: &T, into: &mut Vec<u8>, _: &Field<'_>) -> Result<Encoded, CodecError> {
         Ok(value.write(into))
     }
 
@@ -159,10 +140,12 @@ impl<T: Plain> Codec<T> for PlainCodec<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
 
     #[track_caller]
-    fn check<T: Plain + PartialEq + fmt::Debug>(value: T, bytes: Option<&[u8]>) {
+    fn check<T: PlainType + PartialEq + fmt::Debug>(value: T, bytes: Option<&[u8]>) {
         let mut written = Vec::new();
         let encoded = value.write(&mut written);
         let as_kafka = (encoded == Encoded::Bytes).then_some(&written[..]);

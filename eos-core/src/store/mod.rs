@@ -17,7 +17,7 @@ use eos_state::StoreKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::codec::{Codec, Json, Plain, PlainCodec};
+use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 
 pub use entries::Entries;
 pub use ordered::{OrderedStore, OrderedView};
@@ -36,6 +36,15 @@ pub(crate) trait Definition: Any + Send + Sync {
 
     /// Of its values.
     fn codec(&self) -> &dyn Codec<Self::Value>;
+
+    /// The place of its keys or values, for their codecs.
+    fn field(&self, part: Part) -> Field<'_> {
+        Field::bare(self.name(), part)
+    }
+
+    fn decode_value(&self, bytes: &[u8]) -> Result<Self::Value, CodecError> {
+        self.codec().decode(Some(bytes), &self.field(Part::Value))
+    }
 }
 
 /// A store of keys and values: its name, both types, and how they become bytes.
@@ -64,22 +73,22 @@ impl<K, V> KeyValueStore<K, V> {
     /// Values are JSON; keys are plain (text, bytes, integers).
     pub fn json(name: &str) -> Self
     where
-        K: Plain,
+        K: PlainType,
         V: Serialize + DeserializeOwned + 'static,
     {
-        Self::with(name, PlainCodec::new(), Json)
+        Self::with(name, Plain, Json)
     }
 
     /// Keys and values are plain: text (UTF-8), bytes, integers.
     pub fn plain(name: &str) -> Self
     where
-        K: Plain,
-        V: Plain,
+        K: PlainType,
+        V: PlainType,
     {
-        Self::with(name, PlainCodec::new(), PlainCodec::new())
+        Self::with(name, Plain, Plain)
     }
 
-    /// With codecs of your choice: [`Json`], [`PlainCodec`] or your own.
+    /// With codecs of your choice: [`Json`], [`Plain`] or your own.
     ///
     /// Equal keys must give equal bytes, or one of them is not found again.
     pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
@@ -130,6 +139,14 @@ impl<K: 'static, V: 'static> Definition for KeyValueStore<K, V> {
 }
 
 impl<K: 'static, V: 'static> KeyValueStore<K, V> {
+    fn encode_key(&self, key: &K, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+        self.key.encode(key, into, &self.field(Part::Key))
+    }
+
+    pub(crate) fn decode_key(&self, bytes: &[u8]) -> Result<K, CodecError> {
+        self.key.decode(Some(bytes), &self.field(Part::Key))
+    }
+
     pub(crate) fn spec(&self, kind: StoreKind) -> StoreSpec {
         StoreSpec {
             name: Arc::clone(&self.name),

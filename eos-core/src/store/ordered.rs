@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::entries::Entries;
-use super::{KeyValueStore, StateAccess, StateError, StoreView};
-use crate::codec::{Codec, Json, OrderedCodec, OrderedKey, Plain, PlainCodec, PrefixOf};
+use super::{Definition, KeyValueStore, StateAccess, StateError, StoreView};
+use crate::codec::{Codec, Json, OrderedCodec, OrderedKey, Plain, PlainType, PrefixOf};
 use crate::failure::Failure;
 
 /// A store of keys and values in the order of its keys: ranges and prefixes of it can be read.
@@ -39,9 +39,9 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
     /// Values are plain: text (UTF-8), bytes, integers; the keys' bytes are [`OrderedKey`]'s.
     pub fn plain(name: &str) -> Self
     where
-        V: Plain,
+        V: PlainType,
     {
-        Self::with(name, PlainCodec::new())
+        Self::with(name, Plain)
     }
 
     /// With a codec of your choice for the values.
@@ -49,7 +49,7 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
         Self {
             inner: KeyValueStore {
                 name: name.into(),
-                key: Arc::new(OrderedCodec::new()),
+                key: Arc::new(OrderedCodec),
                 value: Arc::new(value),
                 is_stamped: false,
             },
@@ -186,7 +186,7 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
         let decode = move |key: &[u8], value: &[u8]| -> Result<(K, V), StateError> {
             let unreadable = |source| found.unreadable(source);
             let key = K::read_last(key).map_err(unreadable)?;
-            let value = found.definition.value.decode(Some(value));
+            let value = found.definition.decode_value(value);
             Ok((key, value.map_err(unreadable)?))
         };
         let failed = move |error| found.failed(error);

@@ -9,8 +9,8 @@ use eos_protocol::windows::{Expiry, Terms};
 use eos_state::{Direction, KeyRange, StoreBackend, StoreError};
 
 use super::window::{TERMS, decode_key, window_of};
-use super::{KeyValueStore, OrderedStore, StampedCodec, WindowStore};
-use crate::codec::{Codec, CodecError, OrderedKey};
+use super::{Definition, KeyValueStore, OrderedStore, StampedCodec, WindowStore};
+use crate::codec::{Codec, CodecError, Decode, Field, OrderedKey, Part};
 
 /// A store whose rows can be read from the database of a task: what is committed, and nothing else.
 ///
@@ -109,14 +109,15 @@ pub fn live_rows(database: &dyn StoreBackend, store: StoreId) -> Result<RawRows,
 
 fn value<V: 'static>(
     codec: &Arc<dyn Codec<V>>,
+    field: &Field<'_>,
     stamped: bool,
     bytes: &[u8],
 ) -> Result<V, CodecError> {
     if stamped {
-        let stamped = StampedCodec(Arc::clone(codec)).decode(Some(bytes))?;
+        let stamped = StampedCodec(Arc::clone(codec)).decode(Some(bytes), field)?;
         Ok(stamped.value)
     } else {
-        codec.decode(Some(bytes))
+        codec.decode(Some(bytes), field)
     }
 }
 
@@ -131,8 +132,11 @@ impl<K: 'static, V: 'static> StoreRows for KeyValueStore<K, V> {
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError> {
         let store = (Family::Plain, self.name());
         read(database, store, |stamped, key, bytes| {
-            let key = self.key.decode(Some(key))?;
-            Ok((key, value(&self.value, stamped, bytes)?))
+            let key = self.decode_key(key)?;
+            Ok((
+                key,
+                value(&self.value, &self.field(Part::Value), stamped, bytes)?,
+            ))
         })
     }
 }
@@ -162,7 +166,10 @@ impl<K: 'static, V: 'static> StoreRows for WindowStore<K, V> {
         let store = (Family::Windowed, self.name());
         read(database, store, |stamped, key, bytes| {
             let key = decode_key(self, key)?;
-            Ok((key, value(&self.value, stamped, bytes)?))
+            Ok((
+                key,
+                value(&self.value, &self.field(Part::Value), stamped, bytes)?,
+            ))
         })
     }
 }

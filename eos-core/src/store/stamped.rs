@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use eos_protocol::Timestamp;
 
-use crate::codec::{Codec, CodecError, Encoded};
+use crate::codec::{Codec, CodecError, Decode, Encode, Encoded, Field};
 
 /// What the operators that keep something per key store: results carry the highest time of the
 /// records that made them, as in Kafka Streams (KIP-258).
@@ -17,24 +17,31 @@ pub(crate) struct Stamped<V> {
 /// Eight bytes of time, big-endian and lowest for none, then the value.
 pub(crate) struct StampedCodec<V>(pub(crate) Arc<dyn Codec<V>>);
 
-impl<V: 'static> Codec<Stamped<V>> for StampedCodec<V> {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<Stamped<V>, CodecError> {
+impl<V: 'static> Decode<Stamped<V>> for StampedCodec<V> {
+    fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<Stamped<V>, CodecError> {
         const EXPECTED: &str = "a value with its time";
         let bytes = bytes.ok_or(CodecError::Null { expected: EXPECTED })?;
         let (time, value) = bytes
             .split_first_chunk()
             .ok_or_else(|| CodecError::invalid(EXPECTED, "it has fewer than 8 bytes"))?;
         Ok(Stamped {
-            value: self.0.decode(Some(value))?,
+            value: self.0.decode(Some(value), field)?,
             timestamp: Some(i64::from_be_bytes(*time))
                 .filter(|ms| *ms != i64::MIN)
                 .map(Timestamp),
         })
     }
+}
 
-    fn encode(&self, stamped: &Stamped<V>, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl<V: 'static> Encode<Stamped<V>> for StampedCodec<V> {
+    fn encode(
+        &self,
+        stamped: &Stamped<V>,
+        into: &mut Vec<u8>,
+        field: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
         let time = stamped.timestamp.map_or(i64::MIN, |time| time.0);
         into.extend_from_slice(&time.to_be_bytes());
-        self.0.encode(&stamped.value, into)
+        self.0.encode(&stamped.value, into, field)
     }
 }

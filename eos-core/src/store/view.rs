@@ -10,7 +10,7 @@ use eos_protocol::windows::Expiry;
 use eos_state::{StoreError, StoreKind, TaskStore};
 
 use super::{Definition, KeyValueStore};
-use crate::codec::{CodecError, Encoded};
+use crate::codec::{CodecError, Encoded, Part};
 use crate::failure::Failure;
 
 /// A store as the topology knows it.
@@ -167,17 +167,17 @@ impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
 
     pub(crate) fn read(&self, key: &K) -> Result<Option<V>, StateError> {
         let found = self.found()?;
-        found.read(|into| found.definition.key.encode(key, into))
+        found.read(|into| found.definition.encode_key(key, into))
     }
 
     pub(crate) fn write(&self, key: &K, value: &V) -> Result<(), StateError> {
         let found = self.found()?;
-        found.write(|into| found.definition.key.encode(key, into), value)
+        found.write(|into| found.definition.encode_key(key, into), value)
     }
 
     pub(crate) fn forget(&self, key: &K) -> Result<(), StateError> {
         let found = self.found()?;
-        found.forget(|into| found.definition.key.encode(key, into))
+        found.forget(|into| found.definition.encode_key(key, into))
     }
 
     pub(super) fn found(&self) -> Result<Found<'c, KeyValueStore<K, V>>, StateError> {
@@ -227,7 +227,7 @@ impl<'c, D: Definition> Found<'c, D> {
         if !there {
             return Ok(None);
         }
-        let value = self.definition.codec().decode(Some(&buffers.value));
+        let value = self.definition.decode_value(&buffers.value);
         value.map(Some).map_err(|source| self.unreadable(source))
     }
 
@@ -272,7 +272,10 @@ impl<'c, D: Definition> Found<'c, D> {
 
     fn encode_value(&self, value: &D::Value, into: &mut Vec<u8>) -> Result<(), StateError> {
         into.clear();
-        let encoded = self.definition.codec().encode(value, into);
+        let encoded =
+            self.definition
+                .codec()
+                .encode(value, into, &self.definition.field(Part::Value));
         let encoded = encoded.map_err(|source| StateError::Value {
             store: self.name(),
             source,

@@ -16,7 +16,7 @@ use super::entries::Entries;
 use super::ordered::slice;
 use super::view::{Found, again};
 use super::{Definition, StateAccess, StateError, StoreSpec};
-use crate::codec::{Codec, CodecError, Encoded, Json, Plain, PlainCodec};
+use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 use crate::failure::Failure;
 
 /// A store of keys and windows: a value for each key and each start of a window that has one.
@@ -48,19 +48,19 @@ impl<K, V> WindowStore<K, V> {
     /// Values are JSON; keys are plain (text, bytes, integers).
     pub fn json(name: &str) -> Self
     where
-        K: Plain,
+        K: PlainType,
         V: Serialize + DeserializeOwned + 'static,
     {
-        Self::with(name, PlainCodec::new(), Json)
+        Self::with(name, Plain, Json)
     }
 
     /// Keys and values are plain: text (UTF-8), bytes, integers.
     pub fn plain(name: &str) -> Self
     where
-        K: Plain,
-        V: Plain,
+        K: PlainType,
+        V: PlainType,
     {
-        Self::with(name, PlainCodec::new(), PlainCodec::new())
+        Self::with(name, Plain, Plain)
     }
 
     /// With codecs of your choice. Equal keys must give equal bytes.
@@ -226,7 +226,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         };
         let decode = move |key: &[u8], value: &[u8]| {
             let (start, key) = read_key(&found, key)?;
-            let value = found.definition.value.decode(Some(value));
+            let value = found.definition.decode_value(value);
             Ok((start, key, value.map_err(|e| found.unreadable(e))?))
         };
         let failed = move |error| found.failed(error);
@@ -293,7 +293,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     /// A value in the database.
     pub(crate) fn decode_value(&self, value: &[u8]) -> Result<V, StateError> {
         let found = self.found()?;
-        let value = found.definition.value.decode(Some(value));
+        let value = found.definition.decode_value(value);
         value.map_err(|source| found.unreadable(source))
     }
 
@@ -325,7 +325,9 @@ fn encode<K: 'static, V>(
     into: &mut Vec<u8>,
 ) -> Result<Encoded, CodecError> {
     into.extend_from_slice(&start_bytes(start));
-    store.key.encode(key, into)
+    store
+        .key
+        .encode(key, into, &Field::bare(&store.name, Part::Key))
 }
 
 fn read_key<K: 'static, V: 'static>(
@@ -342,7 +344,12 @@ pub(super) fn decode_key<K: 'static, V>(
 ) -> Result<(Timestamp, K), CodecError> {
     let (start, key) = split(key)
         .ok_or_else(|| CodecError::invalid("a window and a key", "it has fewer than 8 bytes"))?;
-    Ok((start, store.key.decode(Some(key))?))
+    Ok((
+        start,
+        store
+            .key
+            .decode(Some(key), &Field::bare(&store.name, Part::Key))?,
+    ))
 }
 
 /// Big-endian, the sign flipped: they sort as the times do.

@@ -57,7 +57,7 @@ fn branches_merges_and_stages_are_told_apart() {
     let mut app = App::new("a");
     let out = app.output(&text("log"));
     let (long, short) = app.source(&text("in")).branch(|v| v.len() > 3);
-    long.merge(app.source(&text("more"))).to(&text("out"));
+    long.union(app.source(&text("more"))).to(&text("out"));
     short.process(move |ctx, r| ctx.emit(&out, r.key, r.value));
     check(
         &app,
@@ -93,7 +93,7 @@ fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
     let web = app
         .source(&text("web"))
         .on_error(retry.then(ErrorPolicy::dead_letter("dlq")));
-    web.merge_by_time(app.source(&text("shop")).on_error(ErrorPolicy::skip()))
+    web.merge(app.source(&text("shop")).on_error(ErrorPolicy::skip()))
         .to(&text("sales"));
     check_guarantees(
         &app,
@@ -146,7 +146,7 @@ fn a_drawing_has_the_promise_on_each_edge() {
     let mut app = App::new("a");
     app.source(&text("in"))
         .on_error(ErrorPolicy::dead_letter("dlq"))
-        .merge(app.source(&text("more")))
+        .union(app.source(&text("more")))
         .to(&text("out"));
     assert_eq!(
         app.describe().unwrap().mermaid().to_string(),

@@ -70,8 +70,22 @@ impl Fault {
         }
     }
 
-    /// What user code answered. An output that `Ctx::emit` could not encode is one all the same.
+    /// Whether the record fails again whenever it is tried: its bytes do not change.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Key(error) | Self::Value(error) => {
+                !matches!(error, CodecError::Unavailable { .. })
+            }
+            Self::User(failure) => failure.is_permanent(),
+            _ => false,
+        }
+    }
+
+    /// The failure that user code returned. An output that `Ctx::emit` could not encode is one all the same.
     pub(crate) fn user(failure: Failure) -> Self {
+        if failure.is_permanent() {
+            return Self::User(failure);
+        }
         match failure.into_inner().downcast::<EncodeError>() {
             Ok(error) => Self::Encode(*error),
             Err(other) => Self::User(other.into()),

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::golden_test::replayed;
 use super::tests::text;
-use crate::{App, KeyValueStore, Table, Topic};
+use crate::{App, KeyValueStore, PlainTopic, Table, Topic};
 
-fn tombstones(name: &str) -> Topic<String, Option<String>> {
+fn tombstones(name: &str) -> PlainTopic<String, Option<String>> {
     Topic::plain(name)
 }
 

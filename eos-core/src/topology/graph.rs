@@ -12,11 +12,12 @@ use super::error::{TopologyError, check_name, check_store_name};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
 use super::node::{Entry, Node};
-use super::nodes::{Decode, Write};
+use super::nodes::{Read, Write};
 use super::output_spec::OutputSpec;
+use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::store::{KeyValueStore, StoreSpec};
-use crate::topic::Topic;
+use crate::topic::{Topic, WritableTopic};
 
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
@@ -95,12 +96,18 @@ impl Graph {
     }
 
     /// A new source. Answers its index.
-    pub(crate) fn source<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> usize {
+    pub(crate) fn source<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> usize
+    where
+        K: 'static,
+        V: 'static,
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         let number = self.declared();
         let (name, topic) = (topic.name.clone(), topic.clone());
         self.sources.push(SourceSpec {
             topic: name,
-            make: Box::new(move || Box::new(Decode(topic.clone()))),
+            make: Box::new(move || Box::new(Read(topic.clone()))),
             child: None,
             policy: Arc::default(),
             policy_told: false,
@@ -139,15 +146,21 @@ impl Graph {
     }
 
     /// A new output. Several may write to one topic.
-    pub(crate) fn output<K: 'static, V: 'static>(
+    pub(crate) fn output<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, V>,
+        topic: &Topic<K, V, KC, VC>,
         emitted: bool,
-    ) -> usize {
+    ) -> usize
+    where
+        K: 'static,
+        V: 'static,
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         let number = emitted.then(|| self.declared());
         self.outputs.push(OutputSpec {
             name: topic.name.clone(),
-            topic: Box::new(topic.clone()),
+            topic: Box::new(Arc::new(topic.clone()) as Arc<dyn WritableTopic<K, V>>),
             number,
         });
         self.outputs.len() - 1
@@ -186,13 +199,19 @@ impl Graph {
 
     /// A topic of the app's own between these and what reads it: a new source, whose index it
     /// answers.
-    pub(crate) fn repartition<K: 'static, V: 'static>(
+    pub(crate) fn repartition<K, V, KC, VC>(
         &mut self,
         parents: &[Exit],
-        topic: &Topic<K, V>,
-    ) -> usize {
-        let mut own = topic.clone();
-        own.name = TopicName::new(format!("{}-{}-repartition", self.app, topic.name));
+        topic: &Topic<K, V, KC, VC>,
+    ) -> usize
+    where
+        K: 'static,
+        V: 'static,
+        KC: Codec<K>,
+        VC: Codec<V>,
+    {
+        let name = format!("{}-{}-repartition", self.app, topic.name);
+        let own = topic.renamed(TopicName::new(name));
         let output = self.output(&own, false);
         if self.sources.iter().any(|source| source.topic == own.name) {
             self.wrong.get_or_insert(TopologyError::SameRepartition {

@@ -10,10 +10,13 @@ pub(crate) enum Kind {
     FlatMap,
     TryFlatMap,
     KeyBy,
+    Rekey,
     Peek,
     Branch,
     Tee,
     Process,
+    /// Its records are not wanted.
+    Ignore,
     /// The store that the counts are kept in.
     Count(usize),
     /// The store that the results are kept in.
@@ -49,10 +52,12 @@ impl Kind {
             Self::FlatMap => "flat_map",
             Self::TryFlatMap => "try_flat_map",
             Self::KeyBy => "key_by",
+            Self::Rekey => "rekey",
             Self::Peek => "peek",
             Self::Branch => "branch",
             Self::Tee => "tee",
             Self::Process => "process",
+            Self::Ignore => "ignore",
             Self::Count(_) => "count",
             Self::Reduce(_) => "reduce",
             Self::ReduceOrDelete(_) => "reduce_or_delete",
@@ -100,7 +105,7 @@ impl Kind {
     /// How many streams leave it.
     pub(crate) fn exits(self) -> usize {
         match self {
-            Self::Process | Self::Repartition(_) | Self::To(_) => 0,
+            Self::Process | Self::Ignore | Self::Repartition(_) | Self::To(_) => 0,
             Self::Branch | Self::Tee => 2,
             _ => 1,
         }
@@ -117,10 +122,12 @@ impl Kind {
             Self::Filter => "FILTER",
             Self::FlatMap | Self::TryFlatMap => "FLATMAPVALUES",
             Self::KeyBy => "KEY-SELECT",
+            Self::Rekey => "MAP",
             Self::Peek => "PEEK",
             Self::Branch => "BRANCH",
             Self::Tee => "TEE",
             Self::Process => "PROCESSOR",
+            Self::Ignore => "IGNORE",
             Self::Count(_) | Self::Aggregate(_) | Self::AggregateOrDelete(_) => "AGGREGATE",
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",
             Self::PerCommit(_) => "PER-COMMIT",

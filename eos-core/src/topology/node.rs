@@ -7,6 +7,7 @@ use eos_protocol::Timestamp;
 use super::fault::Fault;
 use crate::client::Headers;
 use crate::ctx::Ctx;
+use crate::record::Record;
 
 /// A record as it was fetched.
 #[derive(Debug)]
@@ -142,5 +143,22 @@ impl<'n> Next<'n> {
                 rest,
             },
         )
+    }
+}
+
+/// The nodes after a node, for the record at hand.
+pub(crate) struct Forward<'a, 'c, 'n> {
+    pub(super) ctx: &'a Ctx<'c>,
+    pub(super) next: &'a mut Next<'n>,
+}
+
+impl Forward<'_, '_, '_> {
+    /// Passes a record to the next node.
+    #[inline]
+    pub(crate) fn record<K: 'static, V: 'static>(
+        &mut self,
+        record: Record<K, V>,
+    ) -> Result<(), Fault> {
+        self.next.forward(self.ctx, &mut Some(record))
     }
 }

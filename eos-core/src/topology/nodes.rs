@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::fault::Fault;
-use super::node::{Entry, Next, Node, Raw};
+use super::node::{Entry, Forward, Next, Node, Raw};
+use crate::codec::{Decode, Encode};
 use crate::ctx::Ctx;
-use crate::failure::Failure;
 use crate::record::Record;
 use crate::topic::Topic;
 
@@ -16,12 +16,25 @@ pub(super) fn take<K: 'static, V: 'static>(record: &mut dyn Any) -> Option<Recor
     record.downcast_mut::<Option<Record<K, V>>>()?.take()
 }
 
-pub(crate) struct Decode<K, V>(pub(crate) Topic<K, V>);
+/// Reads a record of a topic.
+pub(crate) struct Read<K, V, KC, VC>(pub(crate) Topic<K, V, KC, VC>);
 
-impl<K: 'static, V: 'static> Entry for Decode<K, V> {
+impl<K, V, KC, VC> Entry for Read<K, V, KC, VC>
+where
+    K: 'static,
+    V: 'static,
+    KC: Decode<K>,
+    VC: Decode<V>,
+{
     fn enter(&mut self, ctx: &Ctx<'_>, raw: &Raw<'_>, next: &mut Next<'_>) -> Result<(), Fault> {
-        let key = self.0.key.decode(raw.key).map_err(Fault::Key)?;
-        let value = self.0.value.decode(raw.value).map_err(Fault::Value)?;
+        let key = self
+            .0
+            .decode_key(raw.key, raw.headers)
+            .map_err(Fault::Key)?;
+        let value = self
+            .0
+            .decode_value(raw.value, raw.headers)
+            .map_err(Fault::Value)?;
         let (timestamp, headers) = (raw.timestamp, raw.headers.clone());
         next.forward(
             ctx,
@@ -36,14 +49,15 @@ impl<K: 'static, V: 'static> Entry for Decode<K, V> {
 }
 
 /// A type that is named but not held.
-type Types<K, V, U> = PhantomData<fn(K, V) -> U>;
+type Types<K, V> = PhantomData<fn(K, V)>;
 
-pub(crate) struct Map<K, V, U, F> {
+/// A node that is one function of the record and the nodes after it.
+pub(crate) struct Apply<K, V, F> {
     f: Arc<F>,
-    types: Types<K, V, U>,
+    types: Types<K, V>,
 }
 
-impl<K, V, U, F> Map<K, V, U, F> {
+impl<K, V, F> Apply<K, V, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
         Self {
             f,
@@ -52,12 +66,11 @@ impl<K, V, U, F> Map<K, V, U, F> {
     }
 }
 
-impl<K, V, U, F> Node for Map<K, V, U, F>
+impl<K, V, F> Node for Apply<K, V, F>
 where
     K: 'static,
     V: 'static,
-    U: 'static,
-    F: Fn(V) -> Result<Option<U>, Failure> + Send + Sync,
+    F: Fn(Record<K, V>, &mut Forward<'_, '_, '_>) -> Result<(), Fault> + Send + Sync,
 {
     fn process(
         &mut self,
@@ -65,88 +78,28 @@ where
         record: &mut dyn Any,
         next: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        let Some(Record {
-            key,
-            value,
-            timestamp,
-            headers,
-        }) = take::<K, V>(record)
-        else {
-            return Ok(());
-        };
-        match (self.f)(value).map_err(Fault::user)? {
-            Some(value) => next.forward(
-                ctx,
-                &mut Some(Record {
-                    key,
-                    value,
-                    timestamp,
-                    headers,
-                }),
-            ),
+        match take::<K, V>(record) {
+            Some(record) => (self.f)(record, &mut Forward { ctx, next }),
             None => Ok(()),
         }
     }
 }
 
-pub(crate) struct FlatMap<K, V, I, F> {
-    f: Arc<F>,
-    types: Types<K, V, I>,
-}
+/// Drops every record.
+pub(crate) struct Ignore;
 
-impl<K, V, I, F> FlatMap<K, V, I, F> {
-    pub(crate) fn new(f: Arc<F>) -> Self {
-        Self {
-            f,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K, V, I, F> Node for FlatMap<K, V, I, F>
-where
-    K: Clone + 'static,
-    V: 'static,
-    I: IntoIterator<Item: 'static>,
-    F: Fn(V) -> Result<I, Failure> + Send + Sync,
-{
-    fn process(
-        &mut self,
-        ctx: &Ctx<'_>,
-        record: &mut dyn Any,
-        next: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        let Some(Record {
-            key,
-            value,
-            timestamp,
-            headers,
-        }) = take::<K, V>(record)
-        else {
-            return Ok(());
-        };
-        for value in (self.f)(value).map_err(Fault::user)? {
-            let (key, headers) = (key.clone(), headers.clone());
-            next.forward(
-                ctx,
-                &mut Some(Record {
-                    key,
-                    value,
-                    timestamp,
-                    headers,
-                }),
-            )?;
-        }
+impl Node for Ignore {
+    fn process(&mut self, _: &Ctx<'_>, _: &mut dyn Any, _: &mut Next<'_>) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-pub(crate) struct KeyBy<K, V, U, F> {
+pub(crate) struct Look<K, V, F> {
     f: Arc<F>,
-    types: Types<K, V, U>,
+    types: Types<K, V>,
 }
 
-impl<K, V, U, F> KeyBy<K, V, U, F> {
+impl<K, V, F> Look<K, V, F> {
     pub(crate) fn new(f: Arc<F>) -> Self {
         Self {
             f,
@@ -155,56 +108,7 @@ impl<K, V, U, F> KeyBy<K, V, U, F> {
     }
 }
 
-impl<K, V, U, F> Node for KeyBy<K, V, U, F>
-where
-    K: 'static,
-    V: 'static,
-    U: 'static,
-    F: Fn(&V) -> U + Send + Sync,
-{
-    fn process(
-        &mut self,
-        ctx: &Ctx<'_>,
-        record: &mut dyn Any,
-        next: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        let Some(Record {
-            value,
-            timestamp,
-            headers,
-            ..
-        }) = take::<K, V>(record)
-        else {
-            return Ok(());
-        };
-        let key = (self.f)(&value);
-        next.forward(
-            ctx,
-            &mut Some(Record {
-                key,
-                value,
-                timestamp,
-                headers,
-            }),
-        )
-    }
-}
-
-pub(crate) struct Peek<K, V, F> {
-    f: Arc<F>,
-    types: Types<K, V, ()>,
-}
-
-impl<K, V, F> Peek<K, V, F> {
-    pub(crate) fn new(f: Arc<F>) -> Self {
-        Self {
-            f,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) + Send + Sync> Node for Peek<K, V, F> {
+impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) + Send + Sync> Node for Look<K, V, F> {
     fn process(
         &mut self,
         ctx: &Ctx<'_>,
@@ -223,7 +127,7 @@ impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) + Send + Sync> Node for Peek<K
 /// the rest is dropped: a filter.
 pub(crate) struct Branch<K, V, F> {
     f: Arc<F>,
-    types: Types<K, V, ()>,
+    types: Types<K, V>,
 }
 
 impl<K, V, F> Branch<K, V, F> {
@@ -235,7 +139,7 @@ impl<K, V, F> Branch<K, V, F> {
     }
 }
 
-impl<K: 'static, V: 'static, F: Fn(&V) -> bool + Send + Sync> Node for Branch<K, V, F> {
+impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) -> bool + Send + Sync> Node for Branch<K, V, F> {
     fn process(
         &mut self,
         ctx: &Ctx<'_>,
@@ -245,7 +149,7 @@ impl<K: 'static, V: 'static, F: Fn(&V) -> bool + Send + Sync> Node for Branch<K,
         let passes = record
             .downcast_ref::<Option<Record<K, V>>>()
             .and_then(Option::as_ref)
-            .is_some_and(|r| (self.f)(&r.value));
+            .is_some_and(|record| (self.f)(record));
         if passes {
             next.forward(ctx, record)
         } else {
@@ -270,12 +174,18 @@ impl<K: Clone + 'static, V: Clone + 'static> Node for Tee<K, V> {
     }
 }
 
-pub(crate) struct Write<K, V> {
+pub(crate) struct Write<K, V, KC, VC> {
     pub(crate) output: usize,
-    pub(crate) topic: Topic<K, V>,
+    pub(crate) topic: Topic<K, V, KC, VC>,
 }
 
-impl<K: 'static, V: 'static> Node for Write<K, V> {
+impl<K, V, KC, VC> Node for Write<K, V, KC, VC>
+where
+    K: 'static,
+    V: 'static,
+    KC: Encode<K>,
+    VC: Encode<V>,
+{
     fn process(
         &mut self,
         ctx: &Ctx<'_>,
@@ -300,8 +210,7 @@ impl<K: 'static, V: 'static> Node for Write<K, V> {
             written.map_err(Fault::Encode)?;
         }
         if let Some(r) = record.take() {
-            self.topic.key.recycle(r.key);
-            self.topic.value.recycle(r.value);
+            self.topic.recycle(r.key, r.value);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::nodes::take;
 use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
-use crate::store::{Stamped, StateError};
+use crate::store::{Definition, Stamped, StateError};
 
 /// Lets no update through. Once intake has ended it hands on the last result of each key that the
 /// transaction changed in the store before it: the store knows them, so nothing is kept twice, and an
@@ -68,7 +68,7 @@ impl<K: 'static, A: 'static, V: 'static> Node for PerCommit<K, A, V> {
                 source,
             })
         };
-        let stamped = value.map(|value| definition.value.decode(Some(value)));
+        let stamped = value.map(|value| definition.decode_value(value));
         let (value, timestamp) = match stamped.transpose().map_err(unreadable)? {
             Some(Stamped { value, timestamp }) => (Some(value), timestamp),
             // Its time went with the row.
@@ -77,7 +77,7 @@ impl<K: 'static, A: 'static, V: 'static> Node for PerCommit<K, A, V> {
         let Some(value) = (self.result)(value) else {
             return Ok(());
         };
-        let key = definition.key.decode(Some(key)).map_err(unreadable)?;
+        let key = definition.decode_key(key).map_err(unreadable)?;
         next.forward(
             &ctx.at(timestamp),
             &mut Some(Record {

@@ -54,7 +54,7 @@ fn counting(keeps: bool, closed: &Arc<AtomicUsize>) -> Bench {
             closed: Arc::clone(&closed),
         };
         let (left, right) = (app.source(&text("t")), app.source(&text("t")));
-        left.merge(right.map(|v| v)).process_with(make);
+        left.union(right.map(|v| v)).process_with(make);
     })
 }
 

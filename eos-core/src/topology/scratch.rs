@@ -6,7 +6,7 @@ use eos_protocol::{Partition, Timestamp, partition_for};
 
 use crate::client::{Headers, Outgoing};
 use crate::codec::{CodecError, Encoded};
-use crate::topic::Topic;
+use crate::topic::WritableTopic;
 
 /// A batch's own fields, and the most that the length fields of a record take
 /// (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`).
@@ -38,22 +38,22 @@ struct Output {
 
 impl Scratch {
     /// Encodes a record for an output. On an error nothing of it stays.
-    pub(crate) fn write<K: 'static, V: 'static>(
+    pub(crate) fn write<K, V>(
         &mut self,
         output: usize,
-        topic: &Topic<K, V>,
+        topic: &(impl WritableTopic<K, V> + ?Sized),
         key: &K,
         value: &V,
         timestamp: Option<Timestamp>,
         headers: Headers,
     ) -> Result<(), CodecError> {
         let start = self.bytes.len();
-        let key = self.append(|bytes| topic.key.encode(key, bytes));
+        let key = self.append(|bytes| topic.encode_key(key, bytes, &headers));
         let key = key.inspect_err(|_| self.bytes.truncate(start))?;
         let written = key.clone().and_then(|key| self.bytes.get(key));
-        let deciding = |key: &[u8]| topic.key.deciding_bytes(key).min(key.len());
+        let deciding = |key: &[u8]| topic.deciding_bytes(key).min(key.len());
         let decides = start..start + written.map_or(0, deciding);
-        let value = self.append(|bytes| topic.value.encode(value, bytes));
+        let value = self.append(|bytes| topic.encode_value(value, bytes, &headers));
         let value = value.inspect_err(|_| self.bytes.truncate(start))?;
         self.outputs.push(Output {
             topic: output,
@@ -190,14 +190,17 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Codec, PlainCodec};
+    use crate::codec::{Encode, Field, Plain};
+    use crate::topic::Topic;
 
     struct Refuses;
-    impl Codec<String> for Refuses {
-        fn decode(&self, _: Option<&[u8]>) -> Result<String, CodecError> {
-            Ok(String::new())
-        }
-        fn encode(&self, _: &String, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+    impl Encode<String> for Refuses {
+        fn encode(
+            &self,
+            _: &String,
+            into: &mut Vec<u8>,
+            _: &Field<'_>,
+        ) -> Result<Encoded, CodecError> {
             into.extend_from_slice(b"half of it");
             Err(CodecError::invalid("encodable", "no"))
         }
@@ -206,7 +209,7 @@ mod tests {
     #[test]
     fn a_value_that_can_not_be_encoded_leaves_nothing_behind() {
         let mut scratch = Scratch::default();
-        let topic = Topic::<String, String>::with("t", PlainCodec::new(), Refuses);
+        let topic = Topic::<String, String>::with("t", Plain, Refuses);
         let result = scratch.write(0, &topic, &"k".into(), &"v".into(), None, Headers::new());
         assert!(result.is_err());
         assert_eq!((scratch.len(), scratch.size()), (0, 0));

@@ -231,10 +231,13 @@ fn a_name_is_one_store_of_one_kind() {
 
 #[test]
 fn the_key_alone_decides_the_partition_of_a_windowed_key() {
-    use crate::codec::{Codec, Encoded, PlainCodec};
-    use crate::{Window, Windowed, WindowedCodec};
+    use crate::codec::{Decode, Encode, Encoded, Field, Part, Plain, TimeWindowed};
+    use crate::{Window, Windowed};
     use eos_protocol::partition_for;
-    let codec = WindowedCodec::<String>::plain(Duration::from_millis(10));
+    let codec = TimeWindowed::of(Duration::from_millis(10));
+    let field = Field::bare("t", Part::Key);
+    let decode =
+        |bytes: &[u8]| -> Result<Windowed<String>, _> { codec.decode(Some(bytes), &field) };
     let key = Windowed {
         key: "zürich".to_owned(),
         window: Window {
@@ -243,17 +246,23 @@ fn the_key_alone_decides_the_partition_of_a_windowed_key() {
         },
     };
     let mut bytes = Vec::new();
-    assert_eq!(codec.encode(&key, &mut bytes).unwrap(), Encoded::Bytes);
+    assert_eq!(
+        codec.encode(&key, &mut bytes, &field).unwrap(),
+        Encoded::Bytes
+    );
     // `TimeWindowedSerializer`: the key, then the start as a `long`.
     let expected = ["zürich".as_bytes(), &1_230_i64.to_be_bytes()].concat();
     assert_eq!(bytes, expected);
-    assert_eq!(codec.decode(Some(&bytes)).unwrap(), key);
-    assert_eq!(&bytes[..codec.deciding_bytes(&bytes)], "zürich".as_bytes());
-    let short = codec.decode(Some(b"abc")).unwrap_err().to_string();
+    assert_eq!(decode(&bytes).unwrap(), key);
+    assert_eq!(
+        &bytes[..Encode::<Windowed<String>>::deciding_bytes(&codec, &bytes)],
+        "zürich".as_bytes()
+    );
+    let short = decode(b"abc").unwrap_err().to_string();
     assert_eq!(short, "not a key in a window: it has fewer than 8 bytes");
 
     let mut scratch = super::Scratch::default();
-    let topic = Topic::<Windowed<String>, String>::with("t", codec, PlainCodec::new());
+    let topic = Topic::<Windowed<String>, String>::with("t", codec, Plain);
     let headers = crate::Headers::new();
     scratch
         .write(0, &topic, &key, &"v".to_owned(), None, headers)

@@ -10,11 +10,11 @@ use eos_protocol::{Offset, Partition, TaskId, Timestamp, TopicPartition};
 
 use super::{Chains, Fault, Next, Raw, Scratch, Topology};
 use crate::client::Headers;
-use crate::codec::{Codec, CodecError, Encoded, PlainCodec};
+use crate::codec::{CodecError, Encode, Encoded, Field, Plain};
 use crate::ctx::{Ctx, Origin};
-use crate::{App, ErrorPolicy, KeyValueStore, Topic};
+use crate::{App, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
 
-pub(super) fn text(name: &str) -> Topic<String, String> {
+pub(super) fn text(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)
 }
 
@@ -125,7 +125,7 @@ fn a_graph_that_makes_no_sense_says_what_is_missing() {
     assert!(half.contains("`.filter(..)` gives just that"), "{half}");
     let merged = error(|app| {
         let other = app.source(&text("u"));
-        let _unfinished = app.source(&topic).merge(other);
+        let _unfinished = app.source(&topic).union(other);
     });
     assert!(merged.contains("ends in `source`"), "{merged}");
     let name = error(|app| app.source(&topic).to(&text("white space")));
@@ -136,9 +136,9 @@ fn a_graph_that_makes_no_sense_says_what_is_missing() {
 fn streams_of_two_apps_do_not_merge() {
     let mut other = App::new("b");
     let stranger = other.source(&text("u"));
-    let refused = error(|app| app.source(&text("t")).merge(stranger).to(&text("o")));
+    let refused = error(|app| app.source(&text("t")).union(stranger).to(&text("o")));
     assert!(
-        refused.starts_with("`merge` was given a stream of another app: make both with"),
+        refused.starts_with("`union` was given a stream of another app: make both with"),
         "{refused}"
     );
     assert!(other.check().is_err());
@@ -214,7 +214,7 @@ fn merged_streams_of_two_topics_stay_two_stages() {
     let declare = |app: &mut App| {
         let other = app.source(&text("u")).map(|v| v + "u");
         app.source(&text("t"))
-            .merge(other)
+            .union(other)
             .map(|v| v + "!")
             .to(&text("o"));
     };
@@ -229,7 +229,7 @@ fn streams_merged_by_time_are_one_stage_with_siblings() {
     let mut bench = Bench::new(|app| {
         let web = app.source(&text("web"));
         let shop = app.source(&text("shop")).filter(|v| v != "x");
-        web.merge_by_time(shop).to(&text("o"));
+        web.merge(shop).to(&text("o"));
     });
     let stages = bench.topology.stages();
     assert_eq!(stages.len(), 1);
@@ -248,7 +248,7 @@ fn a_policy_reaches_each_source_and_each_dead_letter_topic_is_one_output() {
         let first = app.source(&text("t"));
         let second = app.source(&text("t")).map(|v| v);
         first
-            .merge(second)
+            .union(second)
             .on_error(retry.then(dlq()))
             .to(&text("o"));
         app.source(&text("t")).on_error(dlq()).to(&text("dlq"));
@@ -270,7 +270,7 @@ fn a_policy_reaches_each_source_and_each_dead_letter_topic_is_one_output() {
 
 #[test]
 fn what_emit_can_not_encode_is_told_from_an_error_of_the_closure() {
-    let numbers = Topic::<String, f64>::with("n", PlainCodec::new(), Unwritable);
+    let numbers = Topic::<String, f64>::with("n", Plain, Unwritable);
     let mut bench = Bench::new(|app| {
         let out = app.output(&numbers);
         app.source(&text("t"))
@@ -301,11 +301,8 @@ fn an_output_of_another_app_is_refused_with_the_fix() {
 }
 
 struct Unwritable;
-impl Codec<f64> for Unwritable {
-    fn decode(&self, _: Option<&[u8]>) -> Result<f64, CodecError> {
-        Ok(0.0)
-    }
-    fn encode(&self, _: &f64, _: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl Encode<f64> for Unwritable {
+    fn encode(&self, _: &f64, _: &mut Vec<u8>, _: &Field<'_>) -> Result<Encoded, CodecError> {
         Err(CodecError::invalid("writable", "at all"))
     }
 }

@@ -1,6 +1,7 @@
 //! A record to pipe.
 
-use eos_core::codec::Encoded;
+use eos_client::Headers;
+use eos_core::codec::{Encode, Encoded, Field, Part};
 use eos_core::stepped::codecs;
 use eos_core::{Timestamp, Topic};
 use eos_protocol::partition_for;
@@ -83,18 +84,31 @@ impl<K, V> Input<K, V> {
     }
 }
 
-impl<K: 'static, V: 'static> Input<K, V> {
+impl<K, V> Input<K, V> {
     /// As bytes, for a topic of so many partitions.
-    pub(super) fn encode(&self, topic: &Topic<K, V>, partitions: i32) -> Result<Bytes, String> {
+    pub(super) fn encode<KC, VC>(
+        &self,
+        topic: &Topic<K, V, KC, VC>,
+        partitions: i32,
+    ) -> Result<Bytes, String>
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
+        let mut headers = Headers::new();
+        for (name, value) in &self.headers {
+            headers.push(name.as_str(), Some(value));
+        }
+        let field = |part| Field::new(topic.name(), part, &headers);
         let name = topic.name();
         let (keys, values) = codecs(topic);
         let (key, value) = match &self.content {
             Content::Raw(key, value) => (key.clone(), value.clone()),
             Content::Typed(key, value) => {
                 let (mut key_bytes, mut value_bytes) = (Vec::new(), Vec::new());
-                let key = keys.encode(key, &mut key_bytes);
+                let key = keys.encode(key, &mut key_bytes, &field(Part::Key));
                 let key = key.map_err(|e| format!("a key for {name} can't be written: {e}"))?;
-                let value = values.encode(value, &mut value_bytes);
+                let value = values.encode(value, &mut value_bytes, &field(Part::Value));
                 let value =
                     value.map_err(|e| format!("a value for {name} can't be written: {e}"))?;
                 (

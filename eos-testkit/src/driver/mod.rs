@@ -65,7 +65,7 @@ struct Seat {
 /// see that nothing changes. Nothing waits for a clock: a test takes about a millisecond.
 ///
 /// ```
-/// use eos_core::{App, KeyValueStore, Topic};
+/// use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 /// use eos_testkit::TestDriver;
 ///
 /// let clicks = Topic::<String, String>::plain("clicks");
@@ -138,13 +138,13 @@ impl TestDriver {
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
     ///
-    /// use eos_core::{App, Topic};
+    /// use eos_core::{App, PlainTopic, Topic};
     /// use eos_testkit::TestDriver;
     ///
-    /// fn visits() -> Topic<String, String> {
+    /// fn visits() -> PlainTopic<String, String> {
     ///     Topic::plain("visits")
     /// }
-    /// fn numbered() -> Topic<String, u64> {
+    /// fn numbered() -> PlainTopic<String, u64> {
     ///     Topic::plain("numbered")
     /// }
     /// fn app() -> App {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use eos_core::codec::{Decode, Field, Part};
 use eos_core::stepped::codecs;
 use eos_core::{Headers, Timestamp, Topic};
 use kafka_wire::batch::Record;
@@ -31,7 +32,11 @@ impl TestDriver {
     /// # Panics
     /// If there is no such topic, or a record can't be decoded.
     #[track_caller]
-    pub fn read<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Vec<OutputRecord<K, V>> {
+    pub fn read<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> Vec<OutputRecord<K, V>>
+    where
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         self.take(topic, usize::MAX)
     }
 
@@ -40,7 +45,11 @@ impl TestDriver {
     /// # Panics
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn read_pairs<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> Vec<(K, V)> {
+    pub fn read_pairs<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> Vec<(K, V)>
+    where
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         let records = self.read(topic).into_iter();
         records.map(|record| (record.key, record.value)).collect()
     }
@@ -50,10 +59,12 @@ impl TestDriver {
     /// # Panics
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn read_map<K: Ord + 'static, V: 'static>(
-        &mut self,
-        topic: &Topic<K, V>,
-    ) -> BTreeMap<K, V> {
+    pub fn read_map<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> BTreeMap<K, V>
+    where
+        K: Ord,
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         self.read_pairs(topic).into_iter().collect()
     }
 
@@ -62,7 +73,11 @@ impl TestDriver {
     /// # Panics
     /// If there is none, and as [`read`](Self::read).
     #[track_caller]
-    pub fn read_one<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>) -> OutputRecord<K, V> {
+    pub fn read_one<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> OutputRecord<K, V>
+    where
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         match self.take(topic, 1).pop() {
             Some(record) => record,
             None => panic!(
@@ -83,7 +98,7 @@ impl TestDriver {
     /// If there is no such topic.
     #[track_caller]
     #[must_use]
-    pub fn is_empty<K, V>(&self, topic: &Topic<K, V>) -> bool {
+    pub fn is_empty<K, V, KC, VC>(&self, topic: &Topic<K, V, KC, VC>) -> bool {
         self.count(topic) == 0
     }
 
@@ -93,18 +108,22 @@ impl TestDriver {
     /// If there is no such topic.
     #[track_caller]
     #[must_use]
-    pub fn count<K, V>(&self, topic: &Topic<K, V>) -> usize {
+    pub fn count<K, V, KC, VC>(&self, topic: &Topic<K, V, KC, VC>) -> usize {
         let name = topic.name();
         let partitions = 0..self.width(name);
         partitions.map(|it| self.unread_of(name, it).len()).sum()
     }
 
     #[track_caller]
-    fn take<K: 'static, V: 'static>(
+    fn take<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, V>,
+        topic: &Topic<K, V, KC, VC>,
         most: usize,
-    ) -> Vec<OutputRecord<K, V>> {
+    ) -> Vec<OutputRecord<K, V>>
+    where
+        KC: Decode<K>,
+        VC: Decode<V>,
+    {
         let name = topic.name();
         let mut taken = Vec::new();
         for partition in 0..self.width(name) {
@@ -141,15 +160,24 @@ impl TestDriver {
 }
 
 #[track_caller]
-fn decode<K: 'static, V: 'static>(
-    topic: &Topic<K, V>,
+fn decode<K, V, KC, VC>(
+    topic: &Topic<K, V, KC, VC>,
     partition: i32,
     record: &Record,
-) -> OutputRecord<K, V> {
+) -> OutputRecord<K, V>
+where
+    KC: Decode<K>,
+    VC: Decode<V>,
+{
     let (name, offset) = (topic.name(), record.offset);
     let (keys, values) = codecs(topic);
-    let key = keys.decode(record.key.as_deref());
-    let value = values.decode(record.value.as_deref());
+    let mut headers = Headers::new();
+    for (name, value) in &record.headers {
+        headers.push(name.as_str(), value.as_deref());
+    }
+    let field = |part| Field::new(name, part, &headers);
+    let key = keys.decode(record.key.as_deref(), &field(Part::Key));
+    let value = values.decode(record.value.as_deref(), &field(Part::Value));
     let (key, value) = match (key, value) {
         (Ok(key), Ok(value)) => (key, value),
         (Err(error), _) => {
@@ -163,10 +191,6 @@ fn decode<K: 'static, V: 'static>(
             )
         }
     };
-    let mut headers = Headers::new();
-    for (name, value) in &record.headers {
-        headers.push(name.as_str(), value.as_deref());
-    }
     OutputRecord {
         key,
         value,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use eos_core::codec::Encode;
 use eos_core::{Error, Timestamp, Topic};
 
 use super::TestDriver;
@@ -16,12 +17,15 @@ impl TestDriver {
     /// # Panics
     /// If the app does not read the topic, key or value can't be encoded, or the app ends with an error.
     #[track_caller]
-    pub fn pipe<K: 'static, V: 'static>(
+    pub fn pipe<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, V>,
+        topic: &Topic<K, V, KC, VC>,
         key: impl Into<K>,
         value: impl Into<V>,
-    ) {
+    ) where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         self.pipe_input(topic, Input::new(key, value));
     }
 
@@ -30,13 +34,16 @@ impl TestDriver {
     /// # Panics
     /// As [`pipe`](Self::pipe).
     #[track_caller]
-    pub fn pipe_at<K: 'static, V: 'static>(
+    pub fn pipe_at<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, V>,
+        topic: &Topic<K, V, KC, VC>,
         key: impl Into<K>,
         value: impl Into<V>,
         timestamp: Timestamp,
-    ) {
+    ) where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         self.pipe_input(topic, Input::new(key, value).at(timestamp));
     }
 
@@ -45,11 +52,14 @@ impl TestDriver {
     /// # Panics
     /// As [`pipe`](Self::pipe).
     #[track_caller]
-    pub fn pipe_tombstone<K: 'static, V: 'static>(
+    pub fn pipe_tombstone<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, Option<V>>,
+        topic: &Topic<K, Option<V>, KC, VC>,
         key: impl Into<K>,
-    ) {
+    ) where
+        KC: Encode<K>,
+        VC: Encode<Option<V>>,
+    {
         self.pipe_input(topic, Input::new(key, None));
     }
 
@@ -58,7 +68,11 @@ impl TestDriver {
     /// # Panics
     /// As [`pipe`](Self::pipe).
     #[track_caller]
-    pub fn pipe_input<K: 'static, V: 'static>(&mut self, topic: &Topic<K, V>, record: Input<K, V>) {
+    pub fn pipe_input<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>, record: Input<K, V>)
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         let went = self.try_pipe(topic, record);
         panic_if_ended(went);
     }
@@ -68,11 +82,14 @@ impl TestDriver {
     /// # Panics
     /// As [`pipe`](Self::pipe).
     #[track_caller]
-    pub fn pipe_all<K: 'static, V: 'static, R: Into<Input<K, V>>>(
+    pub fn pipe_all<K, V, KC, VC, R: Into<Input<K, V>>>(
         &mut self,
-        topic: &Topic<K, V>,
+        topic: &Topic<K, V, KC, VC>,
         records: impl IntoIterator<Item = R>,
-    ) {
+    ) where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         for record in records {
             self.write(topic, &record.into());
         }
@@ -99,17 +116,25 @@ impl TestDriver {
     /// # Panics
     /// If the app does not read the topic, or key or value can't be encoded.
     #[track_caller]
-    pub fn try_pipe<K: 'static, V: 'static>(
+    pub fn try_pipe<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, V>,
+        topic: &Topic<K, V, KC, VC>,
         record: impl Into<Input<K, V>>,
-    ) -> Result<(), Arc<Error>> {
+    ) -> Result<(), Arc<Error>>
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         self.write(topic, &record.into());
         self.go()
     }
 
     #[track_caller]
-    fn write<K: 'static, V: 'static>(&self, topic: &Topic<K, V>, record: &Input<K, V>) {
+    fn write<K, V, KC, VC>(&self, topic: &Topic<K, V, KC, VC>, record: &Input<K, V>)
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         let name = topic.name();
         let inputs = self.app.inputs();
         let names: Vec<&str> = inputs.iter().map(|it| it.as_str()).collect();

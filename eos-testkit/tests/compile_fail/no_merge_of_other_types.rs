@@ -6,8 +6,8 @@ fn main() {
     let numbers = Topic::<String, u64>::plain("numbers");
     let mut app = App::new("wrong");
     let other = app.source(&numbers);
-    app.source(&texts).merge(other).to(&texts);
+    app.source(&texts).union(other).to(&texts);
     // Nor by time once the key has changed: equal keys are not in one task any more.
     let scattered = app.source(&texts).key_by(|text| text.clone());
-    app.source(&texts).merge_by_time(scattered).to(&texts);
+    app.source(&texts).merge(scattered).to(&texts);
 }

@@ -1,5 +1,5 @@
 //! Keys need an agreed encoding: an own struct has none unless a codec is named.
-use eos_core::Topic;
+use eos_core::{App, Topic};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -8,5 +8,7 @@ struct Order {
 }
 
 fn main() {
-    let _topic = Topic::<Order, String>::json("orders");
+    let mut app = App::new("wrong");
+    app.source(&Topic::<Order, String>::json("orders"))
+        .to(&Topic::json("copies"));
 }

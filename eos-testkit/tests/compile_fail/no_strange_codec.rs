@@ -1,10 +1,13 @@
 //! A codec has to know the type.
-use eos_core::Topic;
-use eos_core::codec::{Json, PlainCodec};
+use eos_core::codec::{Json, Plain};
+use eos_core::{App, Topic};
 
 struct Csv;
 
 fn main() {
-    let _topic = Topic::<String, Vec<String>>::with("rows", PlainCodec::new(), Csv);
-    let _topic = Topic::<String, f64>::with("rows", Json, PlainCodec::new());
+    let mut app = App::new("wrong");
+    app.source(&Topic::<String, Vec<String>>::with("rows", Plain, Csv))
+        .ignore();
+    app.source(&Topic::<String, f64>::with("rows", Json, Plain))
+        .ignore();
 }

@@ -1,6 +1,7 @@
 //! Keys need an agreed encoding: a float has none.
-use eos_core::Topic;
+use eos_core::{App, Topic};
 
 fn main() {
-    let _topic = Topic::<f64, String>::plain("texts");
+    let mut app = App::new("wrong");
+    app.source(&Topic::<f64, String>::plain("texts")).ignore();
 }

@@ -1,13 +1,25 @@
 //! The twin of the misuses: everything that they do wrong, done right.
 use std::time::Duration;
 
-use eos_core::codec::{Json, PlainCodec};
+use eos_core::codec::{Json, Plain};
 use eos_core::{App, Ctx, ErrorPolicy, Failure, KeyValueStore, Processor, Record, Topic};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
 struct Order {
     id: u64,
+}
+
+/// Only read.
+#[derive(Deserialize)]
+struct Sensor {
+    celsius: f64,
+}
+
+/// Only written.
+#[derive(Serialize)]
+struct Alarm {
+    celsius: f64,
 }
 
 /// Keeps every second record.
@@ -24,8 +36,13 @@ fn main() {
     let texts = Topic::<String, String>::plain("texts");
     let lengths = Topic::<String, u64>::plain("lengths");
     let orders = Topic::<Option<String>, Option<Order>>::json("orders");
-    let _struct_as_key = Topic::<Order, String>::with("by-order", Json, PlainCodec::new());
+    let _struct_as_key = Topic::<Order, String>::with("by-order", Json, Plain);
     let mut app = App::new("right");
+    app.source(&Topic::<String, Sensor>::json("sensors"))
+        .map(|sensor| Alarm {
+            celsius: sensor.celsius,
+        })
+        .to(&Topic::json("alarms"));
     let out = app.output(&lengths);
     app.source(&texts)
         .map(|text| text.len() as u64)
@@ -45,8 +62,8 @@ fn main() {
         .to(&lengths);
     let numbers = app.source(&lengths).map(|n| n.to_string());
     let (short, long) = app.source(&texts).branch(|text| text.len() < 3);
-    short.merge_by_time(numbers).to(&texts);
-    long.merge(app.source(&texts).key_by(|text| text.clone()))
+    short.merge(numbers).to(&texts);
+    long.union(app.source(&texts).key_by(|text| text.clone()))
         .to(&texts);
     app.source(&orders).to(&orders);
     let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));

@@ -3,15 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use eos_core::{App, KeyValueStore, Timestamp, Topic};
+use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_protocol::partition_for;
 use eos_testkit::{Input, TestDriver};
 
-fn lines() -> Topic<Option<String>, String> {
+fn lines() -> PlainTopic<Option<String>, String> {
     Topic::plain("lines")
 }
 
-fn shouts() -> Topic<Option<String>, String> {
+fn shouts() -> PlainTopic<Option<String>, String> {
     Topic::plain("shouts")
 }
 

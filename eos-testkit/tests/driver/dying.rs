@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use eos_core::{App, Guarantee, KeyValueStore, Topic};
+use eos_core::{App, Guarantee, KeyValueStore, PlainTopic, Topic};
 use eos_protocol::CallSite;
 use eos_testkit::client::Edge;
 use eos_testkit::driver::CrashPoint;
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
-fn clicks() -> Topic<String, String> {
+fn clicks() -> PlainTopic<String, String> {
     Topic::plain("clicks")
 }
 
-fn totals() -> Topic<String, u64> {
+fn totals() -> PlainTopic<String, u64> {
     Topic::plain("totals")
 }
 
@@ -166,7 +166,7 @@ fn a_record_dies_in_its_middle_whether_it_has_outputs_or_not() {
     assert_eq!(driver.read_pairs(&clicks_out()), [owned(("a", "y"))]);
 }
 
-fn clicks_out() -> Topic<String, String> {
+fn clicks_out() -> PlainTopic<String, String> {
     Topic::plain("clicks-out")
 }
 

@@ -4,14 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use eos_core::{App, Guarantee, Topic};
+use eos_core::{App, Guarantee, PlainTopic, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
-fn lines() -> Topic<String, String> {
+fn lines() -> PlainTopic<String, String> {
     Topic::plain("lines")
 }
 
-fn out() -> Topic<String, String> {
+fn out() -> PlainTopic<String, String> {
     Topic::plain("out")
 }
 

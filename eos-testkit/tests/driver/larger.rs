@@ -2,26 +2,24 @@
 
 use std::time::Duration;
 
-use eos_core::codec::PlainCodec;
-use eos_core::{
-    App, KeyValueStore, Timestamp, Topic, Tumbling, WindowStore, Windowed, WindowedCodec,
-};
+use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic, Tumbling, WindowStore, Windowed};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 /// `<customer> <cents>`, by order.
-fn orders() -> Topic<String, String> {
+fn orders() -> PlainTopic<String, String> {
     Topic::plain("orders")
 }
 
-fn customers() -> Topic<String, Option<String>> {
+fn customers() -> PlainTopic<String, Option<String>> {
     Topic::plain("customers")
 }
 
-fn invoices() -> Topic<String, String> {
+fn invoices() -> PlainTopic<String, String> {
     Topic::plain("invoices")
 }
 
-fn totals() -> Topic<String, u64> {
+fn totals() -> PlainTopic<String, u64> {
     Topic::plain("totals")
 }
 
@@ -136,11 +134,7 @@ fn what_is_held_dies_in_the_middle_of_a_commit() {
 fn windows_behind_a_repartition_on_two_processes() {
     const MINUTE: Duration = Duration::from_secs(60);
     let views = Topic::<Option<String>, String>::plain("views");
-    let pages = Topic::<Windowed<String>, u64>::with(
-        "pages",
-        WindowedCodec::<String>::plain(MINUTE),
-        PlainCodec::new(),
-    );
+    let pages = Topic::<Windowed<String>, u64>::with("pages", TimeWindowed::of(MINUTE), Plain);
     let store = WindowStore::<String, u64>::plain("views");
     let start = || {
         let mut app = App::new("views");

@@ -4,12 +4,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use eos_client::{Client, Headers, Outgoing, Producer, ProducerSpec, Result};
-use eos_core::{App, Topic};
+use eos_core::{App, PlainTopic, Topic};
 use eos_protocol::{Partition, TransactionalId};
 use eos_testkit::TestDriver;
 use eos_testkit::client::{Cluster, ModelProducer};
 
-fn lines() -> Topic<String, String> {
+fn lines() -> PlainTopic<String, String> {
     Topic::plain("lines")
 }
 

@@ -1,13 +1,15 @@
 //! Operators without state, each with a crash at every effect.
 
-use eos_core::{App, Ctx, Failure, OnDiscard, Output, Processor, Record, Topic};
+use eos_core::{
+    App, Ctx, Failure, OnDiscard, Output, PlainTopic, Processor, Record, Stream, Timestamp, Topic,
+};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
-fn input() -> Topic<String, String> {
+fn input() -> PlainTopic<String, String> {
     Topic::plain("in")
 }
 
-fn output() -> Topic<String, String> {
+fn output() -> PlainTopic<String, String> {
     Topic::plain("out")
 }
 
@@ -91,11 +93,144 @@ fn branch_and_merge() {
             let (long, short) = app.source(&input()).branch(|value| value.len() > 2);
             let long = long.map(|value| format!("long {value}"));
             let short = short.map(|value| format!("short {value}"));
-            long.merge(short).to(&output());
+            long.union(short).to(&output());
         },
         &[("k", "abc"), ("k", "a"), ("l", "abcd")],
         &[("k", "long abc"), ("k", "short a"), ("l", "long abcd")],
     );
+}
+
+#[test]
+fn records_with_their_keys() {
+    check(
+        |app| {
+            app.source(&input())
+                .filter_record(|record| record.key != "none")
+                .map_record(|record| format!("{}={}", record.key, record.value))
+                .try_map_record(|record| match &record.key[..] {
+                    "poison" => Err("a poisoned key".into()),
+                    key => Ok(format!("{key}:{}", record.value)),
+                })
+                .filter_map_record(|record| (record.key != "few").then_some(record.value))
+                .flat_map_record(|record| [record.value, record.key.clone()])
+                .try_flat_map_record(|record| Ok(Some(record.value)))
+                .to(&output());
+        },
+        &[("k", "a"), ("none", "b"), ("few", "c")],
+        &[("k", "k:k=a"), ("k", "k")],
+    );
+}
+
+#[test]
+fn keys_made_of_whole_records() {
+    check(
+        |app| {
+            let (short, long) = app
+                .source(&input())
+                .branch_record(|record| record.key.len() + record.value.len() < 3);
+            let short = short.key_by_record(|record| format!("{}/{}", record.key, record.value));
+            let long = long.rekey(|record| (record.value, record.key));
+            short.union(long).to(&output());
+        },
+        &[("k", "a"), ("key", "value")],
+        &[("k/a", "a"), ("value", "key")],
+    );
+}
+
+#[test]
+fn results_are_split_and_the_rest_is_ignored() {
+    check(
+        |app| {
+            let numbers = app.source(&input()).map(|text| text.parse::<u64>());
+            let (numbers, errors) = numbers.split_result();
+            numbers.map(|n| (n + 1).to_string()).to(&output());
+            errors.ignore();
+        },
+        &[("k", "1"), ("k", "x"), ("k", "2")],
+        &[("k", "2"), ("k", "3")],
+    );
+}
+
+#[test]
+fn streams_of_both_kinds_in_a_loop() {
+    check(
+        |app| {
+            let shout = |lines: Stream<String, String>| lines.map(|line| line.to_uppercase());
+            let streams = [
+                app.source(&input()).pipe(shout).scattered(),
+                app.source(&input()).key_by(|value| value.clone()),
+            ];
+            let all = streams.into_iter().reduce(Stream::union).unwrap();
+            all.to(&output());
+        },
+        &[("k", "a")],
+        &[("k", "A"), ("a", "a")],
+    );
+}
+
+/// A record form hands on time and headers, also to several records.
+#[test]
+fn time_and_headers_stay_where_records_change() {
+    let mut app = App::new("a");
+    app.source(&input())
+        .map_record(|record| record.headers.get("n").map_or(0, <[u8]>::len))
+        .flat_map_record(|record| [record.value, record.value + 1])
+        .rekey(|record| (record.key, record.value.to_string()))
+        .key_by_record(|record| format!("{:?}", record.timestamp))
+        .to(&output());
+    let mut driver = TestDriver::new(app);
+    let record = Input::new("k", "v").at(Timestamp(7)).header("n", b"four");
+    driver.pipe_input(&input(), record);
+    let records = driver.read(&output());
+    let values: Vec<_> = records.iter().map(|record| &record.value[..]).collect();
+    assert_eq!(values, ["4", "5"]);
+    for record in records {
+        assert_eq!(record.key, "Some(Timestamp(7))");
+        assert_eq!(record.timestamp, Timestamp(7));
+        assert_eq!(record.headers.get("n"), Some(&b"four"[..]));
+    }
+}
+
+#[test]
+fn a_type_that_is_only_read_and_one_that_is_only_written() {
+    #[derive(serde::Deserialize)]
+    struct Order {
+        cents: u64,
+    }
+    #[derive(serde::Serialize)]
+    struct Priced {
+        euros: u64,
+    }
+    let orders = Topic::<String, Order>::json("orders");
+    let priced = Topic::<String, Priced>::json("priced");
+    let mut app = App::new("a");
+    app.source(&orders)
+        .map(|order| Priced {
+            euros: order.cents / 100,
+        })
+        .to(&priced);
+    let mut driver = TestDriver::new(app);
+    let raw = orders.values::<serde_json::Value>();
+    driver.pipe(&raw, "k", serde_json::json!({ "cents": 250 }));
+    let read = driver.read_one(&priced.values::<serde_json::Value>());
+    assert_eq!(read.value, serde_json::json!({ "euros": 2 }));
+}
+
+/// Configuration chooses the codec, so the topics have one type.
+#[test]
+fn codecs_chosen_at_run_time() {
+    for as_json in [true, false] {
+        let numbers = match as_json {
+            true => Topic::<String, u64>::json("numbers").erased(),
+            false => PlainTopic::<String, u64>::named("numbers").erased(),
+        };
+        let mut app = App::new("a");
+        app.source(&numbers).map(|n| n.to_string()).to(&output());
+        let mut driver = TestDriver::new(app);
+        driver.pipe(&numbers, "k", 258_u64);
+        assert_eq!(driver.read_one(&output()).value, "258");
+        assert_eq!(numbers.name(), "numbers");
+    }
 }
 
 #[test]
@@ -118,12 +253,12 @@ fn tee_writes_both_or_none() {
 }
 
 #[test]
-fn two_topics_merge_by_time() {
+fn two_topics_merge() {
     let second = Topic::<String, String>::plain("second");
     let start = || {
         let mut app = App::new("a");
         let (one, other) = (app.source(&input()), app.source(&second));
-        one.merge_by_time(other).to(&output());
+        one.merge(other).to(&output());
         let mut driver = TestDriver::new(app);
         driver.kill();
         driver

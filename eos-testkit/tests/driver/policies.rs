@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use eos_core::codec::{Codec, CodecError, Encoded, PlainCodec};
-use eos_core::{App, ErrorPolicy, Timestamp, Topic};
+use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Plain, PlainType};
+use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
-fn numbers() -> Topic<String, String> {
+fn numbers() -> PlainTopic<String, String> {
     Topic::plain("numbers")
 }
 
-fn doubles() -> Topic<String, u64> {
+fn doubles() -> PlainTopic<String, u64> {
     Topic::plain("doubles")
 }
 
-fn letters() -> Topic<Option<Vec<u8>>, Option<Vec<u8>>> {
+fn letters() -> PlainTopic<Option<Vec<u8>>, Option<Vec<u8>>> {
     Topic::plain("letters")
 }
 
@@ -135,6 +135,51 @@ fn retry() {
     });
 }
 
+/// A schema registry that answers only after some time.
+struct Registry(AtomicU32);
+
+impl Decode<u64> for Registry {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<u64, CodecError> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Err(CodecError::unavailable("no schema yet")),
+            _ => u64::read(bytes),
+        }
+    }
+}
+
+/// The bytes do not change, so another try would fail as well.
+#[test]
+fn what_no_try_can_mend_is_not_retried() {
+    let policy =
+        || ErrorPolicy::retry(Duration::from_secs(60), 5).then(ErrorPolicy::dead_letter("letters"));
+    let mut app = App::new("a");
+    app.source(&doubles())
+        .on_error(policy())
+        .try_map(|n| match n {
+            0 => Err(Failure::permanent("nothing")),
+            n => Ok(n.to_string()),
+        })
+        .to(&numbers());
+    let mut driver = TestDriver::new(app);
+    driver.pipe_input(&doubles(), Input::raw(Some(b"k"), Some(b"not a number")));
+    driver.pipe(&doubles(), "k", 0_u64);
+    assert_eq!(driver.read(&letters()).len(), 2);
+    assert_eq!(driver.metrics().unwrap().totals.retried, 0);
+}
+
+#[test]
+fn a_codec_that_is_not_available_is_retried() {
+    let input = Topic::<String, u64>::with("in", Plain, Registry(AtomicU32::new(0)));
+    let mut app = App::new("a");
+    app.source(&input)
+        .on_error(ErrorPolicy::retry(Duration::from_secs(60), 5))
+        .to(&doubles());
+    let mut driver = TestDriver::new(app);
+    driver.pipe(&PlainTopic::<String, u64>::named("in"), "k", 7_u64);
+    assert_eq!(driver.read_one(&doubles()).value, 7);
+    assert_eq!(driver.metrics().unwrap().totals.retried, 2);
+}
+
 #[test]
 fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
     let (mut driver, _) = failing(
@@ -156,12 +201,19 @@ fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
 /// Empties the buffer before it writes, as a codec must not.
 struct Clearing;
 
-impl Codec<u64> for Clearing {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<u64, CodecError> {
-        PlainCodec::<u64>::new().decode(bytes)
+impl Decode<u64> for Clearing {
+    fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<u64, CodecError> {
+        Plain.decode(bytes, field)
     }
+}
 
-    fn encode(&self, value: &u64, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl Encode<u64> for Clearing {
+    fn encode(
+        &self,
+        value: &u64,
+        into: &mut Vec<u8>,
+        _: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
         into.clear();
         into.extend(value.to_be_bytes());
         Ok(Encoded::Bytes)
@@ -170,7 +222,7 @@ impl Codec<u64> for Clearing {
 
 #[test]
 fn a_codec_that_clears_the_buffer_takes_nothing_from_others() {
-    let broken = Topic::<String, u64>::with("broken", PlainCodec::new(), Clearing);
+    let broken = Topic::<String, u64>::with("broken", Plain, Clearing);
     let mut app = App::new("a");
     let (whole, cleared) = (app.output(&doubles()), app.output(&broken));
     app.source(&numbers()).process(move |ctx, record| {

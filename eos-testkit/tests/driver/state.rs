@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use eos_core::{App, KeyValueStore, OrderedStore, Timestamp, Topic};
+use eos_core::{App, KeyValueStore, OrderedStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
-fn input() -> Topic<String, u64> {
+fn input() -> PlainTopic<String, u64> {
     Topic::plain("in")
 }
 
-fn output() -> Topic<String, u64> {
+fn output() -> PlainTopic<String, u64> {
     Topic::plain("out")
 }
 

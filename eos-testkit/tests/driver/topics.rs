@@ -2,23 +2,25 @@
 //!
 //! They are deleted, created again or given partitions. The app stops before further damage, and names the topic.
 
-use eos_core::{App, Error, KeyValueStore, Timestamp, Topic, TopicChange, TopicRole, WorkerError};
+use eos_core::{
+    App, Error, KeyValueStore, PlainTopic, Timestamp, Topic, TopicChange, TopicRole, WorkerError,
+};
 use eos_testkit::client::Written;
 use eos_testkit::{Input, TestDriver};
 
-fn orders() -> Topic<String, String> {
+fn orders() -> PlainTopic<String, String> {
     Topic::plain("orders")
 }
 
-fn customers() -> Topic<String, Option<String>> {
+fn customers() -> PlainTopic<String, Option<String>> {
     Topic::plain("customers")
 }
 
-fn out() -> Topic<String, String> {
+fn out() -> PlainTopic<String, String> {
     Topic::plain("out")
 }
 
-fn totals() -> Topic<String, u64> {
+fn totals() -> PlainTopic<String, u64> {
     Topic::plain("totals")
 }
 

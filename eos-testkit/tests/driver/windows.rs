@@ -2,29 +2,23 @@
 
 use std::time::Duration;
 
-use eos_core::codec::PlainCodec;
-use eos_core::{
-    App, KeyValueStore, Timestamp, Topic, Tumbling, WindowStore, Windowed, WindowedCodec,
-};
+use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic, Tumbling, WindowStore, Windowed};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 const SIZE: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(20);
 
-fn views() -> Topic<String, String> {
+fn views() -> PlainTopic<String, String> {
     Topic::plain("views")
 }
 
-fn late() -> Topic<String, String> {
+fn late() -> PlainTopic<String, String> {
     Topic::plain("late")
 }
 
-fn counts() -> Topic<Windowed<String>, u64> {
-    Topic::with(
-        "counts",
-        WindowedCodec::<String>::plain(SIZE),
-        PlainCodec::new(),
-    )
+fn counts() -> Topic<Windowed<String>, u64, TimeWindowed, Plain> {
+    Topic::with("counts", TimeWindowed::of(SIZE), Plain)
 }
 
 fn store() -> WindowStore<String, u64> {

@@ -8,8 +8,8 @@ use kafka_wire::{Client, Isolation, Producer};
 use crate::common::{PATIENCE, ended};
 use anyhow::{Result, ensure};
 use eos_broker::EmbeddedKafka;
-use eos_core::codec::PlainCodec;
-use eos_core::{App, StopMode, Topic, Tumbling, WindowStore, WindowedCodec};
+use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::{App, StopMode, Topic, Tumbling, WindowStore};
 use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 6;
@@ -47,11 +47,7 @@ fn partitions_with_much_to_do_stay_side_by_side() -> Result<()> {
         .windowed_by(Tumbling::of(MINUTE).grace(GRACE))
         .late_to(&Topic::plain("late"))
         .count(&WindowStore::<String, u64>::plain("counts"))
-        .to(&Topic::with(
-            "out",
-            WindowedCodec::plain(MINUTE),
-            PlainCodec::<u64>::new(),
-        ));
+        .to(&Topic::with("out", TimeWindowed::of(MINUTE), Plain));
     let mut running = app.start(&bootstrap)?;
     let mut client = Client::connect(&bootstrap, PATIENCE)?;
     let mut visible = |topic| -> Result<i64> {

@@ -76,7 +76,7 @@ fn in_siblings(bootstrap: &str) -> Result<()> {
     let text = Topic::<String, String>::plain;
     let main = app.source(&text(&case.input));
     let other = app.source(&text(&side));
-    main.merge_by_time(other).to(&text(&case.output));
+    main.merge(other).to(&text(&case.output));
     case.run_to(app, 100)?;
     let behind = (0..50).map(|n| now - 10 * HOUR + n);
     let ahead = (0..50).map(|n| now + 10 * HOUR + n);

@@ -51,8 +51,7 @@ impl Pair {
         let side = app.source(&Topic::<String, String>::plain(&self.side));
         // The first one declared drives.
         let main = app.source(&Topic::<String, String>::plain(&self.case.input));
-        side.merge_by_time(main)
-            .to(&Topic::plain(&self.case.output));
+        side.merge(main).to(&Topic::plain(&self.case.output));
         app
     }
 
@@ -344,8 +343,7 @@ fn a_topic_more(bootstrap: &str) -> Result<()> {
         let mut app = pair.case.app();
         let main = app.source(&Topic::<String, String>::plain(&pair.case.input));
         let side = app.source(&Topic::<String, String>::plain(&pair.side));
-        main.merge_by_time(side)
-            .to(&Topic::plain(&pair.case.output));
+        main.merge(side).to(&Topic::plain(&pair.case.output));
         app
     };
     let error = pair.case.failure_of(app(&pair))?;

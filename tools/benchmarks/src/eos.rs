@@ -64,7 +64,7 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
         Work::Map => {
             let mut views = app.source(&Topic::<Vec<u8>, View>::json(&task.input));
             if let Some(sibling) = &task.sibling {
-                views = views.merge_by_time(app.source(&Topic::json(sibling)));
+                views = views.merge(app.source(&Topic::json(sibling)));
             }
             if !task.pause.is_zero() {
                 let pause = task.pause;

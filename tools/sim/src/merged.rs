@@ -23,7 +23,7 @@ const INPUTS: [&str; 2] = [INPUT, "beside"];
 
 fn declare(app: &mut App) {
     let [first, second] = INPUTS.map(|topic| app.source(&Topic::<String, String>::plain(topic)));
-    let (one, other) = first.merge_by_time(second).tee();
+    let (one, other) = first.merge(second).tee();
     one.to(&Topic::plain(OUTPUTS[0]));
     other.to(&Topic::plain(OUTPUTS[1]));
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use eos_core::codec::PlainCodec;
-use eos_core::{App, Topic, Tumbling, WindowStore, Windowed, WindowedCodec};
+use eos_core::codec::{Plain, TimeWindowed};
+use eos_core::{App, Topic, Tumbling, WindowStore, Windowed};
 
 use super::case::Case;
 use super::plain::STATELESS;
@@ -34,8 +34,8 @@ const STREAM_TIME: &[u8] = b"time";
 fn declare(app: &mut App) {
     let ms = |ms: i64| Duration::from_millis(ms.unsigned_abs());
     let [first, second, late] = OUTPUTS;
-    let updates = |topic| -> Topic<Windowed<String>, String> {
-        Topic::with(topic, WindowedCodec::plain(ms(SIZE)), PlainCodec::new())
+    let updates = |topic| -> Topic<Windowed<String>, String, TimeWindowed, Plain> {
+        Topic::with(topic, TimeWindowed::of(ms(SIZE)), Plain)
     };
     let (one, other) = app
         .source(&Topic::<String, String>::plain(INPUT))

@@ -4,9 +4,9 @@ use eos_protocol::{CallSite, StageId, code};
 
 use super::*;
 use crate::client::{BrokerLimits, ClientError, Verification};
-use crate::{App, KeyValueStore, Topic};
+use crate::{App, KeyValueStore, PlainTopic, Topic};
 
-fn text(name: &str) -> Topic<String, String> {
+fn text(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)
 }
 
@@ -47,7 +47,7 @@ fn row(name: &str, partitions: u32, like: &str) -> (String, u32, String) {
 fn a_repartition_is_as_wide_as_its_widest_source_and_a_changelog_as_its_driver() {
     let topology = built(|app| {
         let counts = KeyValueStore::<String, u64>::plain("counts");
-        let words = app.source(&text("lines")).merge(app.source(&text("notes")));
+        let words = app.source(&text("lines")).union(app.source(&text("notes")));
         words
             .key_by(|line: &String| line.clone())
             .repartition(&text("words"))

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::driver::Driver;
 use super::{bytes, cases, piece, read};
-use crate::codec::PlainCodec;
-use crate::{App, Topic, Tumbling, WindowStore, WindowedCodec, WindowedGroup};
+use crate::codec::{Plain, TimeWindowed};
+use crate::{App, Topic, Tumbling, WindowStore, WindowedGroup};
 
 /// As Kafka Streams takes them: a record without value counts.
 type Text = Option<String>;
@@ -23,18 +23,18 @@ fn declare(operator: &str, windows: Tumbling, app: &mut App) {
     let group = |group: crate::Grouped<String, Text>| -> WindowedGroup<String, Text> {
         group.windowed_by(windows).late_to(&Topic::plain("late"))
     };
-    let keys = WindowedCodec::<String>::plain(windows.size());
+    let keys = TimeWindowed::of(windows.size());
     match operator {
         "window_count" => group(source.group_by_key())
             .count(&WindowStore::plain("store"))
-            .to(&Topic::with("out", keys, PlainCodec::<u64>::new())),
+            .to(&Topic::with("out", keys, Plain)),
         "filter_window_count" => group(
             source
                 .filter(|value| value.as_deref() != Some("drop"))
                 .group_by_key(),
         )
         .count(&WindowStore::plain("store"))
-        .to(&Topic::with("out", keys, PlainCodec::<u64>::new())),
+        .to(&Topic::with("out", keys, Plain)),
         "window_aggregate_or_delete" => group(source.group_by_key())
             .aggregate_or_delete(
                 &WindowStore::plain("store"),
@@ -44,18 +44,14 @@ fn declare(operator: &str, windows: Tumbling, app: &mut App) {
                     (value != "-").then(|| format!("{so_far}{value};"))
                 },
             )
-            .to(&Topic::with(
-                "out",
-                keys,
-                PlainCodec::<Option<String>>::new(),
-            )),
+            .to(&Topic::with("out", keys, Plain)),
         "window_aggregate" => group(source.group_by_key())
             .aggregate(
                 &WindowStore::plain("store"),
                 || "<".to_owned(),
                 |_, value, so_far| format!("{so_far}{};", value.as_deref().unwrap_or("null")),
             )
-            .to(&Topic::with("out", keys, PlainCodec::<String>::new())),
+            .to(&Topic::with("out", keys, Plain)),
         other => panic!("{other}"),
     }
 }

@@ -36,11 +36,13 @@ impl Pipeline {
         let sources = task.chains.inputs.get(record.input);
         let failed = sources.and_then(|all| all.get(source));
         let policy = match failed.map(|failed| &*failed.policy) {
-            Some(ErrorPolicy::Retry { backoff, max, .. }) => ErrorPolicy::Retry {
-                backoff: *backoff,
-                max: *max,
-                then: Box::new(last),
-            },
+            Some(ErrorPolicy::Retry { backoff, max, .. }) if !fault.is_permanent() => {
+                ErrorPolicy::Retry {
+                    backoff: *backoff,
+                    max: *max,
+                    then: Box::new(last),
+                }
+            }
             _ => last,
         };
         self.decide(shared, task, record, (&policy, letters), fault, txn)

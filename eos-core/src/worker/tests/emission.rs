@@ -4,14 +4,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::state::{Disk, stateful};
 use super::*;
-use crate::topology::{KeyBy, Kind};
-use crate::{Grouped, KeyValueStore, Stream, Table};
+use crate::topology::{Apply, Forward, Kind};
+use crate::{Grouped, KeyValueStore, Record, Stream, Table};
 
 /// The fake's keys are all one: here the value is the key as well.
 fn keyed(stream: Stream<String, String>) -> Grouped<String, String> {
     let keyed: Stream<String, String> = stream.then(Kind::KeyBy, || {
-        let key = |value: &String| value.clone();
-        Box::new(KeyBy::<String, String, String, _>::new(Arc::new(key)))
+        let key_by = |record: Record<String, String>, next: &mut Forward<'_, '_, '_>| {
+            let key = record.value.clone();
+            next.record(record.with_key(key))
+        };
+        Box::new(Apply::new(Arc::new(key_by)))
     });
     keyed.group_by_key()
 }

@@ -38,7 +38,7 @@ use super::fake::{Answer, Clock, Fake, abortable, fatal, tp};
 use super::*;
 use crate::client::{GroupProtocol, SourceEvent};
 use crate::metrics::{Totals, WorkerMetrics};
-use crate::{App, Failure, Topic};
+use crate::{App, Failure, PlainTopic, Topic};
 
 /// The default duration of a step.
 const STEP: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ struct Bench {
     worker: Worker<Fake>,
 }
 
-fn text(name: &str) -> Topic<String, String> {
+fn text(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)
 }
 

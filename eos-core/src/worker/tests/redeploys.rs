@@ -6,9 +6,10 @@ use eos_state::StoreBackend;
 
 use super::state::{Disk, stateful};
 use super::*;
+use crate::PlainTopic;
 use crate::{KeyValueStore, Store, Stream, Tumbling, WindowStore};
 
-fn lines(name: &str) -> Topic<String, String> {
+fn lines(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)
 }
 
@@ -324,7 +325,7 @@ fn joined(app: &mut App) {
     let counts = named(app, "counts");
     let source = app.source(&lines("in"));
     let more = app.source(&lines("more"));
-    count_in(source.merge_by_time(more), counts, app);
+    count_in(source.merge(more), counts, app);
 }
 
 #[track_caller]
@@ -345,7 +346,7 @@ fn a_topic_that_drives_from_now_on_is_refused_even_if_it_is_accepted() {
         let counts = named(app, "counts");
         let more = app.source(&lines("more"));
         let source = app.source(&lines("in"));
-        count_in(more.merge_by_time(source), counts, app);
+        count_in(more.merge(source), counts, app);
     };
     let accepted = old_layout();
     let (mut bench, _disk) = redeployed_from(counting, driven, Some(&accepted));

@@ -12,7 +12,7 @@ fn bench(input: &[&str], beside: &[&str]) -> Bench {
         let side = app.source(&text("side"));
         // The first one declared drives.
         let main = app.source(&text("in"));
-        side.merge_by_time(main).to(&Topic::plain("out"));
+        side.merge(main).to(&Topic::plain("out"));
     });
     bench.worker.shared.spec.input_partitions = BTreeMap::from([("side".into(), 2)]);
     bench.kafka.broker().input.insert(tp(0), texts(input));

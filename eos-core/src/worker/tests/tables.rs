@@ -2,7 +2,7 @@
 
 use super::state::{Disk, stateful};
 use super::*;
-use crate::codec::{Codec, CodecError, Encoded, PlainCodec};
+use crate::codec::{CodecError, Decode, Encode, Encoded, Field, Plain};
 use crate::{ErrorPolicy, KeyValueStore};
 
 fn rows(partition: i32) -> TopicPartition {
@@ -12,16 +12,27 @@ fn rows(partition: i32) -> TopicPartition {
 /// The fake's records all have values: `-` stands for a tombstone, and `?` for what can't be read.
 struct Dash;
 
-impl Codec<Option<String>> for Dash {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<Option<String>, CodecError> {
+impl Decode<Option<String>> for Dash {
+    fn decode(
+        &self,
+        bytes: Option<&[u8]>,
+        field: &Field<'_>,
+    ) -> Result<Option<String>, CodecError> {
         match bytes {
             Some(b"?") => Err(CodecError::invalid("a row", "it is a question")),
             Some(b"-") | None => Ok(None),
-            bytes => PlainCodec::<String>::new().decode(bytes).map(Some),
+            bytes => Plain.decode(bytes, field).map(Some),
         }
     }
+}
 
-    fn encode(&self, row: &Option<String>, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl Encode<Option<String>> for Dash {
+    fn encode(
+        &self,
+        row: &Option<String>,
+        into: &mut Vec<u8>,
+        _: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
         into.extend_from_slice(row.as_deref().unwrap_or("-").as_bytes());
         Ok(Encoded::Bytes)
     }
@@ -29,7 +40,7 @@ impl Codec<Option<String>> for Dash {
 
 /// The table drives; the fake's times are its offsets, and all keys are the same.
 fn joining(app: &mut App) {
-    let topic = Topic::<String, Option<String>>::with("rows", PlainCodec::new(), Dash);
+    let topic = Topic::<String, Option<String>>::with("rows", Plain, Dash);
     let table = app
         .table(&topic, &KeyValueStore::plain("rows"))
         .on_error(ErrorPolicy::Skip);

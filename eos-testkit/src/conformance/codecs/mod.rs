@@ -13,7 +13,7 @@
 //! is not found.
 //!
 //! ```
-//! use eos_core::codec::{Codec, CodecError, Encoded};
+//! use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field};
 //! use eos_testkit::conformance::codecs::{Violation, check_keys, check_values};
 //!
 //! /// An amount, as digits.
@@ -22,15 +22,17 @@
 //!
 //! struct Digits;
 //!
-//! impl Codec<Cents> for Digits {
-//!     fn decode(&self, bytes: Option<&[u8]>) -> Result<Cents, CodecError> {
+//! impl Decode<Cents> for Digits {
+//!     fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<Cents, CodecError> {
 //!         let bytes = bytes.ok_or(CodecError::Null { expected: "digits" })?;
 //!         let text = str::from_utf8(bytes).map_err(|e| CodecError::invalid("digits", e))?;
 //!         let cents = text.parse().map_err(|e| CodecError::invalid("digits", e))?;
 //!         Ok(Cents(cents))
 //!     }
+//! }
 //!
-//!     fn encode(&self, cents: &Cents, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+//! impl Encode<Cents> for Digits {
+//!     fn encode(&self, cents: &Cents, into: &mut Vec<u8>, _: &Field<'_>) -> Result<Encoded, CodecError> {
 //!         into.extend_from_slice(cents.0.to_string().as_bytes());
 //!         Ok(Encoded::Bytes)
 //!     }
@@ -71,7 +73,7 @@ use probe::Probe;
 /// Checks the codec of a topic's or a store's values.
 ///
 /// - What is written is read back as it was, null included; also after a value was
-///   [recycled](Codec::recycle), and after what can't be read.
+///   [recycled](eos_core::codec::Encode::recycle), and after what can't be read.
 /// - Writing appends. What was in the buffer stays, whatever comes of it: outputs of the same record are in
 ///   there. With [`Encoded::Null`](eos_core::codec::Encoded::Null) it appends nothing.
 /// - Bytes that are damaged (cut off at any length, a bit flipped, something behind them, null, nothing, chance)
@@ -97,7 +99,7 @@ pub fn check_values<T: PartialEq + Debug>(
 /// - A key has the same bytes each time, whether it was read, recycled or made anew, and equal keys have equal
 ///   bytes: they decide the partition, and find what a store keeps.
 /// - Other keys have other bytes, or a store keeps both in one place. Of two keys, at most one is null.
-/// - [`deciding_bytes`](Codec::deciding_bytes) are no more than there are, and as many each time.
+/// - [`deciding_bytes`](eos_core::codec::Encode::deciding_bytes) are no more than there are, and as many each time.
 ///
 /// Every pair is compared: a few hundred keys are enough.
 ///

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
-use eos_core::codec::{Codec, CodecError, Encoded, OrderedKey};
+use eos_core::codec::{Codec, CodecError, Decode, Encode, Encoded, Field, OrderedKey};
 
 use super::check::{every_two, keys as check_all};
 use super::probe::Probe;
@@ -132,12 +132,14 @@ impl<K> Last<K> {
     }
 }
 
-impl<K: OrderedKey> Codec<K> for Last<K> {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<K, CodecError> {
+impl<K: OrderedKey> Decode<K> for Last<K> {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<K, CodecError> {
         K::read_last(bytes.ok_or(CodecError::Null { expected: "a key" })?)
     }
+}
 
-    fn encode(&self, key: &K, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl<K: OrderedKey> Encode<K> for Last<K> {
+    fn encode(&self, key: &K, into: &mut Vec<u8>, _: &Field<'_>) -> Result<Encoded, CodecError> {
         key.write_last(into);
         Ok(Encoded::Bytes)
     }
@@ -152,17 +154,20 @@ impl<K> First<K> {
     }
 }
 
-impl<K: OrderedKey> Codec<(K, Vec<u8>)> for First<K> {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<(K, Vec<u8>), CodecError> {
+impl<K: OrderedKey> Decode<(K, Vec<u8>)> for First<K> {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<(K, Vec<u8>), CodecError> {
         let mut bytes = bytes.ok_or(CodecError::Null { expected: "a key" })?;
         let key = K::read_first(&mut bytes)?;
         Ok((key, bytes.to_vec()))
     }
+}
 
+impl<K: OrderedKey> Encode<(K, Vec<u8>)> for First<K> {
     fn encode(
         &self,
         (key, behind): &(K, Vec<u8>),
         into: &mut Vec<u8>,
+        _: &Field<'_>,
     ) -> Result<Encoded, CodecError> {
         key.write_first(into);
         into.extend_from_slice(behind);

@@ -11,12 +11,13 @@ use super::violation::{Violation, shown};
 
 /// Checks the codec of keys of which only a part decides the partition: all that
 /// [`check_keys`](super::check_keys) does, and that
-/// the bytes that decide ([`deciding_bytes`](Codec::deciding_bytes)) are those of the part. Keys with the same
+/// the bytes that decide ([`deciding_bytes`](eos_core::codec::Encode::deciding_bytes)) are those of the part. Keys with the same
 /// part have the same ones, and so are in one partition, and keys with another part have others.
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use eos_core::{Timestamp, Tumbling, Windowed, WindowedCodec};
+/// # use eos_core::codec::TimeWindowed;
+/// # use eos_core::{Timestamp, Tumbling, Windowed};
 /// # use eos_testkit::conformance::codecs::{Violation, check_partitions};
 /// # fn main() -> Result<(), Violation> {
 /// let hour = Duration::from_secs(3600);
@@ -25,7 +26,7 @@ use super::violation::{Violation, shown};
 ///     window: Tumbling::of(hour).at(Timestamp(hours * 3_600_000)),
 /// };
 /// let keys = [("a", 1), ("a", 2), ("b", 1), ("", 0)].map(windowed);
-/// check_partitions(&WindowedCodec::plain(hour), keys, |windowed| windowed.key.clone())
+/// check_partitions(&TimeWindowed::of(hour), keys, |windowed| windowed.key.clone())
 /// # }
 /// ```
 ///

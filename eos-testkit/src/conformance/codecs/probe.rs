@@ -4,12 +4,17 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use eos_core::codec::{Codec, CodecError, Encoded};
+use eos_client::Headers;
+use eos_core::codec::{Codec, CodecError, Encoded, Field, Part};
 
 use super::violation::{Violation, Written, shown};
 
 /// What is in the buffer already: outputs of the same record, or a window's start in front of a key.
 const BEFORE: &[u8] = b"\x00what was there before\xff";
+
+/// The place that a codec sees.
+static NO_HEADERS: Headers = Headers::new();
+const FIELD: Field<'static> = Field::new("conformance", Part::Value, &NO_HEADERS);
 
 /// Calls a codec, and finds out whether a call did what no call may do.
 pub(super) struct Probe<'c, C: ?Sized>(pub(super) &'c C);
@@ -24,7 +29,9 @@ impl<C: ?Sized> Probe<'_, C> {
         C: Codec<T>,
     {
         let doing = || format!("writing {}", shown(value));
-        appended(BEFORE, value, doing, |into| self.0.encode(value, into))
+        appended(BEFORE, value, doing, |into| {
+            self.0.encode(value, into, &FIELD)
+        })
     }
 
     /// The bytes of a value that has to have some.
@@ -44,7 +51,7 @@ impl<C: ?Sized> Probe<'_, C> {
         C: Codec<T>,
     {
         let doing = || format!("writing {}", shown(value));
-        appended(&[], value, doing, |into| self.0.encode(value, into))?.map_err(|error| {
+        appended(&[], value, doing, |into| self.0.encode(value, into, &FIELD))?.map_err(|error| {
             Violation::Unwritable {
                 value: shown(value),
                 error: error.to_string(),
@@ -57,7 +64,7 @@ impl<C: ?Sized> Probe<'_, C> {
         C: Codec<T>,
     {
         let doing = || format!("reading {bytes}");
-        guarded(doing, || self.0.decode(bytes.0.as_deref()))
+        guarded(doing, || self.0.decode(bytes.0.as_deref(), &FIELD))
     }
 
     pub(super) fn recycle<T: Debug>(&self, value: T) -> Result<(), Violation>

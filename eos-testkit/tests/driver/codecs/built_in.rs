@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::time::Duration;
 
-use eos_core::codec::{Json, Plain, PlainCodec};
+use eos_core::codec::{Json, Plain, PlainType, TimeWindowed};
 use eos_core::stepped::codecs;
-use eos_core::{Timestamp, Topic, Tumbling, Windowed, WindowedCodec};
+use eos_core::{Timestamp, Topic, Tumbling, Windowed};
 use eos_testkit::conformance::codecs::{
     Violation, check_keys, check_ordered_keys, check_partitions, check_prefixes, check_refusals,
     check_values,
@@ -43,11 +43,11 @@ fn bytes() -> Vec<Vec<u8>> {
 }
 
 #[track_caller]
-fn plain<T: Plain + PartialEq + Debug + Clone>(values: &[T]) {
-    let codec = PlainCodec::<T>::new();
+fn plain<T: PlainType + PartialEq + Debug + Clone>(values: &[T]) {
+    let codec = Plain;
     check_values(&codec, values.to_vec()).unwrap();
     check_keys(&codec, values.to_vec()).unwrap();
-    let codec = PlainCodec::<Option<T>>::new();
+    let codec = Plain;
     let maybe = values.iter().cloned().map(Some).chain([None]);
     check_keys(&codec, maybe).unwrap();
 }
@@ -61,7 +61,7 @@ fn plain_types() {
     plain(&[0, 1, -1, i64::MIN, i64::MAX]);
     plain(&[0, 1, u32::MAX]);
     plain(&[0, 1, u64::MAX]);
-    check_keys(&PlainCodec::new(), [()]).unwrap();
+    check_keys(&Plain, [()]).unwrap();
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -168,19 +168,19 @@ fn keys_in_windows() {
             .flat_map(|key| starts.map(|start| windowed(key, start)))
     };
     let key = |windowed: &Windowed<String>| windowed.key.clone();
-    check_partitions(&WindowedCodec::plain(hour), keys(), key).unwrap();
-    check_partitions(&WindowedCodec::with(Json, hour), keys(), key).unwrap();
+    check_partitions(&TimeWindowed::of(hour), keys(), key).unwrap();
+    check_partitions(&TimeWindowed::with(Json, hour), keys(), key).unwrap();
     let null = Windowed {
         key: None::<String>,
         window: at(0),
     };
-    check_refusals(&WindowedCodec::plain(hour), [null]).unwrap();
+    check_refusals(&TimeWindowed::of(hour), [null]).unwrap();
 }
 
 #[test]
 fn windows_of_windows() {
     let hour = Duration::from_secs(3600);
-    let codec = WindowedCodec::with(WindowedCodec::plain(hour), hour);
+    let codec = TimeWindowed::with(TimeWindowed::of(hour), hour);
     let at = |start| Tumbling::of(hour).at(Timestamp(start));
     let keys = [("a", 0, 0), ("a", 1, 0), ("a", 0, 1), ("b", 0, 0)];
     let keys = keys.map(|(key, inner, outer)| Windowed {

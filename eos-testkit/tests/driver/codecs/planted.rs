@@ -3,17 +3,17 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use eos_core::codec::{Codec, CodecError, Encoded, Plain};
+use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, PlainType};
 use eos_testkit::conformance::codecs::{Violation, Written, check_refusals, check_values};
 
-type Encode = dyn Fn(&str, &mut Vec<u8>) -> Result<Encoded, CodecError> + Send + Sync;
+type EncodeFn = dyn Fn(&str, &mut Vec<u8>) -> Result<Encoded, CodecError> + Send + Sync;
 type Deciding = dyn Fn(&[u8]) -> usize + Send + Sync;
-type Decode = dyn Fn(Option<&[u8]>) -> Result<String, CodecError> + Send + Sync;
+type DecodeFn = dyn Fn(Option<&[u8]>) -> Result<String, CodecError> + Send + Sync;
 
 /// A codec of text, until something else is planted.
 pub(crate) struct Planted {
-    encode: Box<Encode>,
-    decode: Box<Decode>,
+    encode: Box<EncodeFn>,
+    decode: Box<DecodeFn>,
     deciding: Box<Deciding>,
     recycle: Box<dyn Fn(String) + Send + Sync>,
 }
@@ -79,12 +79,19 @@ pub(crate) fn owned(values: &[&str]) -> Vec<String> {
     values.iter().copied().map(str::to_owned).collect()
 }
 
-impl Codec<String> for Planted {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<String, CodecError> {
+impl Decode<String> for Planted {
+    fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<String, CodecError> {
         (self.decode)(bytes)
     }
+}
 
-    fn encode(&self, value: &String, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+impl Encode<String> for Planted {
+    fn encode(
+        &self,
+        value: &String,
+        into: &mut Vec<u8>,
+        _: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
         (self.encode)(value, into)
     }
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use eos_core::codec::{Codec, CodecError, Encoded, Plain, PlainCodec};
-use eos_core::{Timestamp, Tumbling, Windowed, WindowedCodec};
+use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, PlainType, TimeWindowed};
+use eos_core::{Timestamp, Tumbling, Windowed};
 use eos_testkit::conformance::codecs::{
     Violation, Written, check_keys, check_partitions, check_values,
 };
@@ -60,14 +60,22 @@ fn its_bytes_are_others_when_it_was_read() {
         }
     }
     struct Knows;
-    impl Codec<Key> for Knows {
-        fn decode(&self, bytes: Option<&[u8]>) -> Result<Key, CodecError> {
+    impl Decode<Key> for Knows {
+        fn decode(&self, bytes: Option<&[u8]>, _: &Field<'_>) -> Result<Key, CodecError> {
             match bytes {
                 Some([n, _]) => Ok(Key(*n, false)),
                 _ => refuse(),
             }
         }
-        fn encode(&self, key: &Key, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
+    }
+
+    impl Encode<Key> for Knows {
+        fn encode(
+            &self,
+            key: &Key,
+            into: &mut Vec<u8>,
+            _: &Field<'_>,
+        ) -> Result<Encoded, CodecError> {
             into.extend_from_slice(&[key.0, u8::from(key.1)]);
             Ok(Encoded::Bytes)
         }
@@ -87,18 +95,26 @@ fn its_bytes_are_others_when_it_was_read() {
 #[test]
 fn two_keys_have_the_same_bytes() {
     struct Joined;
-    impl Codec<(String, String)> for Joined {
-        fn decode(&self, bytes: Option<&[u8]>) -> Result<(String, String), CodecError> {
+    impl Decode<(String, String)> for Joined {
+        fn decode(
+            &self,
+            bytes: Option<&[u8]>,
+            _: &Field<'_>,
+        ) -> Result<(String, String), CodecError> {
             let text = String::read(bytes)?;
             let (a, b) = text
                 .split_once('-')
                 .ok_or(CodecError::Null { expected: "-" })?;
             Ok((a.to_owned(), b.to_owned()))
         }
+    }
+
+    impl Encode<(String, String)> for Joined {
         fn encode(
             &self,
             (a, b): &(String, String),
             into: &mut Vec<u8>,
+            _: &Field<'_>,
         ) -> Result<Encoded, CodecError> {
             into.extend_from_slice(format!("{a}-{b}").as_bytes());
             Ok(Encoded::Bytes)
@@ -149,16 +165,27 @@ fn other_bytes_decide_each_time() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// As [`WindowedCodec`], but this decides.
-struct Decided(WindowedCodec<String>, fn(&[u8]) -> usize);
+/// As [`TimeWindowed`], but this decides.
+struct Decided(TimeWindowed, fn(&[u8]) -> usize);
 
-impl Codec<Windowed<String>> for Decided {
-    fn decode(&self, bytes: Option<&[u8]>) -> Result<Windowed<String>, CodecError> {
-        self.0.decode(bytes)
+impl Decode<Windowed<String>> for Decided {
+    fn decode(
+        &self,
+        bytes: Option<&[u8]>,
+        field: &Field<'_>,
+    ) -> Result<Windowed<String>, CodecError> {
+        self.0.decode(bytes, field)
     }
+}
 
-    fn encode(&self, key: &Windowed<String>, into: &mut Vec<u8>) -> Result<Encoded, CodecError> {
-        self.0.encode(key, into)
+impl Encode<Windowed<String>> for Decided {
+    fn encode(
+        &self,
+        key: &Windowed<String>,
+        into: &mut Vec<u8>,
+        field: &Field<'_>,
+    ) -> Result<Encoded, CodecError> {
+        self.0.encode(key, into, field)
     }
 
     fn deciding_bytes(&self, key: &[u8]) -> usize {
@@ -171,7 +198,7 @@ fn windowed(decides: fn(&[u8]) -> usize) -> Result<(), Violation> {
         key: key.to_owned(),
         window: Tumbling::of(HOUR).at(Timestamp(start)),
     });
-    let codec = Decided(WindowedCodec::plain(HOUR), decides);
+    let codec = Decided(TimeWindowed::of(HOUR), decides);
     check_partitions(&codec, keys, |windowed| windowed.key.clone())
 }
 
@@ -198,6 +225,6 @@ fn what_a_value_may_not_do_a_key_may_not_either() {
         Ok(Encoded::Bytes)
     });
     found!(keys(&clears, &["a"]), Violation::NotAppended { .. });
-    let panics = good().decode(|bytes| PlainCodec::new().decode(Some(bytes.expect("a key"))));
+    let panics = good().decode(|bytes| String::read(Some(bytes.expect("a key"))));
     found!(keys(&panics, &["a"]), Violation::Panicked { .. });
 }

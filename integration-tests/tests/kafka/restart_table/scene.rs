@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::codec::PlainCodec;
+use eos_core::codec::{Plain, TimeWindowed};
 use eos_core::{
     App, Error, KeyValueStore, RestartError, Running, StopMode, Topic, Tumbling, WindowStore,
-    WindowedCodec, WorkerError,
+    WorkerError,
 };
 use integration_tests::counted::{Counted, Counts};
 use integration_tests::files::{copy_dir, restart_rows};
@@ -67,16 +67,12 @@ impl Scene {
     pub(crate) fn counting_by_windows(&self) -> App {
         let hour = Duration::from_secs(3_600);
         let mut app = self.case.app().commit_interval(Duration::from_millis(20));
-        let windowed = WindowedCodec::<String>::plain(hour);
+        let windowed = TimeWindowed::of(hour);
         app.source(&Topic::<String, String>::plain(&self.case.input))
             .group_by_key()
             .windowed_by(Tumbling::of(hour).grace(hour))
             .count(&WindowStore::plain("counts"))
-            .to(&Topic::with(
-                &self.case.output,
-                windowed,
-                PlainCodec::<u64>::new(),
-            ));
+            .to(&Topic::with(&self.case.output, windowed, Plain));
         app
     }
 

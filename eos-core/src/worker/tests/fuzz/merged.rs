@@ -20,7 +20,7 @@ impl Shape for Merged {
         let (policy, closure) = trouble(clock, self.retry);
         let one = app.source(&text("in"));
         let other = app.source(&text("in2"));
-        one.merge_by_time(other)
+        one.merge(other)
             .on_error(policy)
             .try_map(closure)
             .to(&Topic::plain("out"));

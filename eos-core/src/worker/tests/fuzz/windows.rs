@@ -1,8 +1,8 @@
 //! Windows: late records in order, the count of every window, and updates that only rise.
 
 use super::*;
-use crate::codec::PlainCodec;
-use crate::{Tumbling, WindowStore, WindowedCodec};
+use crate::codec::{Plain, TimeWindowed};
+use crate::{Tumbling, WindowStore};
 
 const SIZE: i64 = 10;
 const GRACE: i64 = 5;
@@ -47,11 +47,7 @@ impl Shape for Windows {
                 },
             )
             .emit_per_commit()
-            .to(&Topic::with(
-                "out",
-                WindowedCodec::plain(size),
-                PlainCodec::new(),
-            ));
+            .to(&Topic::with("out", TimeWindowed::of(size), Plain));
     }
 
     fn input(&self, _: &mut Rng, p: i32) -> (TopicPartition, String) {

@@ -1,22 +1,24 @@
 //! The closures layer: one method per shape.
 
+mod stateless;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use eos_state::StoreKind;
 
+use crate::codec::{Codec, Encode};
 use crate::ctx::Ctx;
 use crate::error_policy::ErrorPolicy;
-use crate::failure::{Done, Failure};
+use crate::failure::Done;
 use crate::keys::{Partitioned, Scattered, Together};
 use crate::processor::Processor;
 use crate::record::Record;
 use crate::store::{KeyValueStore, Store, StoreSpec};
 use crate::topic::Topic;
 use crate::topology::{
-    Branch, Closure, Exit, FlatMap, Graph, KeyBy, Kind, Map, Node, Peek, Process, Tee,
-    TopologyError, Write,
+    Closure, Exit, Graph, Ignore, Kind, Node, Process, Tee, TopologyError, Write,
 };
 
 /// Records on their way through an app.
@@ -150,7 +152,11 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Exactly-once
     /// Both sides are transactions of their own; each record gets through once.
-    pub fn repartition(self, topic: &Topic<K, V>) -> Stream<K, V> {
+    pub fn repartition<KC, VC>(self, topic: &Topic<K, V, KC, VC>) -> Stream<K, V>
+    where
+        KC: Codec<K>,
+        VC: Codec<V>,
+    {
         let source = self.graph().repartition(&self.parents, topic);
         Stream::new(self.graph, source)
     }
@@ -175,145 +181,6 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
-    /// Changes the value and keeps the key.
-    pub fn map<U: 'static>(self, f: impl Fn(V) -> U + Send + Sync + 'static) -> Stream<K, U, P> {
-        self.mapped(Kind::Map, move |value| Ok(Some(f(value))))
-    }
-
-    /// Changes the value, or fails the record. Any error converts by `?`:
-    ///
-    /// ```
-    /// # use eos_core::{App, Topic};
-    /// # let mut app = App::new("a");
-    /// # let (texts, numbers) = (Topic::<String, String>::plain("t"), Topic::<String, u64>::plain("n"));
-    /// app.source(&texts).try_map(|text| Ok(text.parse::<u64>()?)).to(&numbers);
-    /// ```
-    pub fn try_map<U: 'static>(
-        self,
-        f: impl Fn(V) -> Result<U, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, U, P> {
-        self.mapped(Kind::TryMap, move |value| f(value).map(Some))
-    }
-
-    /// Changes the value, or drops the record.
-    pub fn filter_map<U: 'static>(
-        self,
-        f: impl Fn(V) -> Option<U> + Send + Sync + 'static,
-    ) -> Stream<K, U, P> {
-        self.mapped(Kind::FilterMap, move |value| Ok(f(value)))
-    }
-
-    fn mapped<U: 'static>(
-        self,
-        kind: Kind,
-        f: impl Fn(V) -> Result<Option<U>, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, U, P> {
-        let f = Arc::new(f);
-        self.then(kind, move || {
-            Box::new(Map::<K, V, U, _>::new(Arc::clone(&f)))
-        })
-    }
-
-    /// Keeps the records that pass; the others still count as processed.
-    pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
-        let f = Arc::new(f);
-        self.then(Kind::Filter, move || {
-            Box::new(Branch::<K, V, _>::new(Arc::clone(&f)))
-        })
-    }
-
-    /// Makes any number of records of one, each with its key.
-    pub fn flat_map<I>(self, f: impl Fn(V) -> I + Send + Sync + 'static) -> Stream<K, I::Item, P>
-    where
-        K: Clone,
-        I: IntoIterator<Item: 'static> + 'static,
-    {
-        self.flat_mapped(Kind::FlatMap, move |value| Ok(f(value)))
-    }
-
-    /// Makes any number of records of one, or fails it.
-    pub fn try_flat_map<I>(
-        self,
-        f: impl Fn(V) -> Result<I, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, I::Item, P>
-    where
-        K: Clone,
-        I: IntoIterator<Item: 'static> + 'static,
-    {
-        self.flat_mapped(Kind::TryFlatMap, f)
-    }
-
-    fn flat_mapped<I>(
-        self,
-        kind: Kind,
-        f: impl Fn(V) -> Result<I, Failure> + Send + Sync + 'static,
-    ) -> Stream<K, I::Item, P>
-    where
-        K: Clone,
-        I: IntoIterator<Item: 'static> + 'static,
-    {
-        let f = Arc::new(f);
-        self.then(kind, move || {
-            Box::new(FlatMap::<K, V, I, _>::new(Arc::clone(&f)))
-        })
-    }
-
-    /// Changes the key; the value decides it. The only method that does.
-    ///
-    /// The new key decides the partition of the output. Until then the records of one new key are
-    /// [`Scattered`].
-    ///
-    /// ```
-    /// # use eos_core::{App, Topic};
-    /// # let mut app = App::new("a");
-    /// # let lines = Topic::<String, String>::plain("lines");
-    /// let by_length = Topic::<u64, String>::plain("lines-by-length");
-    /// app.source(&lines).key_by(|line| line.len() as u64).to(&by_length);
-    /// ```
-    pub fn key_by<L: 'static>(
-        self,
-        f: impl Fn(&V) -> L + Send + Sync + 'static,
-    ) -> Stream<L, V, Scattered> {
-        let f = Arc::new(f);
-        self.then(Kind::KeyBy, move || {
-            Box::new(KeyBy::<K, V, L, _>::new(Arc::clone(&f)))
-        })
-    }
-
-    /// Looks at each value and changes nothing: for logs and measurements. It sees a record again
-    /// when its transaction is aborted.
-    pub fn peek(self, f: impl Fn(&V) + Send + Sync + 'static) -> Self {
-        self.peek_record(move |record| f(&record.value))
-    }
-
-    /// As [`peek`](Self::peek), with key, time and headers.
-    pub fn peek_record(self, f: impl Fn(&Record<K, V>) + Send + Sync + 'static) -> Self {
-        let f = Arc::new(f);
-        self.then(Kind::Peek, move || {
-            Box::new(Peek::<K, V, _>::new(Arc::clone(&f)))
-        })
-    }
-
-    /// Parts the stream in two: the records that pass, and all others. Branch the second one again
-    /// for more.
-    ///
-    /// ```
-    /// # use eos_core::{App, Topic};
-    /// # let mut app = App::new("a");
-    /// # let amounts = Topic::<String, u64>::plain("amounts");
-    /// let (large, others) = app.source(&amounts).branch(|amount| *amount > 1000);
-    /// let (medium, small) = others.branch(|amount| *amount > 100);
-    /// large.to(&Topic::plain("large"));
-    /// medium.to(&Topic::plain("medium"));
-    /// small.to(&Topic::plain("small"));
-    /// ```
-    pub fn branch(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> (Self, Self) {
-        let f = Arc::new(f);
-        self.part(Kind::Branch, move || {
-            Box::new(Branch::<K, V, _>::new(Arc::clone(&f)))
-        })
-    }
-
     /// Gives each record to two streams. To read a topic once more instead, call
     /// [`App::source`](crate::App::source) again.
     pub fn tee(self) -> (Self, Self)
@@ -324,33 +191,66 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.part(Kind::Tee, || Box::new(Tee::<K, V>(PhantomData)))
     }
 
-    /// Puts two streams together. Each keeps its order; between them there is none.
+    /// Puts two streams together. One task reads both, the older record first.
     ///
-    /// Streams of different topics stay independent: other tasks read them, maybe elsewhere, so the
-    /// records of one key are [`Scattered`]. Where one task should read both, in order of time, there
-    /// is [`merge_by_time`](Self::merge_by_time).
-    pub fn merge<Q>(self, other: Stream<K, V, Q>) -> Stream<K, V, Scattered> {
-        self.merged("merge", other)
-    }
-
-    /// Puts two streams together that one task reads in order of time.
-    ///
-    /// Their topics become siblings: they need equally many partitions, and the records of both
-    /// with the same partition number are read by one task, the older one first (KIP-695: it waits
-    /// for a topic that has more, at most `max.task.idle.ms`). The topic declared first is the one
-    /// that the consumer group subscribes to; to change it later means a new layout.
+    /// Their topics become siblings: they need equally many partitions, and one task reads the records of both with the
+    /// same partition number (KIP-695: it waits for a topic that has more, at most `max.task.idle.ms`). The consumer
+    /// group subscribes to the topic that was declared first; to change it later means a new layout. Kafka Streams'
+    /// `merge` needs no equal partitions and keeps no order: that is [`union`](Self::union).
     ///
     /// ```
     /// # use eos_core::{App, Topic};
     /// # let mut app = App::new("a");
     /// let (web, shop) = (Topic::<String, u64>::plain("web"), Topic::<String, u64>::plain("shop"));
-    /// let sales = app.source(&web).merge_by_time(app.source(&shop));
+    /// let sales = app.source(&web).merge(app.source(&shop));
     /// sales.to(&Topic::plain("sales"));
     /// ```
-    pub fn merge_by_time(self, other: Self) -> Self {
-        let merged: Self = self.merged("merge_by_time", other);
+    pub fn merge(self, other: Self) -> Self {
+        let merged: Self = self.merged("merge", other);
         merged.graph().link(&merged.sources);
         merged
+    }
+
+    /// Puts two streams together whose tasks stay apart. Each stream keeps its order; there is none between them.
+    ///
+    /// The topics may have different numbers of partitions, and different processes may read them, so the records of one
+    /// key are [`Scattered`]. [`merge`](Self::merge) reads both topics in one task, in order of time.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// let regions = ["eu", "us", "asia"].map(|region| Topic::<String, u64>::plain(region));
+    /// let streams = regions.iter().map(|region| app.source(region).scattered());
+    /// if let Some(all) = streams.reduce(eos_core::Stream::union) {
+    ///     all.to(&Topic::plain("everywhere"));
+    /// }
+    /// ```
+    pub fn union<Q>(self, other: Stream<K, V, Q>) -> Stream<K, V, Scattered> {
+        self.merged("union", other)
+    }
+
+    /// Forgets that the records of one key are in one task: for loops and conditions over streams of both kinds.
+    pub fn scattered(self) -> Stream<K, V, Scattered> {
+        Stream {
+            graph: self.graph,
+            parents: self.parents,
+            sources: self.sources,
+            types: PhantomData,
+        }
+    }
+
+    /// Applies a function to the stream: an operator of your own, in the order of the chain.
+    ///
+    /// ```
+    /// # use eos_core::{App, Stream, Topic};
+    /// # let mut app = App::new("a");
+    /// fn shout(lines: Stream<String, String>) -> Stream<String, String> {
+    ///     lines.map(|line| line.to_uppercase()).filter(|line| !line.is_empty())
+    /// }
+    /// app.source(&Topic::<String, String>::plain("lines")).pipe(shout).to(&Topic::plain("shouts"));
+    /// ```
+    pub fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
+        f(self)
     }
 
     fn merged<Q, R>(mut self, method: &'static str, other: Stream<K, V, Q>) -> Stream<K, V, R> {
@@ -406,9 +306,19 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
+    /// Ends a stream that is not wanted: one way out of [`branch`](Self::branch) or
+    /// [`split_result`](Self::split_result). Its records count as processed.
+    pub fn ignore(self) {
+        let _end: Stream<(), (), P> = self.then(Kind::Ignore, || Box::new(Ignore));
+    }
+
     /// Ends the stream in a topic. Time and headers are carried along; the key decides the
     /// partition as Java's default partitioner does.
-    pub fn to(self, topic: &Topic<K, V>) {
+    pub fn to<KC, VC>(self, topic: &Topic<K, V, KC, VC>)
+    where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
         let output = self.graph().output(topic, false);
         let topic = topic.clone();
         let _end: Stream<(), (), P> = self.then(Kind::To(output), move || {
