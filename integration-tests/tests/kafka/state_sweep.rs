@@ -247,7 +247,12 @@ fn run(case: &Case, scene: &mut Scene) -> Result<Option<Report>> {
         scene.await_counted(&mut child)?;
     }
     if case.point == "in_revoke" {
-        // Somebody joins while it works.
+        if case.after == 1 {
+            // A second member that joins the first generation takes no task away.
+            scene.send(1)?;
+            scene.await_counted(&mut child)?;
+        }
+        // A second member joins while the first one works.
         second = Some(scene.start("", "")?);
     }
     let since = Instant::now();
