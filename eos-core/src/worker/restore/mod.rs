@@ -360,6 +360,8 @@ impl<C: Client> Restorer<C> {
                 **error,
                 RestartError::OffsetGone { .. }
                     | RestartError::OffsetsBehind { .. }
+                    // Compaction takes the named commit record away once a new owner has written another one.
+                    | RestartError::ChangelogLost { .. }
                     | RestartError::OtherHistory { .. }
                     | RestartError::TrimmedMeanwhile { .. }
             ),
