@@ -123,8 +123,8 @@ mod tests {
                 &["copies", "orders", "prices"]
             ),
             "the dead letter topic orders-dlq is not there. Create it: kafka-topics.sh --create \
-             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or in a clone of eos: cargo \
-             xtask kafka topic orders-dlq"
+             --bootstrap-server h:1 --topic orders-dlq --partitions 6; or with the program \
+             of eos: eos kafka topic orders-dlq"
         );
     }
 
