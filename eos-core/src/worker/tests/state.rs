@@ -540,6 +540,30 @@ fn a_changelog_that_lost_its_end_stops_the_task() {
     assert_error(&error, |e| matches!(e, RestartError::ChangelogLost { .. }));
 }
 
+/// Compaction removes the named commit record once a new owner has written another one. The former owner reads the
+/// offsets again, and finds those of the new owner.
+#[test]
+fn a_commit_record_that_a_new_owner_replaced_is_no_lost_one() {
+    let (mut bench, disk) = counted();
+    bench.take(&["a"]);
+    bench.restart_on_wiped(&disk);
+    let replaced = bench.kafka.broker().changelogs[&changelog()].clone();
+    bench.cut_changelog(2);
+    bench.kafka.calls();
+    let restore_starts_over = |bench: &Bench| {
+        let calls = bench.kafka.calls();
+        calls
+            .iter()
+            .any(|call| call.starts_with("unassign [app-in-changelog"))
+    };
+    bench.steps_until(restore_starts_over);
+    let mut broker = bench.kafka.broker();
+    broker.changelogs.insert(changelog(), replaced);
+    drop(broker);
+    bench.take(&["c"]);
+    bench.assert_counted();
+}
+
 #[test]
 fn a_disk_that_is_full_stops_the_worker_and_a_restart_heals() {
     let (mut bench, disk) = counted();

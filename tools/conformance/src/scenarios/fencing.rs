@@ -197,19 +197,19 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// What is sent from now on starts the broker's time.
+    /// Starts the measurement. The next request starts the broker's timer.
     pub(super) fn start(&mut self) {
         self.stop();
         self.since = Some(Instant::now());
     }
 
-    /// What was to come in time has been answered.
+    /// Ends the measurement: the broker has answered the last request that had to be in time.
     pub(super) fn stop(&mut self) {
         let time = self.since.take().map_or(Duration::ZERO, |it| it.elapsed());
         self.longest = self.longest.max(time);
     }
 
-    /// What was sent at that moment was to come in time, has been answered, and started the time anew.
+    /// Ends the measurement, and starts the next one at `sent`: the broker restarted its timer with this request.
     pub(super) fn renewed(&mut self, sent: Instant) {
         self.stop();
         self.since = Some(sent);
