@@ -45,7 +45,7 @@ pub(crate) fn loses_changelogs(cluster: &mut Cluster) -> Result<()> {
         matches!(error, RestartError::ChangelogLost { .. }),
         "{error}"
     );
-    began.took("no_state")
+    began.took_first("no_state")
 }
 
 /// Removes what directories of this name hold, but the topic's id. How many there are.
