@@ -37,10 +37,30 @@ pub trait Message {
 /// One record header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
+    name: Box<str>,
+    value: Option<Box<[u8]>>,
+}
+
+impl Header {
+    /// A header of this name; `None` is a null.
+    pub fn new(name: impl Into<Box<str>>, value: Option<&[u8]>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.map(Into::into),
+        }
+    }
+
     /// Its name; names may repeat.
-    pub name: Box<str>,
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its bytes; `None` is a null.
-    pub value: Option<Box<[u8]>>,
+    #[must_use]
+    pub fn value(&self) -> Option<&[u8]> {
+        self.value.as_deref()
+    }
 }
 
 /// A record's headers, in order. Empty ones cost nothing, and a clone shares the headers.
@@ -59,20 +79,28 @@ impl Headers {
 
     /// Adds one at the end.
     pub fn push(&mut self, name: impl Into<Box<str>>, value: Option<&[u8]>) {
-        Arc::make_mut(self.0.get_or_insert_default()).push(Header {
-            name: name.into(),
-            value: value.map(Into::into),
-        });
+        self.extend([Header::new(name, value)]);
+    }
+
+    /// Removes all headers of this name. Returns how many there were.
+    pub fn remove(&mut self, name: &str) -> usize {
+        let before = self.len();
+        if self.get_header(name).is_some()
+            && let Some(headers) = &mut self.0
+        {
+            Arc::make_mut(headers).retain(|header| header.name() != name);
+        }
+        before - self.len()
     }
 
     /// The value of the last header of this name: in Kafka the last one counts.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.iter()
-            .rev()
-            .find(|h| &*h.name == name)?
-            .value
-            .as_deref()
+        self.get_header(name)?.value()
+    }
+
+    fn get_header(&self, name: &str) -> Option<&Header> {
+        self.iter().rev().find(|header| header.name() == name)
     }
 
     /// All of them, in order.
@@ -93,6 +121,28 @@ impl Headers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Extend<Header> for Headers {
+    fn extend<I: IntoIterator<Item = Header>>(&mut self, headers: I) {
+        let mut headers = headers.into_iter().peekable();
+        if headers.peek().is_some() {
+            Arc::make_mut(self.0.get_or_insert_default()).extend(headers);
+        }
+    }
+}
+
+/// ```
+/// use eos_client::{Header, Headers};
+/// let headers: Headers = [Header::new("trace", Some(b"7")), Header::new("flag", None)].into_iter().collect();
+/// assert_eq!((headers.len(), headers.get("trace")), (2, Some(&b"7"[..])));
+/// ```
+impl FromIterator<Header> for Headers {
+    fn from_iter<I: IntoIterator<Item = Header>>(headers: I) -> Self {
+        let mut all = Self::new();
+        all.extend(headers);
+        all
     }
 }
 

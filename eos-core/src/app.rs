@@ -8,25 +8,22 @@ use std::time::Duration;
 
 #[cfg(feature = "kafka")]
 use eos_kafka::{KafkaClient, KafkaConfig};
-use eos_protocol::windows::check_retention;
 use eos_protocol::{FirstStart, Guarantee};
-use eos_state::StoreKind;
 
 use crate::client::Client;
-use crate::codec::{Decode, Encode, OrderedKey};
+use crate::codec::{Decode, Encode};
 use crate::config::Settings;
 #[cfg(feature = "kafka")]
 use crate::config::{Properties, secrets_among};
+use crate::error_policy::ErrorPolicy;
 use crate::output::Output;
 #[cfg(all(feature = "kafka", feature = "failpoints"))]
 use crate::rules;
-#[cfg(feature = "kafka")]
-use crate::runtime::Signals;
-use crate::runtime::Stepped;
-use crate::store::{ByWindow, InOrder, KeyValueStore, OrderedStore, Store, WindowStore};
+use crate::runtime::{Running, Signals, Stepped};
+use crate::store::{Store, StoreDef, StoreSpec};
 use crate::stream::Stream;
 use crate::topic::Topic;
-use crate::topology::{Description, Graph, Topology, TopologyError};
+use crate::topology::{Description, Graph, Mistake, Topology, TopologyError};
 
 /// A stream processing application.
 ///
@@ -60,7 +57,7 @@ impl App {
         Stream::new(Arc::clone(&self.graph), source)
     }
 
-    /// A handle to emit to a topic from [`Stream::process`].
+    /// A handle to emit to a topic from a closure with a context, such as [`Stream::for_each`].
     pub fn output<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> Output<K, V>
     where
         K: 'static,
@@ -76,85 +73,54 @@ impl App {
         }
     }
 
-    /// A store, and the handle to it. The streams whose closures use it have to say so:
-    /// [`Stream::with_store`].
-    pub fn store<K: 'static, V: 'static>(&mut self, store: &KeyValueStore<K, V>) -> Store<K, V> {
-        let mut graph = self.lock();
-        Store {
-            app: graph.token(),
-            index: graph.store(store),
-            types: PhantomData,
-        }
-    }
-
-    /// A store that is read in the order of its keys, and the handle to it, for
-    /// [`Ctx::ordered_store`](crate::Ctx::ordered_store). The streams whose closures use it have to say
-    /// so: [`Stream::with_store`].
-    pub fn ordered_store<K: OrderedKey, V: 'static>(
-        &mut self,
-        store: &OrderedStore<K, V>,
-    ) -> Store<K, V, InOrder> {
-        let mut graph = self.lock();
-        Store {
-            app: graph.token(),
-            index: graph.keep(store.inner.spec(StoreKind::Ordered)),
-            types: PhantomData,
-        }
-    }
-
-    /// A store of windows, and the handle to it, for
-    /// [`Ctx::window_store`](crate::Ctx::window_store). It has to say how long it keeps them:
-    /// [`WindowStore::retention`]. The streams whose closures use it have to say so:
-    /// [`Stream::with_store`].
+    /// Declares a store and returns its handle, for [`Ctx::store`](crate::Ctx::store). Each stream whose closures use
+    /// the store needs [`Stream::with_store`].
+    ///
+    /// A [`WindowStore`](crate::WindowStore) needs its [`retention`](crate::WindowStore::retention) here.
     ///
     /// ```
     /// # use eos_core::{App, Topic, Tumbling, WindowStore};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
     /// let hours = Tumbling::of(Duration::from_secs(3600));
-    /// let seen = app.window_store(
+    /// let seen = app.store(
     ///     &WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(24 * 3600)),
     /// );
-    /// let busy = app.output(&Topic::<String, u64>::plain("busy-users"));
     /// app.source(&Topic::<String, String>::plain("clicks"))
     ///     .with_store(&seen)
-    ///     .process(move |ctx, click| {
+    ///     .process_values(move |ctx, click| {
     ///         let Some(hour) = click.timestamp.and_then(|time| hours.window(time)) else {
     ///             return Ok(());
     ///         };
-    ///         let store = ctx.window_store(&seen);
-    ///         let clicks = store.get(&click.key, hour.start)?.unwrap_or(0) + 1;
-    ///         if store.put(&click.key, hour.start, &clicks)? && clicks == 1000 {
-    ///             ctx.emit(&busy, click.key, clicks)?;
+    ///         let store = ctx.store(&seen);
+    ///         let clicks = store.get(click.key, hour.start)?.unwrap_or(0) + 1;
+    ///         if store.put(click.key, hour.start, &clicks)? && clicks == 1000 {
+    ///             ctx.forward(clicks)?;
     ///         }
     ///         Ok(())
-    ///     });
+    ///     })
+    ///     .to(&Topic::plain("busy-users"));
     /// ```
-    pub fn window_store<K: 'static, V: 'static>(
-        &mut self,
-        store: &WindowStore<K, V>,
-    ) -> Store<K, V, ByWindow> {
-        let mut graph = self.lock();
-        let retention = store.retention.unwrap_or_default();
-        let name = || store.name().to_owned();
-        if retention < Duration::from_millis(1) {
-            graph.wrong(TopologyError::NoRetention { store: name() });
-        } else if let Err(reason) = check_retention(retention) {
-            graph.wrong(TopologyError::Windows {
-                store: name(),
-                reason,
-            });
-        }
+    pub fn store<D: StoreDef>(&mut self, definition: &D) -> Store<D> {
+        let index = definition.declare(self);
         Store {
-            app: graph.token(),
-            // How long its windows are nobody says.
-            index: graph.keep(store.spec(retention, Duration::ZERO)),
-            types: PhantomData,
+            app: self.lock().token(),
+            index,
+            definition: PhantomData,
         }
     }
 
-    /// What the app does, in words: in the format of Kafka Streams, and with the guarantee of each
-    /// edge.
+    /// Adds a store for closures. Returns its number.
+    pub(crate) fn keep(&self, store: StoreSpec, check: Result<(), Mistake>) -> usize {
+        let mut graph = self.lock();
+        if let Err(mistake) = check {
+            graph.wrong(mistake);
+        }
+        graph.keep(store)
+    }
+
+    /// Describes the app: in the format of Kafka Streams, and with the guarantee of each edge. It knows what the program
+    /// sets, and reads neither a file nor the environment.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -169,19 +135,21 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Topology`](crate::Error::Topology) if the graph makes no sense,
-    /// [`Error::Settings`](crate::Error::Settings) if a setting does not.
+    /// [`Error::Topology`](crate::Error::Topology) names all mistakes in the graph,
+    /// [`Error::Settings`](crate::Error::Settings) one in the settings.
     pub fn describe(&self) -> crate::Result<Description> {
         let graph = self.lock();
         graph.check()?;
-        let settings = self.settings.clone().resolve(std::env::vars_os())?;
+        let settings = self
+            .settings
+            .clone()
+            .without_file()
+            .resolve(std::iter::empty())?;
         Ok(graph.describe(settings.guarantee))
     }
 
-    /// What is promised; [`Guarantee::ExactlyOnce`] unless you say otherwise
-    /// (`processing.guarantee`).
-    #[must_use]
-    pub fn guarantee(self, guarantee: Guarantee) -> Self {
+    /// The guarantee (`processing.guarantee`); [`Guarantee::ExactlyOnce`] by default.
+    pub fn guarantee(&mut self, guarantee: Guarantee) -> &mut Self {
         let name = match guarantee {
             Guarantee::ExactlyOnce => "exactly_once_v2",
             Guarantee::AtLeastOnce => "at_least_once",
@@ -189,38 +157,22 @@ impl App {
         self.set("processing.guarantee", name)
     }
 
-    /// How many workers (threads) this process runs (`num.stream.threads`); 1 by default. More
-    /// processes do as well.
-    #[must_use]
-    pub fn workers(self, workers: u16) -> Self {
+    /// The number of workers (threads) of this process (`num.stream.threads`); 1 by default. The group shares its
+    /// partitions among the workers of all processes.
+    pub fn workers(&mut self, workers: u16) -> &mut Self {
         self.set("num.stream.threads", workers)
     }
 
-    /// How long a transaction stays open at most (`commit.interval.ms`); 100 ms by default.
-    #[must_use]
-    pub fn commit_interval(self, interval: Duration) -> Self {
-        self.set_ms("commit.interval.ms", interval)
-    }
-
-    /// After how long the brokers abort a transaction that its worker left open
-    /// (`transaction.timeout.ms`); 30 s by default.
-    #[must_use]
-    pub fn transaction_timeout(self, timeout: Duration) -> Self {
-        self.set_ms("transaction.timeout.ms", timeout)
-    }
-
-    /// After how long without a sign of life the group gives a worker's partitions to others
-    /// (`session.timeout.ms`); 30 s by default. Under `group.protocol=consumer` the brokers say.
-    #[must_use]
-    pub fn session_timeout(self, timeout: Duration) -> Self {
-        self.set_ms("session.timeout.ms", timeout)
+    /// The longest time that a transaction stays open (`commit.interval.ms`); 100 ms by default.
+    pub fn commit_interval(&mut self, interval: Duration) -> &mut Self {
+        self.settings.set_ms("commit.interval.ms", interval);
+        self
     }
 
     /// Where the very first start begins (`auto.offset.reset`); [`FirstStart::Earliest`] by default.
     /// Later starts go on at the committed offsets, and a missing or invalid one is an error, never
     /// a silent jump.
-    #[must_use]
-    pub fn first_start(self, from: FirstStart) -> Self {
+    pub fn first_start(&mut self, from: FirstStart) -> &mut Self {
         let name = match from {
             FirstStart::Earliest => "earliest",
             FirstStart::Latest => "latest",
@@ -228,62 +180,39 @@ impl App {
         self.set("auto.offset.reset", name)
     }
 
-    /// How long to wait for a broker at the start (`start.deadline.ms`); 15 s by default.
-    #[must_use]
-    pub fn start_deadline(self, deadline: Duration) -> Self {
-        self.set_ms("start.deadline.ms", deadline)
-    }
-
-    /// Whether workers are static members of the group (`static.membership`, the default): a quick
-    /// restart then moves no partition, and a worker that is gone for good is missed after its
-    /// session time-out. Dynamic members leave at each stop; under `group.protocol=consumer` all are.
-    #[must_use]
-    pub fn static_membership(self, static_member: bool) -> Self {
-        self.set("static.membership", static_member)
-    }
-
-    /// Where the identity of this process is kept (`state.dir`); by default `eos` in the user's
-    /// state directory.
-    #[must_use]
-    pub fn state_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+    /// The directory of this process's identity, and of its state with the feature `rocksdb` (`state.dir`); by default
+    /// `eos` in the user's state directory.
+    pub fn state_dir(&mut self, dir: impl Into<PathBuf>) -> &mut Self {
         self.settings.set_state_dir(dir.into());
         self
     }
 
-    /// Which slot of the state directory to use (`slot`); by default the first free one.
-    #[must_use]
-    pub fn slot(self, slot: u32) -> Self {
-        self.set("slot", slot)
-    }
-
-    /// Accepts the offsets of an old layout, as an error message names it (`accept.layout`). For one
-    /// start, after every instance of the old program was stopped.
+    /// The policy for records that can't be processed, of every source without an
+    /// [`on_error`](Stream::on_error) of its own; [`ErrorPolicy::Fail`] by default.
     ///
     /// ```
-    /// # use eos_core::App;
-    /// let app = App::new("pricing-v1").accept_layout("91f0a2b3c4d5e6f7");
+    /// # use eos_core::{App, ErrorPolicy};
+    /// # let mut app = App::new("a");
+    /// app.on_error(ErrorPolicy::dead_letter("dead-letters"));
     /// ```
-    #[must_use]
-    pub fn accept_layout(self, layout: &str) -> Self {
-        self.set("accept.layout", layout)
+    pub fn on_error(&mut self, policy: impl Into<ErrorPolicy>) -> &mut Self {
+        self.lock().default_policy(policy.into());
+        self
     }
 
     /// Sets a property by Kafka's name: one of the app's, such as `commit.interval.ms`, or one for
     /// librdkafka. `consumer.` or `producer.` before it sets it for these clients only. Files and
     /// environment variables override it.
     ///
-    /// All properties, their sources and what must hold between them: `docs/configuration.md`.
-    /// What is misspelt, out of range, or would break the guarantee is an error when the app
-    /// starts.
+    /// `docs/configuration.md` lists all properties, their sources and the rules between them. A property that is
+    /// misspelt, out of range, or would break the guarantee is an error when the app starts.
     ///
     /// ```
     /// # use eos_core::App;
-    /// let app = App::new("pricing-v1")
-    ///     .set("security.protocol", "sasl_ssl")
-    ///     .set("consumer.fetch.min.bytes", 1000);
+    /// # let mut app = App::new("a");
+    /// app.set("security.protocol", "sasl_ssl").set("consumer.fetch.min.bytes", 1000);
     /// ```
-    #[must_use]
-    pub fn set(mut self, key: &str, value: impl fmt::Display) -> Self {
+    pub fn set(&mut self, key: &str, value: impl fmt::Display) -> &mut Self {
         self.settings.set(key, value);
         self
     }
@@ -291,33 +220,25 @@ impl App {
     /// Reads properties from a file in Java's `.properties` syntax when the app starts. They
     /// override what the program sets; environment variables override them, and `EOS_CONFIG_FILE`
     /// names another file.
-    #[must_use]
-    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+    pub fn config_file(&mut self, path: impl Into<PathBuf>) -> &mut Self {
         self.settings.set_file(path.into());
         self
     }
 
-    fn set_ms(mut self, key: &str, value: Duration) -> Self {
-        self.settings.set_ms(key, value);
-        self
-    }
-
     /// Serves the [metrics](crate::metrics) for Prometheus at `http://<address>/metrics`, from the
-    /// start of the app until its [`Running`](crate::Running) is dropped. Nothing is served unless
-    /// you say so. Needs the feature `prometheus`.
+    /// start of the app until its [`Running`](crate::Running) is dropped. By default nothing is served. Needs the
+    /// feature `prometheus`.
     ///
     /// `address` is a port, opened on the loopback interface only, or `host:port`; there is neither
     /// TLS nor a password. 0 takes a free port, which the log names: for several processes on one
-    /// host. An address that can't be had ends the start with
-    /// [`EndpointError`](crate::metrics::EndpointError).
+    /// host. If the address is not available, the start fails.
     ///
     /// ```
     /// # use eos_core::App;
-    /// let app = App::new("pricing-v1").prometheus("9464");
+    /// # let mut app = App::new("a");
+    /// app.prometheus("9464");
     /// ```
-    #[cfg(feature = "prometheus")]
-    #[must_use]
-    pub fn prometheus(mut self, address: &str) -> Self {
+    pub fn prometheus(&mut self, address: &str) -> &mut Self {
         self.settings.metrics_at = Some(address.to_owned());
         self
     }
@@ -352,16 +273,36 @@ impl App {
     }
 }
 
-#[cfg(feature = "kafka")]
+/// Running needs the feature `kafka`: without it these methods return
+/// [`Error::FeatureMissing`](crate::Error::FeatureMissing).
 impl App {
-    /// Starts the app and answers at once; for programs that do something else beside it.
+    /// Starts the app, for programs that do something else beside it.
     ///
-    /// Waits up to the start deadline for a broker, so don't call it on an async thread that others
-    /// need; [`App::run`] takes care of that.
+    /// # Cancel safety
+    /// Dropping the future stops the app in the background.
     ///
     /// # Errors
     /// [`Error`](crate::Error) if the app, this process or the cluster is not fit to start.
-    pub fn start(self, bootstrap_servers: &str) -> crate::Result<crate::Running> {
+    pub async fn start(self, bootstrap_servers: &str) -> crate::Result<Running> {
+        let bootstrap = bootstrap_servers.to_owned();
+        let (send, started) = tokio::sync::oneshot::channel();
+        // A thread of its own: a start that waits for a broker holds up no async thread, and can be abandoned.
+        std::thread::Builder::new()
+            .name("eos-start".into())
+            .spawn(move || {
+                // Without a receiver the app is dropped, which stops it.
+                let _abandoned = send.send(self.start_blocking(&bootstrap));
+            })
+            .map_err(crate::Error::Thread)?;
+        started.await.unwrap_or(Err(crate::Error::Gone))
+    }
+
+    /// As [`start`](Self::start), on the calling thread. It waits up to the start deadline for a broker.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    #[cfg(feature = "kafka")]
+    pub fn start_blocking(self, bootstrap_servers: &str) -> crate::Result<Running> {
         let topology = self.check()?;
         let mut settings = self.settings;
         settings.set_default_brokers(bootstrap_servers);
@@ -369,6 +310,19 @@ impl App {
         let bootstrap = settings.bootstrap.clone().unwrap_or_default();
         let client = KafkaClient::new(kafka_config(&bootstrap, &settings.properties));
         crate::runtime::start(settings, topology, client, &bootstrap)
+    }
+
+    /// As [`start`](Self::start), on the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::FeatureMissing`](crate::Error::FeatureMissing): this build has no Kafka client.
+    #[cfg(not(feature = "kafka"))]
+    pub fn start_blocking(self, _bootstrap_servers: &str) -> crate::Result<Running> {
+        self.check()?;
+        Err(crate::Error::FeatureMissing {
+            feature: "kafka",
+            needed_by: "`App::run` and `App::start`".into(),
+        })
     }
 
     /// Runs the app until it is stopped by SIGTERM or SIGINT, or can't go on.
@@ -384,18 +338,8 @@ impl App {
     pub async fn run(self, bootstrap_servers: &str) -> crate::Result<()> {
         // Before anything else: a stop that comes while the start still waits for a broker counts.
         let mut signals = Signals::hear();
-        let bootstrap = bootstrap_servers.to_owned();
-        let (tell, started) = tokio::sync::oneshot::channel();
-        // A thread of its own: nobody has to wait for it once the app was asked to stop.
-        std::thread::Builder::new()
-            .name("eos-start".into())
-            .spawn(move || {
-                // An app that nobody waits for any more is dropped, which stops it.
-                let _unheard = tell.send(self.start(&bootstrap));
-            })
-            .map_err(crate::Error::Thread)?;
         let mut running = tokio::select! {
-            started = started => started.unwrap_or(Err(crate::Error::Gone))?,
+            started = self.start(bootstrap_servers) => started?,
             _ = signals.asked() => return Ok(()),
         };
         tokio::select! {

@@ -3,20 +3,33 @@
 use std::{fmt, io};
 
 use crate::config::SettingsError;
+use crate::failure::{BoxError, Failure};
 use crate::runtime::{PreflightError, SlotError};
 use crate::topology::TopologyError;
 use crate::worker::WorkerError;
 
-/// What an app's calls answer.
+/// The result of an app's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an app did not start, or ended by itself. The text names the value, the reason and the fix.
-#[derive(thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The graph makes no sense.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// This build lacks a feature of eos-core.
+    #[error(
+        "this build of eos-core lacks the feature `{feature}`, which {needed_by} needs. Add it in Cargo.toml: \
+         eos-core = {{ version = \"{}\", features = [\"{feature}\"] }}",
+        env!("CARGO_PKG_VERSION")
+    )]
+    FeatureMissing {
+        /// The feature.
+        feature: &'static str,
+        /// The call or the setting.
+        needed_by: String,
+    },
     /// A setting is out of range.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -62,11 +75,45 @@ pub enum Error {
     Gone,
 }
 
-/// As it is displayed: a `main` that answers `eos_core::Result` prints its error by `Debug`, and who
-/// runs it needs the text with the fix.
-impl fmt::Debug for Error {
+/// The error of a `main`: it prints the message and its causes, where an [`Error`] would print its fields.
+///
+/// Any error converts by `?`, a [`Failure`] included:
+///
+/// ```no_run
+/// use eos_core::{App, Report};
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Report> {
+///     let brokers = std::env::var("BROKERS")?;
+///     let app = App::new("pricing-v1");
+///     app.run(&brokers).await?;
+///     Ok(())
+/// }
+/// ```
+pub struct Report(Failure);
+
+impl<E: Into<BoxError>> From<E> for Report {
+    fn from(error: E) -> Self {
+        Self(error.into().into())
+    }
+}
+
+impl From<Failure> for Report {
+    fn from(failure: Failure) -> Self {
+        Self(failure)
+    }
+}
+
+/// The message: `main` prints its error by `Debug`.
+impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
     }
 }
 
@@ -78,6 +125,9 @@ mod tests {
     fn what_main_prints_is_the_text_with_the_fix() {
         let text = "91f0".to_owned();
         let error = Error::from(SettingsError::Layout { text });
-        assert!(format!("{error:?}").starts_with("accept.layout = \"91f0\" is no layout"));
+        let report = Report::from(error);
+        assert!(format!("{report:?}").starts_with("accept.layout = \"91f0\" is no layout"));
+        let report = Report::from(Failure::permanent("text"));
+        assert_eq!(format!("{report:?}"), "text");
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-type BoxError = Box<dyn StdError + Send + Sync + 'static>;
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// A record could not be processed.
 ///
@@ -111,25 +111,26 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// What a [`process`](crate::Stream::process) closure may answer: nothing, or a result.
+/// What a closure with a context returns: nothing, or a result.
 #[diagnostic::on_unimplemented(
-    message = "a `process` closure answers `()` or `Result<(), Failure>`, not `{Self}`",
-    note = "end the closure with `;` to answer nothing, or with `Ok(())` after using `?`"
+    message = "this closure returns `()` or `Result<(), Failure>`, not `{Self}`",
+    note = "end it with `;` to return nothing, or with `Ok(())` after using `?`",
+    note = "if it returns an `async` block: closures run to their end and cannot wait for a future"
 )]
-pub trait Done: sealed::Sealed {
+pub trait IntoOutcome: sealed::Sealed {
     /// As a result.
     #[doc(hidden)]
-    fn done(self) -> Result<(), Failure>;
+    fn into_outcome(self) -> Result<(), Failure>;
 }
 
-impl Done for () {
-    fn done(self) -> Result<(), Failure> {
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-impl Done for Result<(), Failure> {
-    fn done(self) -> Result<(), Failure> {
+impl IntoOutcome for Result<(), Failure> {
+    fn into_outcome(self) -> Result<(), Failure> {
         self
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
-use crate::keys::{Partitioned, Together};
+use crate::keys::{Colocated, Partitioned};
 use crate::store::{KeyValueStore, Stamped};
 use crate::stream::Stream;
 use crate::topic::Topic;
@@ -19,7 +19,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// [`repartition`](Self::repartition) first.
     pub fn group_by_key(self) -> Grouped<K, V>
     where
-        P: Together,
+        P: Colocated,
     {
         Grouped::new(self.partitioned())
     }

@@ -21,9 +21,9 @@ pub struct Scattered;
     note = "call `.repartition(&topic)` before it: that brings the records of each key together, in a \
             topic that the app creates"
 )]
-pub trait Together: sealed::Sealed {}
+pub trait Colocated: sealed::Sealed {}
 
-impl Together for Partitioned {}
+impl Colocated for Partitioned {}
 
 mod sealed {
     pub trait Sealed {}

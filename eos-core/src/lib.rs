@@ -1,7 +1,7 @@
 //! Kafka stream processing in which every effect happens exactly once, whatever dies.
 //!
 //! ```no_run
-//! use eos_core::{App, Topic};
+//! use eos_core::{App, Report, Topic};
 //! # use serde::{Deserialize, Serialize};
 //! # #[derive(Deserialize)]
 //! # struct Order { id: String, amount: u64 }
@@ -9,16 +9,14 @@
 //! # struct Priced { id: String, total: u64 }
 //! # fn price(order: Order) -> Priced { Priced { id: order.id, total: order.amount * 2 } }
 //!
-//! # #[cfg(not(feature = "kafka"))]
-//! # fn main() {}
-//! # #[cfg(feature = "kafka")]
 //! #[tokio::main]
-//! async fn main() -> eos_core::Result<()> {
+//! async fn main() -> Result<(), Report> {
 //!     let orders = Topic::<String, Order>::json("orders");
 //!     let priced = Topic::<String, Priced>::json("orders-priced");
 //!     let mut app = App::new("pricing-v1");
 //!     app.source(&orders).map(price).to(&priced);
-//!     app.run("localhost:9092").await
+//!     app.run("localhost:9092").await?;
+//!     Ok(())
 //! }
 //! ```
 //!
@@ -106,34 +104,35 @@ pub mod worker;
 
 pub use app::App;
 pub use config::{Origin, SettingsError};
-pub use ctx::Ctx;
+pub use ctx::{Ctx, ProcessCtx, SourceRecord, ValuesCtx};
 pub use eos_client as client;
 pub use eos_client::{Header, Headers};
 pub use eos_protocol::state::RestartError;
 pub use eos_protocol::windows::{Tumbling, Window, WindowError};
 pub use eos_protocol::{
-    CommitCause, FirstStart, Guarantee, Offset, StartError, State, TaskId, Timestamp, TopicChange,
-    TopicChanged, TopicName, TopicPartition, TopicRole,
+    CommitCause, FirstStart, Guarantee, Offset, Partition, StartError, State, TaskId, Timestamp,
+    TopicChange, TopicChanged, TopicName, TopicPartition, TopicRole,
 };
-pub use error::{Error, Result};
+pub use error::{Error, Report, Result};
 pub use error_policy::{ErrorPolicy, PolicyError, Retry};
-pub use failure::{Done, Failure};
+pub use failure::{Failure, IntoOutcome};
 pub use grouped::{Grouped, Table};
-pub use keys::{Partitioned, Scattered, Together};
+pub use keys::{Colocated, Partitioned, Scattered};
 pub use metrics::Metrics;
 pub use output::Output;
-pub use processor::{OnDiscard, Processor};
+pub use processor::{OnDiscard, Processor, ValueProcessor};
 pub use record::Record;
 pub use runtime::{
     Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
 };
 pub use store::{
-    ByKey, ByWindow, Entries, InOrder, KeyValueStore, OrderedStore, OrderedView, Store, StoreView,
+    Entries, KeyValueStore, KeyValueView, OrderedStore, OrderedView, Store, StoreDef, StoreHandle,
     WindowStore, WindowView,
 };
 pub use stream::Stream;
+pub use table::Nullable;
 pub use topic::{PlainTopic, Topic};
-pub use topology::{Description, Guarantees, Mermaid, TopologyError};
+pub use topology::{Description, Guarantees, Mermaid, Mistake, TopologyError};
 pub use windowed::{WindowedGroup, WindowedTable};
 pub use windowed_key::Windowed;
 pub use worker::{StopMode, WorkerError};

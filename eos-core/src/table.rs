@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::codec::Decode;
 use crate::grouped::Table;
-use crate::keys::Together;
+use crate::keys::Colocated;
 use crate::store::KeyValueStore;
 use crate::stream::Stream;
 use crate::topic::Topic;
-use crate::topology::{Join, Keep, Kind};
+use crate::topology::{Join, Keep, Kind, Node};
 
 impl App {
     /// Reads a topic as a table: the last value of each key, kept in a store. A tombstone deletes its row.
@@ -38,20 +38,40 @@ impl App {
     /// the records up to there made of it.
     pub fn table<K, V, KC, VC>(
         &mut self,
-        topic: &Topic<K, Option<V>, KC, VC>,
-        store: &KeyValueStore<K, V>,
-    ) -> Table<K, V, Option<V>>
+        topic: &Topic<K, V, KC, VC>,
+        store: &KeyValueStore<K, V::Row>,
+    ) -> Table<K, V::Row, Option<V::Row>>
     where
         K: 'static,
-        V: 'static,
+        V: Nullable,
         KC: Decode<K>,
-        VC: Decode<Option<V>>,
+        VC: Decode<V>,
     {
         let source = self.source(topic);
         let store = source.own_store(&store.stamped());
-        let make = move || -> Box<dyn crate::topology::Node> { Box::new(Keep::<K, V>::new(store)) };
+        // `V` is `Option<V::Row>`: the trait is sealed.
+        let make = move || -> Box<dyn Node> { Box::new(Keep::<K, V::Row>::new(store)) };
         Table::new(source.then(Kind::Table(store), make), store)
     }
+}
+
+/// The values of a table's topic: `Option`s, since a null deletes a row. This trait is sealed.
+#[diagnostic::on_unimplemented(
+    message = "a table's topic deletes rows by nulls, so its values are `Option<{Self}>`",
+    label = "a `Topic<K, Option<{Self}>>` is needed here"
+)]
+pub trait Nullable: sealed::Sealed + 'static {
+    /// The values of the rows.
+    type Row: 'static;
+}
+
+impl<V: 'static> Nullable for Option<V> {
+    type Row = V;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<V> Sealed for Option<V> {}
 }
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
@@ -96,7 +116,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         f: impl Fn(V, T) -> R + Send + Sync + 'static,
     ) -> Stream<K, R, P>
     where
-        P: Together,
+        P: Colocated,
     {
         let joined = move |value, row: Option<T>| row.map(|row| f(value, row));
         self.joined("join", Kind::Join(table.store), table, joined)
@@ -124,7 +144,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         f: impl Fn(V, Option<T>) -> R + Send + Sync + 'static,
     ) -> Stream<K, R, P>
     where
-        P: Together,
+        P: Colocated,
     {
         let joined = move |value, row| Some(f(value, row));
         self.joined("left_join", Kind::LeftJoin(table.store), table, joined)

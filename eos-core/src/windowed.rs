@@ -12,7 +12,7 @@ use crate::keys::Partitioned;
 use crate::store::{Stamped, StampedCodec, WindowStore};
 use crate::stream::Stream;
 use crate::topic::Topic;
-use crate::topology::{Kind, Node, TopologyError, WindowedAggregate, WindowedPerCommit};
+use crate::topology::{Kind, Mistake, Node, WindowedAggregate, WindowedPerCommit};
 use crate::windowed_key::Windowed;
 
 impl<K: 'static, V: 'static> Grouped<K, V> {
@@ -196,13 +196,13 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         let retention = store.retention.unwrap_or(least);
         let name = store.name().to_owned();
         if let Err(reason) = windows.check().and_then(|()| check_retention(retention)) {
-            let error = TopologyError::Windows {
+            let error = Mistake::Windows {
                 store: name,
                 reason,
             };
             self.stream.wrong(error);
         } else if retention < least {
-            self.stream.wrong(TopologyError::Retention {
+            self.stream.wrong(Mistake::Retention {
                 store: name,
                 retention,
                 least,

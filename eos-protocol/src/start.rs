@@ -110,7 +110,7 @@ pub enum StartError {
     #[error(
         "task {task}: {partition} was committed by layout {found}, this program has layout \
          {expected}: its sources changed. Stop every instance of the old program, then start this \
-         one once with `accept_layout(\"{found}\")`; or give the app another name to start afresh"
+         one once with EOS_ACCEPT_LAYOUT={found} in its environment; or give the app another name to start afresh"
     )]
     LayoutChanged {
         /// The task.
@@ -486,7 +486,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("accept_layout(\"0000000000000001\")"),
+                .contains("EOS_ACCEPT_LAYOUT=0000000000000001 "),
             "{error}"
         );
         about.accepted = Some(LayoutHash(1));

@@ -53,16 +53,17 @@ async fn main() -> anyhow::Result<()> {
     };
     let workers = std::env::var("WORKERS").map_or(Ok(1), |n| n.parse())?;
 
-    let mut app = App::new("enrich-v1").guarantee(guarantee).workers(workers);
+    let mut app = App::new("enrich-v1");
+    app.guarantee(guarantee).workers(workers);
     let enriched = app.output(&Topic::<String, Enriched>::json("cities-enriched"));
     let audit = app.output(&Topic::<String, AuditLine>::json("cities-audit"));
 
     app.source(&Topic::<String, City>::json("cities"))
-        .process(move |ctx, city| {
+        .for_each(move |ctx, city| {
             let line = AuditLine {
                 seq: city.value.seq,
-                partition: ctx.partition(),
-                offset: ctx.offset(),
+                partition: ctx.partition().get(),
+                offset: ctx.offset().get(),
             };
             ctx.emit(&enriched, city.key.clone(), enrich(&city.value))?;
             ctx.emit(&audit, city.key, line)

@@ -86,7 +86,7 @@ async fn main() -> anyhow::Result<()> {
 
     // Anybody may read dead letters; here the app itself does, as bytes: they may be no orders.
     app.source(&Topic::<Bytes, Bytes>::plain("tag-orders-dlq"))
-        .process(|_, letter| tell(&letter));
+        .for_each(|_, letter| tell(&letter));
 
     app.run(kafka.bootstrap()).await?;
     Ok(())

@@ -28,7 +28,7 @@
 
 use std::collections::HashMap;
 
-use eos_core::{App, Ctx, Failure, OnDiscard, Output, Processor, Record, Topic};
+use eos_core::{App, Failure, OnDiscard, ProcessCtx, Processor, Record, Topic};
 use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 
@@ -46,13 +46,20 @@ struct Trip {
 }
 
 /// Remembers, for each region of its task, where somebody left last.
+#[derive(Default)]
 struct Trips {
-    out: Output<String, Trip>,
     left: HashMap<String, City>,
 }
 
 impl Processor<String, Event> for Trips {
-    fn process(&mut self, ctx: &Ctx<'_>, event: Record<String, Event>) -> Result<(), Failure> {
+    type Key = String;
+    type Value = Trip;
+
+    fn process(
+        &mut self,
+        ctx: &ProcessCtx<'_, String, Trip>,
+        event: Record<String, Event>,
+    ) -> Result<(), Failure> {
         match event.value {
             Event::Left(city) => {
                 self.left.insert(event.key, city);
@@ -65,7 +72,7 @@ impl Processor<String, Event> for Trips {
                     km: from.map(|from| distance_km(from, &city)),
                     to: city.name,
                 };
-                ctx.emit(&self.out, event.key, trip)
+                ctx.forward(event.key, trip)
             }
         }
     }
@@ -97,17 +104,14 @@ async fn main() -> anyhow::Result<()> {
     let kafka = Kafka::provide(&inputs, &["trips"])?;
 
     let mut app = App::new("two-topics-v1");
-    let out = app.output(&Topic::json("trips"));
     let departures = app.source(&Topic::<String, City>::json("departures"));
     let arrivals = app.source(&Topic::<String, City>::json("arrivals"));
 
     departures
         .map(Event::Left)
         .merge(arrivals.map(Event::Arrived))
-        .process_with(move || Trips {
-            out,
-            left: HashMap::new(),
-        });
+        .process_with(Trips::default)
+        .to(&Topic::json("trips"));
     app.run(kafka.bootstrap()).await?;
     Ok(())
 }

@@ -52,9 +52,9 @@ async fn main() -> anyhow::Result<()> {
     log_to_stderr();
     let kafka = Kafka::provide(&[Input::keyed("cities", CITIES)], &["city-names"])?;
 
-    let mut app = App::new("configuration-v1")
-        // A method where there is one, Kafka's name for everything else.
-        .workers(1)
+    let mut app = App::new("configuration-v1");
+    // A method where there is one, Kafka's name for everything else.
+    app.workers(1)
         .commit_interval(Duration::from_millis(50))
         .set("linger.ms", 5)
         .config_file(FILE);
@@ -63,12 +63,11 @@ async fn main() -> anyhow::Result<()> {
         .to(&Topic::plain("city-names"));
     print!("{}{}", app.describe()?, app.describe()?.guarantees());
 
-    #[cfg(feature = "prometheus")]
     if let Ok(port) = std::env::var("METRICS_PORT") {
-        app = app.prometheus(&port);
+        app.prometheus(&port);
     }
     // `run` would do for a program that has nothing else to do.
-    let mut running = app.start(kafka.bootstrap())?;
+    let mut running = app.start(kafka.bootstrap()).await?;
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {

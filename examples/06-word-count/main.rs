@@ -23,7 +23,9 @@ async fn main() -> anyhow::Result<()> {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(1);
-    app().workers(workers).run(kafka.bootstrap()).await?;
+    let mut app = app();
+    app.workers(workers);
+    app.run(kafka.bootstrap()).await?;
     Ok(())
 }
 

@@ -32,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let [a, b] =
         ["a", "b"].map(|end| app.output(&Topic::<String, Line>::json(&format!("{name}-{end}"))));
     app.source(&Topic::<String, Input>::json(&format!("{name}-in")))
-        .process(move |ctx, record| {
+        .for_each(move |ctx, record| {
             let line = || Line {
                 seq: record.value.seq,
                 by,

@@ -17,7 +17,8 @@ async fn main() -> anyhow::Result<()> {
         .init();
     let name = var("APP")?;
     let workers = var("WORKERS").ok().and_then(|n| n.parse().ok());
-    let mut app = App::new(&name).workers(workers.unwrap_or(1));
+    let mut app = App::new(&name);
+    app.workers(workers.unwrap_or(1));
     app.source(&Topic::<Option<String>, String>::plain(&format!(
         "{name}-in"
     )))

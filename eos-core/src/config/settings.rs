@@ -57,7 +57,6 @@ pub(crate) struct Settings {
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) slot: Option<u32>,
     /// Where the metrics are served.
-    #[cfg(feature = "prometheus")]
     pub(crate) metrics_at: Option<String>,
     /// For librdkafka.
     pub(crate) properties: Properties,
@@ -112,7 +111,6 @@ impl Settings {
             max_poll_interval: Duration::from_secs(300),
             state_dir: None,
             slot: None,
-            #[cfg(feature = "prometheus")]
             metrics_at: None,
             properties: Properties::default(),
         }
@@ -142,6 +140,12 @@ impl Settings {
     /// The properties file.
     pub(crate) fn set_file(&mut self, path: PathBuf) {
         self.file = Some(path);
+    }
+
+    /// The settings of the program alone.
+    pub(crate) fn without_file(mut self) -> Self {
+        self.file = None;
+        self
     }
 
     /// The brokers, unless anything says otherwise.

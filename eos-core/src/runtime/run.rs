@@ -49,6 +49,7 @@ pub(crate) fn start<C>(
 where
     C: Client + Send + Sync + 'static,
 {
+    check_features(&settings, &topology)?;
     #[cfg(feature = "prometheus")]
     let endpoint = open_endpoint(&settings)?;
     let root = settings.state_dir.clone().unwrap_or_else(default_state_dir);
@@ -155,6 +156,33 @@ where
         #[cfg(feature = "prometheus")]
         _serving: serving,
     })
+}
+
+/// Checks that the build has what the app needs.
+fn check_features(settings: &Settings, topology: &Topology) -> Result<(), Error> {
+    if !cfg!(feature = "prometheus") && settings.metrics_at.is_some() {
+        return Err(Error::FeatureMissing {
+            feature: "prometheus",
+            needed_by: "`App::prometheus`".into(),
+        });
+    }
+    if cfg!(feature = "rocksdb") || topology.stores().is_empty() {
+        return Ok(());
+    }
+    match &settings.state_dir {
+        Some(dir) => Err(Error::FeatureMissing {
+            feature: "rocksdb",
+            needed_by: format!("an app with stores and state.dir = {}", dir.display()),
+        }),
+        None => {
+            tracing::warn!(
+                app = %settings.app,
+                "state is kept in memory and read again from its changelog at each start: the build lacks the feature \
+                 `rocksdb`"
+            );
+            Ok(())
+        }
+    }
 }
 
 /// What was set and where, before anybody connects: it may be why nobody answers.

@@ -1,6 +1,7 @@
 //! State: what a store is declared as, and the handle through which records read and write it.
 
 mod entries;
+mod handle;
 mod ordered;
 mod rows;
 mod stamped;
@@ -9,7 +10,6 @@ mod window;
 
 use std::any::Any;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use eos_protocol::state::{Family, StoreId};
@@ -20,10 +20,11 @@ use serde::de::DeserializeOwned;
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 
 pub use entries::Entries;
+pub use handle::{Store, StoreDef, StoreHandle};
 pub use ordered::{OrderedStore, OrderedView};
 pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
 pub(crate) use stamped::{Stamped, StampedCodec};
-pub use view::StoreView;
+pub use view::KeyValueView;
 pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
 pub(crate) use window::{TERMS, window_of, windows_between};
 pub use window::{WindowStore, WindowView};
@@ -158,42 +159,5 @@ impl<K: 'static, V: 'static> KeyValueStore<K, V> {
             expiry: None,
             definition: Box::new(self.clone()),
         }
-    }
-}
-
-/// A typed handle on a store: for [`Ctx::store`](crate::Ctx::store), made by
-/// [`App::store`](crate::App::store); or, as `S` says, for one that is read in order or by windows.
-pub struct Store<K, V, S = ByKey> {
-    pub(crate) app: u64,
-    pub(crate) index: usize,
-    pub(crate) types: Types<K, V, S>,
-}
-
-/// Types that are named but not held.
-type Types<K, V, S> = PhantomData<fn(K, V, S)>;
-
-/// The store is a [`KeyValueStore`].
-#[derive(Debug, Clone, Copy)]
-pub enum ByKey {}
-
-/// The store is an [`OrderedStore`].
-#[derive(Debug, Clone, Copy)]
-pub enum InOrder {}
-
-/// The store is a [`WindowStore`].
-#[derive(Debug, Clone, Copy)]
-pub enum ByWindow {}
-
-impl<K, V, S> Clone for Store<K, V, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V, S> Copy for Store<K, V, S> {}
-
-impl<K, V, S> fmt::Debug for Store<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Store").field(&self.index).finish()
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::entries::Entries;
-use super::{Definition, KeyValueStore, StateAccess, StateError, StoreView};
+use super::{Definition, KeyValueStore, KeyValueView, StateError};
 use crate::codec::{Codec, Json, OrderedCodec, OrderedKey, Plain, PlainType, PrefixOf};
 use crate::failure::Failure;
 
@@ -19,7 +19,7 @@ use crate::failure::Failure;
 /// # use eos_core::{App, OrderedStore};
 /// # let mut app = App::new("a");
 /// // By customer, then by time.
-/// let visits = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("visits"));
+/// let visits = app.store(&OrderedStore::<(String, i64), String>::plain("visits"));
 /// ```
 ///
 /// What it costs over a [`KeyValueStore`]: the open transaction's changes are kept in order as well.
@@ -82,43 +82,37 @@ impl<K, V> fmt::Debug for OrderedStore<K, V> {
 }
 
 /// One ordered store, for the record at hand. Made by
-/// [`Ctx::ordered_store`](crate::Ctx::ordered_store).
+/// [`Ctx::store`](crate::Ctx::store).
 ///
-/// As [`StoreView`], and with ranges.
+/// As [`KeyValueView`], and with ranges.
 pub struct OrderedView<'c, K, V> {
-    view: StoreView<'c, K, V>,
+    view: KeyValueView<'c, K, V>,
 }
 
 impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
-    pub(crate) fn of_other_app() -> Self {
-        let view = StoreView::of_other_app();
+    pub(crate) fn new(view: KeyValueView<'c, K, V>) -> Self {
         Self { view }
     }
 
-    pub(crate) fn new(access: &StateAccess<'c>, index: usize) -> Self {
-        let view = StoreView::new(access, index);
-        Self { view }
-    }
-
-    /// As [`StoreView::get`].
+    /// As [`KeyValueView::get`].
     #[must_use = "hand the failure on with `?`"]
     pub fn get(&self, key: &K) -> Result<Option<V>, Failure> {
         self.view.get(key)
     }
 
-    /// As [`StoreView::put`].
+    /// As [`KeyValueView::put`].
     #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
     pub fn put(&self, key: &K, value: &V) -> Result<(), Failure> {
         self.view.put(key, value)
     }
 
-    /// As [`StoreView::delete`].
+    /// As [`KeyValueView::delete`].
     #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
     pub fn delete(&self, key: &K) -> Result<(), Failure> {
         self.view.delete(key)
     }
 
-    /// As [`StoreView::update`].
+    /// As [`KeyValueView::update`].
     #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
     pub fn update(&self, key: &K, f: impl FnOnce(Option<V>) -> V) -> Result<V, Failure> {
         self.view.update(key, f)
@@ -129,12 +123,12 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
     /// ```
     /// # use eos_core::{App, OrderedStore, Topic};
     /// # let mut app = App::new("a");
-    /// let waiting = app.ordered_store(&OrderedStore::<i64, String>::plain("waiting"));
+    /// let waiting = app.store(&OrderedStore::<i64, String>::plain("waiting"));
     /// let due = app.output(&Topic::<(), String>::plain("due"));
     /// app.source(&Topic::<(), i64>::plain("ticks"))
     ///     .with_store(&waiting)
-    ///     .process(move |ctx, tick| {
-    ///         let store = ctx.ordered_store(&waiting);
+    ///     .for_each(move |ctx, tick| {
+    ///         let store = ctx.store(&waiting);
     ///         for entry in store.range(..=tick.value) {
     ///             let (at, what) = entry?;
     ///             ctx.emit(&due, (), what)?;
@@ -158,12 +152,12 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
     /// ```
     /// # use eos_core::{App, Failure, OrderedStore, Topic};
     /// # let mut app = App::new("a");
-    /// let visits = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("visits"));
+    /// let visits = app.store(&OrderedStore::<(String, i64), String>::plain("visits"));
     /// let last = app.output(&Topic::<String, String>::plain("last-pages"));
     /// app.source(&Topic::<String, ()>::plain("leaving"))
     ///     .with_store(&visits)
-    ///     .process(move |ctx, user| {
-    ///         let store = ctx.ordered_store(&visits);
+    ///     .for_each(move |ctx, user| {
+    ///         let store = ctx.store(&visits);
     ///         // From the latest on.
     ///         for entry in store.prefix(&user.key).reverse().take(3) {
     ///             let ((_user, _time), page) = entry?;

@@ -55,8 +55,8 @@ pub(crate) enum StateError {
     #[error("this store was made by another app: make it with `app.store(..)` of this one")]
     OtherApp,
     #[error(
-        "the store {store} does not belong to this stream: declare it before the closure, with \
-         `.with_store(&{store})`"
+        "this step does not have the store {store}: add `.with_store(&{store})` before it, and behind any step that \
+         changes the key"
     )]
     Elsewhere { store: Arc<str> },
     #[error("the key for the store {store} can't be encoded: {source}")]
@@ -88,7 +88,7 @@ pub(crate) enum StateError {
 /// Every method answers a [`Failure`](crate::Failure): the store belongs to another app or stream, a
 /// key or a value can't be encoded or decoded, or the disk fails. Hand it on with `?`. If the disk
 /// fails, the worker stops, whatever the [`ErrorPolicy`](crate::ErrorPolicy) says.
-pub struct StoreView<'c, K, V> {
+pub struct KeyValueView<'c, K, V> {
     found: Result<Found<'c, KeyValueStore<K, V>>, StateError>,
 }
 
@@ -108,11 +108,9 @@ impl<D> Clone for Found<'_, D> {
 
 impl<D> Copy for Found<'_, D> {}
 
-impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
-    pub(crate) fn of_other_app() -> Self {
-        Self {
-            found: Err(StateError::OtherApp),
-        }
+impl<'c, K: 'static, V: 'static> KeyValueView<'c, K, V> {
+    pub(crate) fn failed(error: StateError) -> Self {
+        Self { found: Err(error) }
     }
 
     pub(crate) fn new(access: &StateAccess<'c>, index: usize) -> Self {
@@ -148,7 +146,7 @@ impl<'c, K: 'static, V: 'static> StoreView<'c, K, V> {
     /// let out = app.output(&Topic::<String, u64>::plain("counts-out"));
     /// app.source(&Topic::<String, String>::plain("clicks"))
     ///     .with_store(&counts)
-    ///     .process(move |ctx, click| {
+    ///     .for_each(move |ctx, click| {
     ///         let n = ctx.store(&counts).update(&click.key, |seen| seen.unwrap_or(0) + 1)?;
     ///         ctx.emit(&out, click.key, n)
     ///     });
@@ -308,8 +306,8 @@ impl<'c, D: Definition> Found<'c, D> {
     }
 }
 
-impl<K, V> fmt::Debug for StoreView<'_, K, V> {
+impl<K, V> fmt::Debug for KeyValueView<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoreView")
+        f.write_str("KeyValueView")
     }
 }

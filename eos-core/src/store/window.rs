@@ -144,13 +144,13 @@ impl<K, V> fmt::Debug for WindowStore<K, V> {
 }
 
 /// One store of windows, for the record at hand. Made by
-/// [`Ctx::window_store`](crate::Ctx::window_store).
+/// [`Ctx::store`](crate::Ctx::store).
 ///
 /// Windows that are over at the record's stream time are not there: what a record reads depends on the
 /// records before it, not on when the database got around to deleting.
 ///
 /// # Errors
-/// As those of [`StoreView`](crate::StoreView).
+/// As those of [`KeyValueView`](crate::KeyValueView).
 pub struct WindowView<'c, K, V> {
     found: Result<Found<'c, WindowStore<K, V>>, StateError>,
     /// Windows that start before this are over.
@@ -158,9 +158,9 @@ pub struct WindowView<'c, K, V> {
 }
 
 impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
-    pub(crate) fn of_other_app() -> Self {
+    pub(crate) fn failed(error: StateError) -> Self {
         Self {
-            found: Err(StateError::OtherApp),
+            found: Err(error),
             over_before: Timestamp(i64::MIN),
         }
     }

@@ -1,7 +1,9 @@
 //! The closures layer: one method per shape.
 
+mod process;
 mod stateless;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,32 +11,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use eos_state::StoreKind;
 
 use crate::codec::{Codec, Encode};
-use crate::ctx::Ctx;
 use crate::error_policy::ErrorPolicy;
-use crate::failure::Done;
-use crate::keys::{Partitioned, Scattered, Together};
-use crate::processor::Processor;
+use crate::keys::{Colocated, Partitioned, Scattered};
 use crate::record::Record;
-use crate::store::{KeyValueStore, Store, StoreSpec};
+use crate::store::{KeyValueStore, StoreHandle, StoreSpec};
 use crate::topic::Topic;
-use crate::topology::{
-    Closure, Exit, Graph, Ignore, Kind, Node, Process, Tee, TopologyError, Write,
-};
+use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 
 /// Records on their way through an app.
 ///
 /// Closures are `Fn`: an aborted transaction replays its records, so a closure may see a record
-/// again whose effects never counted. What it keeps for itself outside of the record is not undone:
-/// that belongs into a [`Processor`].
+/// again whose effects never counted. A closure that keeps something outside of the record keeps it even then: use a
+/// [`Processor`](crate::Processor) or a store.
 ///
 /// `P` says where the records of one key are: [`Partitioned`] or [`Scattered`].
-#[must_use = "a stream does nothing until it ends in `to`, `process` or `process_with`"]
+///
+/// A clone gets every record as well, in the order in which the next steps are declared. Each record is cloned then:
+/// for large values, `.map(Arc::new)` first. A clone that goes nowhere costs nothing.
+///
+/// ```
+/// # use eos_core::{App, Topic};
+/// # let mut app = App::new("a");
+/// let orders = app.source(&Topic::<String, u64>::plain("orders"));
+/// orders.clone().filter(|amount| *amount > 1000).to(&Topic::plain("large-orders"));
+/// orders.to(&Topic::plain("all-orders"));
+/// ```
+#[must_use = "a stream does nothing until it ends in `to`, `route`, `for_each` or `ignore`"]
 pub struct Stream<K, V, P = Partitioned> {
     graph: Arc<Mutex<Graph>>,
     /// What the next node stands behind; several after a merge.
     parents: Vec<Exit>,
     /// The sources that its records come from.
     sources: Vec<usize>,
+    /// Those that the next steps may use.
+    stores: Vec<usize>,
     types: Types<K, V, P>,
 }
 
@@ -47,6 +57,7 @@ impl<K: 'static, V: 'static> Stream<K, V> {
             graph,
             parents: vec![Exit::Source(source)],
             sources: vec![source],
+            stores: Vec::new(),
             types: PhantomData,
         }
     }
@@ -67,8 +78,8 @@ impl<K: 'static, V: 'static> Stream<K, V> {
     }
 
     /// Remembers an error that shows while the stream is declared.
-    pub(crate) fn wrong(&self, error: TopologyError) {
-        self.graph().wrong(error);
+    pub(crate) fn wrong(&self, mistake: Mistake) {
+        self.graph().wrong(mistake);
     }
 
     /// A node with two ways out: what it makes, and the records that it does not take.
@@ -77,11 +88,14 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         kind: Kind,
         make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
     ) -> (Stream<K2, V2>, Self) {
-        let node = self.graph().add(&self.parents, kind, Box::new(make));
+        let node = self
+            .graph()
+            .add(&self.parents, kind, &self.stores, Box::new(make));
         let made = Stream {
             graph: Arc::clone(&self.graph),
             parents: vec![Exit::Node(node)],
             sources: self.sources.clone(),
+            stores: self.stores.clone(),
             types: PhantomData,
         };
         let rest = Self {
@@ -93,39 +107,48 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 }
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Lets the closures that come after it use a store, by [`Ctx::store`], [`Ctx::ordered_store`] or
-    /// [`Ctx::window_store`]. Several streams may use one
-    /// store: one task reads all their topics then, which need equally many partitions.
+    /// Lets the steps behind it use a store, by [`Ctx::store`](crate::Ctx::store), up to the next step that changes the
+    /// key. Several streams may use one store: one task reads all their topics then, which need equally many
+    /// partitions.
     ///
     /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
     /// [`repartition`](Self::repartition) first.
-    pub fn with_store<L: 'static, W: 'static, S>(self, store: &Store<L, W, S>) -> Self
+    pub fn with_store<S: StoreHandle>(mut self, store: &S) -> Self
     where
-        P: Together,
+        P: Colocated,
     {
-        {
-            let mut graph = self.graph();
-            if store.app == graph.token() {
-                graph.use_store(store.index, &self.sources);
-            } else {
-                graph.wrong(TopologyError::OtherApp {
-                    method: "with_store",
-                    what: "store",
-                });
-            }
+        let mut graph = self.graph();
+        let is_ours = store.app() == graph.token();
+        if is_ours {
+            graph.use_store(store.index(), &self.sources);
+        } else {
+            graph.wrong(Mistake::OtherApp {
+                method: "with_store",
+                what: "store",
+            });
+        }
+        drop(graph);
+        if is_ours {
+            self.stores.push(store.index());
         }
         self
+    }
+
+    /// The stores that the next step may use.
+    fn usable(&self) -> Arc<[usize]> {
+        self.stores.clone().into()
     }
 
     /// The records, which the type shows to be in one partition per key.
     pub(crate) fn partitioned(self) -> Stream<K, V>
     where
-        P: Together,
+        P: Colocated,
     {
         Stream {
             graph: self.graph,
             parents: self.parents,
             sources: self.sources,
+            stores: self.stores,
             types: PhantomData,
         }
     }
@@ -181,16 +204,6 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
-    /// Gives each record to two streams. To read a topic once more instead, call
-    /// [`App::source`](crate::App::source) again.
-    pub fn tee(self) -> (Self, Self)
-    where
-        K: Clone,
-        V: Clone,
-    {
-        self.part(Kind::Tee, || Box::new(Tee::<K, V>(PhantomData)))
-    }
-
     /// Puts two streams together. One task reads both, the older record first.
     ///
     /// Their topics become siblings: they need equally many partitions, and one task reads the records of both with the
@@ -206,7 +219,12 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// sales.to(&Topic::plain("sales"));
     /// ```
     pub fn merge(self, other: Self) -> Self {
-        let merged: Self = self.merged("merge", other);
+        let mut stores = self.stores.clone();
+        stores.extend(&other.stores);
+        let merged = Self {
+            stores,
+            ..self.merged("merge", other)
+        };
         merged.graph().link(&merged.sources);
         merged
     }
@@ -235,6 +253,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             graph: self.graph,
             parents: self.parents,
             sources: self.sources,
+            stores: Vec::new(),
             types: PhantomData,
         }
     }
@@ -268,42 +287,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
             graph: self.graph,
             parents: self.parents,
             sources: self.sources,
+            stores: Vec::new(),
             types: PhantomData,
         }
-    }
-
-    /// Ends the stream in a closure that emits through [`Ctx`] to any number of outputs.
-    ///
-    /// ```
-    /// # use eos_core::{App, Topic};
-    /// # let mut app = App::new("a");
-    /// # let lines = Topic::<String, String>::plain("lines");
-    /// let (words, lengths) = (
-    ///     app.output(&Topic::<String, String>::plain("words")),
-    ///     app.output(&Topic::<String, u64>::plain("lengths")),
-    /// );
-    /// app.source(&lines).process(move |ctx, line| {
-    ///     for word in line.value.split_whitespace() {
-    ///         ctx.emit(&words, line.key.clone(), word.to_owned())?;
-    ///     }
-    ///     ctx.emit(&lengths, line.key, line.value.len() as u64)
-    /// });
-    /// ```
-    pub fn process<R: Done>(
-        self,
-        f: impl for<'c> Fn(&Ctx<'c>, Record<K, V>) -> R + Send + Sync + 'static,
-    ) {
-        let f = Arc::new(move |ctx: &Ctx<'_>, record: Record<K, V>| f(ctx, record).done());
-        self.process_with(move || Closure(Arc::clone(&f)));
-    }
-
-    /// Ends the stream in processors: `make` makes one for each task, and a new one after the
-    /// records of an aborted transaction. See [`Processor`].
-    pub fn process_with<T: Processor<K, V>>(self, make: impl Fn() -> T + Send + Sync + 'static) {
-        let make = Arc::new(make);
-        let _end: Stream<(), (), P> = self.then(Kind::Process, move || {
-            Box::new(Process::<K, V, T, _>::new(Arc::clone(&make)))
-        });
     }
 
     /// Ends a stream that is not wanted: one way out of [`branch`](Self::branch) or
@@ -329,6 +315,45 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
+    /// Ends the stream in a topic that each record chooses among these. Time and headers are carried along.
+    ///
+    /// Topics are declared, so that the app can check them when it starts. A name that is not among them fails the
+    /// record. Kafka Streams' `to(TopicNameExtractor)` takes any name.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// let regions = ["orders-eu", "orders-us"].map(Topic::<String, String>::plain);
+    /// app.source(&Topic::<String, String>::plain("orders"))
+    ///     .route(&regions, |order| format!("orders-{}", order.key).into());
+    /// ```
+    pub fn route<'t, KC, VC>(
+        self,
+        topics: impl IntoIterator<Item = &'t Topic<K, V, KC, VC>>,
+        name: impl for<'a> Fn(&'a Record<K, V>) -> Cow<'a, str> + Send + Sync + 'static,
+    ) where
+        KC: Encode<K>,
+        VC: Encode<V>,
+    {
+        let topics: Arc<[_]> = topics.into_iter().cloned().collect();
+        let first = {
+            let mut graph = self.graph();
+            let outputs: Vec<usize> = topics
+                .iter()
+                .map(|topic| graph.output(topic, false))
+                .collect();
+            if outputs.is_empty() {
+                graph.wrong(Mistake::NoRoute);
+            }
+            outputs.first().copied().unwrap_or_default()
+        };
+        let name = Arc::new(name);
+        let kind = Kind::Route(first, topics.len());
+        let _end: Stream<(), (), P> = self.then(kind, move || {
+            Box::new(Route::new(first, Arc::clone(&topics), Arc::clone(&name)))
+        });
+    }
+
     /// Lets the next node use the store of a table, or says that it is another app's.
     pub(crate) fn meets<L, W>(&self, table: &Stream<L, W>, store: usize, method: &'static str)
     where
@@ -349,10 +374,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         method: &'static str,
         what: &'static str,
     ) {
-        self.graph().wrong(TopologyError::OtherApp { method, what });
-        other
-            .graph()
-            .wrong(TopologyError::OtherApp { method, what });
+        self.graph().wrong(Mistake::OtherApp { method, what });
+        other.graph().wrong(Mistake::OtherApp { method, what });
     }
 
     pub(crate) fn then<K2, V2, P2>(
@@ -360,11 +383,17 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         kind: Kind,
         make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
     ) -> Stream<K2, V2, P2> {
-        let node = self.graph().add(&self.parents, kind, Box::new(make));
+        let node = self
+            .graph()
+            .add(&self.parents, kind, &self.stores, Box::new(make));
         Stream {
             graph: self.graph,
             parents: vec![Exit::Node(node)],
             sources: self.sources,
+            stores: match kind.changes_keys() {
+                true => Vec::new(),
+                false => self.stores,
+            },
             types: PhantomData,
         }
     }
@@ -374,11 +403,14 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         kind: Kind,
         make: impl Fn() -> Box<dyn Node> + Send + Sync + 'static,
     ) -> (Self, Self) {
-        let node = self.graph().add(&self.parents, kind, Box::new(make));
+        let node = self
+            .graph()
+            .add(&self.parents, kind, &self.stores, Box::new(make));
         let way = |exit| Self {
             graph: Arc::clone(&self.graph),
             parents: vec![exit],
             sources: self.sources.clone(),
+            stores: self.stores.clone(),
             types: PhantomData,
         };
         (way(Exit::Node(node)), way(Exit::Rest(node)))
@@ -386,6 +418,19 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 
     fn graph(&self) -> std::sync::MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Clone + 'static, V: Clone + 'static, P> Clone for Stream<K, V, P> {
+    fn clone(&self) -> Self {
+        self.graph().copy::<K, V>(&self.parents);
+        Self {
+            graph: Arc::clone(&self.graph),
+            parents: self.parents.clone(),
+            sources: self.sources.clone(),
+            stores: self.stores.clone(),
+            types: PhantomData,
+        }
     }
 }
 

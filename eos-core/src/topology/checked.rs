@@ -9,9 +9,9 @@ use eos_protocol::{Stage, StageId, TopicName};
 
 use super::chains::{Chains, Source};
 use super::error::TopologyError;
-use super::graph::Graph;
+use super::graph::{Exit, Graph};
 use super::internal::{Internal, Purpose};
-use super::node::Place;
+use super::layout::Layout;
 use super::output_spec::OutputSpec;
 use crate::store::StoreSpec;
 
@@ -102,7 +102,7 @@ impl Topology {
         self.stages.iter().filter(move |stage| {
             let nodes = self.graph.behind(&stage.sources);
             let mut nodes = nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
-            nodes.any(|node| node.kind.output() == Some(output))
+            nodes.any(|node| node.kind.outputs().contains(&output))
         })
     }
 
@@ -142,29 +142,21 @@ impl Topology {
 
     /// Fresh nodes for one task of a stage. A node behind several of its sources is there once.
     pub(crate) fn instantiate(&self, stage: &Stage) -> Chains {
-        let nodes = self.graph.behind(&stage.sources);
-        let place = |node: usize| nodes.binary_search(&node).ok();
-        let places = nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
-        let places = places.map(|node| Place {
-            node: (node.make)(),
-            child: node.child.and_then(place),
-            rest: node.rest.and_then(place),
-        });
+        let layout = Layout::new(&self.graph, stage);
         let mut chains = Chains {
             inputs: Vec::new(),
-            places: places.collect(),
+            places: layout.places(),
         };
         chains.inputs.resize_with(stage.topics.len(), Vec::new);
-        for source in stage
-            .sources
-            .iter()
-            .filter_map(|&at| self.graph.sources.get(at))
-        {
+        for &at in &stage.sources {
+            let Some(source) = self.graph.sources.get(at) else {
+                continue;
+            };
             let input = stage.topics.iter().position(|t| *t == source.topic);
-            if let Some(sources) = input.and_then(|i| chains.inputs.get_mut(i)) {
-                sources.push(Source {
+            if let Some(inputs) = input.and_then(|i| chains.inputs.get_mut(i)) {
+                inputs.push(Source {
                     entry: (source.make)(),
-                    first: source.child.and_then(place),
+                    first: layout.first(Exit::Source(at)),
                     policy: Arc::clone(&source.policy),
                     dead_letter: source.dead_letter,
                 });

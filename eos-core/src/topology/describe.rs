@@ -6,6 +6,7 @@ use eos_protocol::{Guarantee, Stage, TopicName};
 
 use super::graph::{Graph, NodeSpec, SourceSpec};
 use super::kind::Kind;
+use super::output_spec::OutputSpec;
 use crate::error_policy::ErrorPolicy;
 
 /// What an app does, for people and for tools. Made by [`App::describe`](crate::App::describe).
@@ -15,7 +16,7 @@ use crate::error_policy::ErrorPolicy;
 /// [`mermaid`](Self::mermaid) draws it.
 ///
 /// The outputs that a closure emits to are known only when it runs, so each `process` shows all
-/// handles that [`App::output`](crate::App::output) made, and the stores that its task has by
+/// handles that [`App::output`](crate::App::output) made, and the stores that it was given by
 /// [`Stream::with_store`](crate::Stream::with_store). A topic of dead letters is a sink behind its
 /// source; Kafka Streams, which has no such node, calls none of its own `KSTREAM-DEADLETTERS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +83,7 @@ impl Graph {
                     policy: (*source.policy).clone(),
                 },
                 to: self
-                    .names([source.child, None])
-                    .into_iter()
+                    .names(&source.out.children)
                     .chain(letters.iter().map(|(name, _)| name.clone()))
                     .collect(),
             });
@@ -100,24 +100,29 @@ impl Graph {
         let specs = behind.iter().filter_map(|&at| self.nodes.get(at));
         let mut emits = false;
         for node in specs {
-            let output = node.kind.output().and_then(|at| self.outputs.get(at));
-            let topic = output.map(|o| o.name.clone());
-            let process = node.kind == Kind::Process;
-            emits |= process;
+            let mut outputs = node.kind.outputs().filter_map(|at| self.outputs.get(at));
+            let routes: Vec<Described> = match node.kind {
+                Kind::Route(..) => outputs.by_ref().map(|output| route(node, output)).collect(),
+                _ => Vec::new(),
+            };
+            let mut to: Vec<String> = self.names(&node.out.children).collect();
+            to.extend(self.names(&node.rest.children));
+            to.extend(routes.iter().map(|sink| sink.name.clone()));
+            if node.kind.has_context() {
+                emits = true;
+                to.extend(self.emitted().map(|(name, _)| name));
+            }
             nodes.push(Described {
                 name: node_name(node),
-                role: match topic {
-                    Some(topic) => sink(topic),
+                role: match outputs.next() {
+                    Some(output) => sink(output.name.clone()),
                     None => Role::Processor {
-                        stores: self.used(stage, node.kind),
+                        stores: self.used(stage, node),
                     },
                 },
-                to: if process {
-                    self.emitted().map(|(name, _)| name).collect()
-                } else {
-                    self.names([node.child, node.rest])
-                },
+                to,
             });
+            nodes.extend(routes);
         }
         if emits {
             nodes.extend(self.emitted().map(|(name, topic)| Described {
@@ -132,20 +137,22 @@ impl Graph {
         }
     }
 
-    fn names(&self, nodes: [Option<usize>; 2]) -> Vec<String> {
-        let nodes = nodes.into_iter().flatten();
+    fn names(&self, nodes: &[usize]) -> impl Iterator<Item = String> {
         nodes
-            .filter_map(|at| self.nodes.get(at))
+            .iter()
+            .filter_map(|&at| self.nodes.get(at))
             .map(node_name)
-            .collect()
     }
 
-    /// The stores that a node may use: its own one; all that closures of the task share.
-    fn used(&self, stage: &Stage, kind: Kind) -> Vec<Used> {
-        let own = self.nodes.iter().filter_map(|node| node.kind.own_store());
-        let used = self.stores_of(stage).filter(|&(at, _)| match kind {
-            Kind::Process => own.clone().all(|owned| owned != at),
-            _ => kind.own_store() == Some(at),
+    /// The stores that a node may use: its own one, or those that its closure was given.
+    fn used(&self, stage: &Stage, node: &NodeSpec) -> Vec<Used> {
+        let kind = node.kind;
+        let used = self.stores_of(stage).filter(|(at, _)| {
+            if kind.has_context() {
+                node.stores.contains(at)
+            } else {
+                kind.own_store() == Some(*at)
+            }
         });
         used.map(|(_, store)| Used {
             name: store.name.to_string(),
@@ -173,6 +180,15 @@ fn source_name(source: &SourceSpec) -> String {
 fn dead_letters(source: &SourceSpec) -> Option<(String, &TopicName)> {
     let topic = source.policy.dead_letter_topic()?;
     Some((numbered("DEADLETTERS", source.number), topic))
+}
+
+/// The sink of one of the topics that `route` chooses among.
+fn route(node: &NodeSpec, output: &OutputSpec) -> Described {
+    Described {
+        name: format!("{}-{}", numbered("SINK", node.number), output.name),
+        role: sink(output.name.clone()),
+        to: Vec::new(),
+    }
 }
 
 fn sink(topic: TopicName) -> Role {

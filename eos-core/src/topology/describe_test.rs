@@ -58,7 +58,7 @@ fn branches_merges_and_stages_are_told_apart() {
     let out = app.output(&text("log"));
     let (long, short) = app.source(&text("in")).branch(|v| v.len() > 3);
     long.union(app.source(&text("more"))).to(&text("out"));
-    short.process(move |ctx, r| ctx.emit(&out, r.key, r.value));
+    short.for_each(move |ctx, r| ctx.emit(&out, r.key, r.value));
     check(
         &app,
         "Topologies:
@@ -88,7 +88,8 @@ fn branches_merges_and_stages_are_told_apart() {
 
 #[test]
 fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
-    let mut app = App::new("a").guarantee(Guarantee::AtLeastOnce);
+    let mut app = App::new("a");
+    app.guarantee(Guarantee::AtLeastOnce);
     let retry = ErrorPolicy::retry(Duration::from_secs(1), 3);
     let web = app
         .source(&text("web"))
@@ -181,7 +182,7 @@ fn stores_are_shown_where_they_are_used() {
         .count(&KeyValueStore::plain("counts"))
         .to_stream()
         .with_store(&seen)
-        .process(|_, _| {});
+        .for_each(|_, _| {});
     app.source(&text("others"))
         .key_by(|v| v.clone())
         .repartition(&text("words"))

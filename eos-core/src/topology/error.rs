@@ -1,5 +1,6 @@
 //! What can be wrong with a graph.
 
+use std::fmt;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
@@ -7,17 +8,69 @@ use eos_protocol::windows::WindowError;
 
 use crate::error_policy::{ErrorPolicy, PolicyError};
 
-/// A graph that makes no sense.
+/// The mistakes in an app's graph: all of them, one per line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopologyError(Vec<Mistake>);
+
+impl TopologyError {
+    /// The mistakes, one at least.
+    #[must_use]
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.0
+    }
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [mistake] = &self.0[..] {
+            return mistake.fmt(f);
+        }
+        write!(f, "the app has {} mistakes:", self.0.len())?;
+        self.0
+            .iter()
+            .try_for_each(|mistake| write!(f, "\n- {mistake}"))
+    }
+}
+
+impl std::error::Error for TopologyError {}
+
+/// Collects mistakes, each one once.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    pub(crate) fn add(&mut self, mistake: Mistake) {
+        if !self.0.contains(&mistake) {
+            self.0.push(mistake);
+        }
+    }
+
+    pub(super) fn check(&mut self, result: Result<(), Mistake>) {
+        if let Err(mistake) = result {
+            self.add(mistake);
+        }
+    }
+
+    pub(super) fn none(self) -> Result<(), TopologyError> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(TopologyError(self.0))
+        }
+    }
+}
+
+/// A mistake in an app's graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TopologyError {
+pub enum Mistake {
     /// Nothing to do.
     #[error("the app has no source: begin with `app.source(&topic)`")]
     Empty,
     /// A chain ends in nothing.
     #[error(
         "the chain that reads {topic} ends in `{kind}`, so its records go nowhere: end it with \
-         `.to(&topic)` or `.process(..)`{}",
+         `.to(&topic)`, `.route(..)`, `.for_each(..)` or `.ignore()`{}",
         if *kind == "branch" {
             "; if only one of the two streams is wanted, `.filter(..)` gives just that"
         } else {
@@ -152,6 +205,9 @@ pub enum TopologyError {
         /// The topic.
         topic: TopicName,
     },
+    /// Records have no topic to go to.
+    #[error("`route` was given no topics: give it those that its closure chooses among")]
+    NoRoute,
     /// Two repartition topics would be one.
     #[error(
         "two calls of `repartition` name their topic {name}: give one of them another name, for each \
@@ -175,24 +231,24 @@ pub enum TopologyError {
 }
 
 /// A store's name goes into messages and metrics, and may become part of a topic's.
-pub(super) fn check_store_name(name: &str) -> Result<(), TopologyError> {
+pub(super) fn check_store_name(name: &str) -> Result<(), Mistake> {
     let fine = name.len() <= 100 && check_name(&name.into()).is_ok();
     if fine {
         Ok(())
     } else {
-        Err(TopologyError::StoreName { name: name.into() })
+        Err(Mistake::StoreName { name: name.into() })
     }
 }
 
 /// Kafka's rule for topic names (`org.apache.kafka.common.internals.Topic#validate`).
-pub(super) fn check_name(name: &TopicName) -> Result<(), TopologyError> {
+pub(super) fn check_name(name: &TopicName) -> Result<(), Mistake> {
     let text = name.as_str();
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let fine = !text.is_empty() && text.len() <= 249 && text.chars().all(legal);
     if fine && text != "." && text != ".." {
         Ok(())
     } else {
-        Err(TopologyError::TopicName {
+        Err(Mistake::TopicName {
             topic: name.clone(),
         })
     }

@@ -37,6 +37,11 @@ pub(crate) enum Fault {
         .0.map_or("none".to_owned(), |time| format!("{} ms", time.0))
     )]
     NoTime(Option<Timestamp>),
+    #[error(
+        "the closure of `route` returned {name:?}, but its topics are {topics}: add the topic to `route`, or \
+             return one of these names"
+    )]
+    Route { name: String, topics: String },
     #[error("the closure panicked: {0}")]
     Panic(String),
     #[error(
@@ -57,6 +62,7 @@ impl Fault {
             Self::State(_) => "StateError",
             Self::Oversize { .. } => "OversizeOutput",
             Self::NoTime(_) => "NoTimestamp",
+            Self::Route { .. } => "UnknownRoute",
             Self::Panic(_) => "Panic",
             Self::Aborts(_) => "RepeatedAborts",
         }
@@ -81,13 +87,13 @@ impl Fault {
         }
     }
 
-    /// The failure that user code returned. An output that `Ctx::emit` could not encode is one all the same.
+    /// The failure that user code returned. The error of a store keeps its own kind.
     pub(crate) fn user(failure: Failure) -> Self {
         if failure.is_permanent() {
             return Self::User(failure);
         }
-        match failure.into_inner().downcast::<EncodeError>() {
-            Ok(error) => Self::Encode(*error),
+        match failure.into_inner().downcast::<StateError>() {
+            Ok(error) => Self::State(*error),
             Err(other) => Self::User(other.into()),
         }
     }

@@ -1,29 +1,29 @@
 //! The graph of an app, as it is declared.
 
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use eos_protocol::state::Family;
 use eos_protocol::{Stage, StageId, TopicName, stages};
-use eos_state::StoreKind;
 
-use super::error::{TopologyError, check_name, check_store_name};
+use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
 use super::node::{Entry, Node};
-use super::nodes::{Read, Write};
+use super::nodes::{Read, Tee, Write};
 use super::output_spec::OutputSpec;
 use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
-use crate::store::{KeyValueStore, StoreSpec};
+use crate::store::StoreSpec;
 use crate::topic::{Topic, WritableTopic};
 
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
 
 /// A way out of a source or a node, for whoever comes next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     Source(usize),
     Node(usize),
@@ -34,7 +34,7 @@ pub(crate) enum Exit {
 pub(super) struct SourceSpec {
     pub(super) topic: TopicName,
     pub(super) make: MakeEntry,
-    pub(super) child: Option<usize>,
+    pub(super) out: Way,
     pub(super) policy: Arc<ErrorPolicy>,
     /// Whether the program said so, or it is the default.
     policy_told: bool,
@@ -47,9 +47,21 @@ pub(super) struct SourceSpec {
 pub(super) struct NodeSpec {
     pub(super) kind: Kind,
     pub(super) make: MakeNode,
-    pub(super) child: Option<usize>,
-    pub(super) rest: Option<usize>,
+    pub(super) out: Way,
+    /// The second way out of a node that has two.
+    pub(super) rest: Way,
     pub(super) number: usize,
+    /// Those that its closure may use.
+    pub(super) stores: Vec<usize>,
+}
+
+/// Where the records that leave by one exit go.
+#[derive(Default)]
+pub(super) struct Way {
+    /// The next nodes, in the order of their declaration: several only where the stream was cloned.
+    pub(super) children: Vec<usize>,
+    /// Copies a record, if the stream was cloned.
+    pub(super) copy: Option<MakeNode>,
 }
 
 /// The graph as it was declared. Children have higher indices than their parents: a stream is used
@@ -69,8 +81,10 @@ pub(crate) struct Graph {
     pub(super) internals: Vec<Internal>,
     /// Sources that one task has to read together.
     links: Vec<(usize, usize)>,
-    /// What was wrong already when it was declared.
-    wrong: Option<TopologyError>,
+    /// Of sources without one of their own.
+    policy: Arc<ErrorPolicy>,
+    /// Those that showed while it was declared.
+    mistakes: Mistakes,
 }
 
 impl Graph {
@@ -87,7 +101,8 @@ impl Graph {
             users: Vec::new(),
             internals: Vec::new(),
             links: Vec::new(),
-            wrong: None,
+            policy: Arc::default(),
+            mistakes: Mistakes::default(),
         }
     }
 
@@ -108,8 +123,8 @@ impl Graph {
         self.sources.push(SourceSpec {
             topic: name,
             make: Box::new(move || Box::new(Read(topic.clone()))),
-            child: None,
-            policy: Arc::default(),
+            out: Way::default(),
+            policy: Arc::clone(&self.policy),
             policy_told: false,
             dead_letter: None,
             number,
@@ -118,26 +133,67 @@ impl Graph {
     }
 
     /// A new node behind all of these. Answers its index.
-    pub(crate) fn add(&mut self, parents: &[Exit], kind: Kind, make: MakeNode) -> usize {
+    pub(crate) fn add(
+        &mut self,
+        parents: &[Exit],
+        kind: Kind,
+        stores: &[usize],
+        make: MakeNode,
+    ) -> usize {
         let (at, number) = (self.nodes.len(), self.declared());
         for &parent in parents {
-            let slot = match parent {
-                Exit::Source(n) => self.sources.get_mut(n).map(|s| &mut s.child),
-                Exit::Node(n) => self.nodes.get_mut(n).map(|s| &mut s.child),
-                Exit::Rest(n) => self.nodes.get_mut(n).map(|s| &mut s.rest),
-            };
-            if let Some(child) = slot {
-                *child = Some(at);
+            if let Some(way) = self.way_mut(parent) {
+                way.children.push(at);
             }
         }
         self.nodes.push(NodeSpec {
             kind,
             make,
-            child: None,
-            rest: None,
+            out: Way::default(),
+            rest: Way::default(),
             number,
+            stores: stores.to_vec(),
         });
         at
+    }
+
+    /// Lets several nodes stand behind each of these exits.
+    pub(crate) fn copy<K, V>(&mut self, exits: &[Exit])
+    where
+        K: Clone + 'static,
+        V: Clone + 'static,
+    {
+        for &exit in exits {
+            if let Some(way) = self.way_mut(exit) {
+                way.copy = Some(Box::new(|| Box::new(Tee::<K, V>(PhantomData))));
+            }
+        }
+    }
+
+    fn way(&self, exit: Exit) -> Option<&Way> {
+        match exit {
+            Exit::Source(at) => self.sources.get(at).map(|source| &source.out),
+            Exit::Node(at) => self.nodes.get(at).map(|node| &node.out),
+            Exit::Rest(at) => self.nodes.get(at).map(|node| &node.rest),
+        }
+    }
+
+    /// The nodes behind an exit, in the order of their declaration.
+    pub(super) fn children(&self, exit: Exit) -> &[usize] {
+        self.way(exit).map_or(&[], |way| &way.children)
+    }
+
+    /// Makes the node that copies the records of an exit.
+    pub(super) fn copies(&self, exit: Exit) -> Option<&MakeNode> {
+        self.way(exit)?.copy.as_ref()
+    }
+
+    fn way_mut(&mut self, exit: Exit) -> Option<&mut Way> {
+        match exit {
+            Exit::Source(at) => self.sources.get_mut(at).map(|source| &mut source.out),
+            Exit::Node(at) => self.nodes.get_mut(at).map(|node| &mut node.out),
+            Exit::Rest(at) => self.nodes.get_mut(at).map(|node| &mut node.rest),
+        }
     }
 
     fn declared(&self) -> usize {
@@ -166,19 +222,11 @@ impl Graph {
         self.outputs.len() - 1
     }
 
-    /// A new store. Answers its index.
-    pub(crate) fn store<K: 'static, V: 'static>(
-        &mut self,
-        definition: &KeyValueStore<K, V>,
-    ) -> usize {
-        self.keep(definition.spec(StoreKind::Point))
-    }
-
-    /// A new store of any kind. Answers its index.
+    /// A new store. Returns its index.
     pub(crate) fn keep(&mut self, store: StoreSpec) -> usize {
         let is_its = |known: &&StoreSpec| known.id == store.id || known.name == store.name;
         if let Some(known) = self.stores.iter().find(is_its) {
-            self.wrong.get_or_insert(TopologyError::SameStore {
+            self.mistakes.add(Mistake::SameStore {
                 first: known.name.to_string(),
                 second: store.name.to_string(),
             });
@@ -214,7 +262,7 @@ impl Graph {
         let own = topic.renamed(TopicName::new(name));
         let output = self.output(&own, false);
         if self.sources.iter().any(|source| source.topic == own.name) {
-            self.wrong.get_or_insert(TopologyError::SameRepartition {
+            self.mistakes.add(Mistake::SameRepartition {
                 name: topic.name.to_string(),
             });
         }
@@ -229,7 +277,7 @@ impl Graph {
                 topic: written.clone(),
             })
         };
-        self.add(parents, Kind::Repartition(output), Box::new(make));
+        self.add(parents, Kind::Repartition(output), &[], Box::new(make));
         self.source(&own)
     }
 
@@ -242,16 +290,24 @@ impl Graph {
                 continue;
             };
             if source.policy_told && source.policy != policy {
-                let error = TopologyError::TwoPolicies {
+                let error = Mistake::TwoPolicies {
                     topic: source.topic.clone(),
                     first: Box::new((*source.policy).clone()),
                     second: Box::new((*policy).clone()),
                 };
-                self.wrong.get_or_insert(error);
+                self.mistakes.add(error);
                 return;
             }
             source.policy = Arc::clone(&policy);
             source.policy_told = true;
+        }
+    }
+
+    /// What becomes of records that fail behind a source without a policy of its own.
+    pub(crate) fn default_policy(&mut self, policy: ErrorPolicy) {
+        self.policy = Arc::new(policy);
+        for source in self.sources.iter_mut().filter(|source| !source.policy_told) {
+            source.policy = Arc::clone(&self.policy);
         }
     }
 
@@ -261,22 +317,22 @@ impl Graph {
         self.links.extend(pairs.map(|(&a, &b)| (a, b)));
     }
 
-    /// Remembers the first error that shows while the graph is declared.
-    pub(crate) fn wrong(&mut self, error: TopologyError) {
-        self.wrong.get_or_insert(error);
+    /// Keeps a mistake that shows while the graph is declared.
+    pub(crate) fn wrong(&mut self, mistake: Mistake) {
+        self.mistakes.add(mistake);
     }
 
     /// The nodes behind these sources, parents first.
     pub(super) fn behind(&self, sources: &[usize]) -> Vec<usize> {
         let mut found = BTreeSet::new();
-        let firsts = sources.iter().filter_map(|&at| self.sources.get(at)?.child);
-        let mut next: Vec<usize> = firsts.collect();
+        let firsts = sources.iter().filter_map(|&at| self.sources.get(at));
+        let mut next: Vec<usize> = firsts.flat_map(|it| &it.out.children).copied().collect();
         while let Some(at) = next.pop() {
             if let Some(node) = self.nodes.get(at)
                 && found.insert(at)
             {
-                next.extend(node.child);
-                next.extend(node.rest);
+                next.extend(&node.out.children);
+                next.extend(&node.rest.children);
             }
         }
         found.into_iter().collect()
@@ -294,70 +350,71 @@ impl Graph {
         stages
     }
 
-    /// Whether the graph makes sense.
+    /// Checks the graph, and returns all mistakes in it.
     pub(crate) fn check(&self) -> Result<(), TopologyError> {
-        if let Some(error) = &self.wrong {
-            return Err(error.clone());
-        }
+        let mut mistakes = self.mistakes.clone();
         if self.sources.is_empty() {
-            return Err(TopologyError::Empty);
+            mistakes.add(Mistake::Empty);
         }
         for output in &self.outputs {
-            check_name(&output.name)?;
+            mistakes.check(check_name(&output.name));
         }
         for (store, users) in self.stores.iter().zip(&self.users) {
-            check_store_name(&store.name)?;
+            mistakes.check(check_store_name(&store.name));
             if users.is_empty() {
-                return Err(TopologyError::UnusedStore {
+                mistakes.add(Mistake::UnusedStore {
                     name: store.name.to_string(),
                 });
             }
         }
         for (at, source) in self.sources.iter().enumerate() {
-            check_name(&source.topic)?;
-            source
-                .policy
-                .dead_letter_topic()
-                .map_or(Ok(()), check_name)?;
-            let dangling = |kind| TopologyError::Dangling {
+            mistakes.check(check_name(&source.topic));
+            if let Some(letters) = source.policy.dead_letter_topic() {
+                mistakes.check(check_name(letters));
+            }
+            let policy = source.policy.check(&source.topic);
+            mistakes.check(policy.map_err(|reason| Mistake::ErrorPolicy {
+                topic: source.topic.clone(),
+                reason,
+            }));
+            self.check_ends(at, source, &mut mistakes);
+        }
+        self.check_loops(&mut mistakes);
+        mistakes.none()
+    }
+
+    /// Checks that the records of a source go somewhere.
+    fn check_ends(&self, at: usize, source: &SourceSpec, mistakes: &mut Mistakes) {
+        let mut dangling = |kind| {
+            mistakes.add(Mistake::Dangling {
                 topic: source.topic.clone(),
                 kind,
-            };
-            if source.child.is_none() {
-                return Err(dangling("source"));
-            }
-            for node in self.behind(&[at]).iter().filter_map(|&n| self.nodes.get(n)) {
-                if node.kind.exits() > 0 && node.child.is_none() && !self.is_a_table(node.kind)
-                    || node.kind.exits() > 1 && node.rest.is_none()
-                {
-                    return Err(dangling(node.kind.method()));
-                }
-            }
-            source
-                .policy
-                .check(&source.topic)
-                .map_err(|reason| TopologyError::ErrorPolicy {
-                    topic: source.topic.clone(),
-                    reason,
-                })?;
+            });
+        };
+        if source.out.children.is_empty() {
+            dangling("source");
         }
-        self.check_loops()
+        for node in self.behind(&[at]).iter().filter_map(|&n| self.nodes.get(n)) {
+            let ends = node.out.children.is_empty() && !self.is_a_table(node.kind);
+            let rest_ends = node.rest.children.is_empty();
+            if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
+                dangling(node.kind.method());
+            }
+        }
     }
 
     /// Checks that no source's records are written back to its topic.
-    fn check_loops(&self) -> Result<(), TopologyError> {
+    fn check_loops(&self, mistakes: &mut Mistakes) {
         for (at, source) in self.sources.iter().enumerate() {
             let nodes = self.behind(&[at]);
-            let outputs = nodes
-                .iter()
-                .filter_map(|&node| self.nodes.get(node)?.kind.output());
+            let nodes = nodes.iter().filter_map(|&node| self.nodes.get(node));
+            let outputs = nodes.flat_map(|node| node.kind.outputs());
             let mut written = outputs.filter_map(|output| self.outputs.get(output));
             if written.any(|output| output.name == source.topic) {
                 let topic = source.topic.clone();
-                return Err(TopologyError::Loop { topic });
+                mistakes.add(Mistake::Loop { topic });
             }
         }
-        Ok(())
     }
 
     /// Whether it keeps rows that need no way out: a topic's, or those that a join asks for.
@@ -379,7 +436,9 @@ impl Graph {
         self.check()?;
         let stages = self.stages();
         self.add_changelogs(&stages);
-        self.check_internals()?;
+        let mut mistakes = Mistakes::default();
+        mistakes.check(self.check_internals());
+        mistakes.none()?;
         self.add_dead_letters();
         Ok(stages)
     }
@@ -406,13 +465,13 @@ impl Graph {
     }
 
     /// Checks that each internal topic has one writer: records of two writers could not be distinguished.
-    fn check_internals(&self) -> Result<(), TopologyError> {
+    fn check_internals(&self) -> Result<(), Mistake> {
         let internals = self.internals.iter();
         let names = internals.filter_map(|internal| self.outputs.get(internal.output));
         let mut seen = BTreeSet::new();
         for output in names {
             if !seen.insert(&output.name) {
-                return Err(TopologyError::SameInternal {
+                return Err(Mistake::SameInternal {
                     name: output.name.clone(),
                 });
             }
@@ -424,7 +483,7 @@ impl Graph {
         let letters = self.sources.iter();
         let letters = letters.filter_map(|source| source.policy.dead_letter_topic());
         match written.chain(letters).find(|name| seen.contains(name)) {
-            Some(name) => Err(TopologyError::OutputIsInternal { name: name.clone() }),
+            Some(name) => Err(Mistake::OutputIsInternal { name: name.clone() }),
             None => Ok(()),
         }
     }

@@ -1,5 +1,7 @@
 //! The kinds of nodes, by the methods that declare them.
 
+use std::ops::Range;
+
 /// What a node does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -13,8 +15,9 @@ pub(crate) enum Kind {
     Rekey,
     Peek,
     Branch,
-    Tee,
     Process,
+    ProcessValues,
+    ForEach,
     /// Its records are not wanted.
     Ignore,
     /// The store that the counts are kept in.
@@ -39,6 +42,8 @@ pub(crate) enum Kind {
     Repartition(usize),
     /// The output that it writes to.
     To(usize),
+    /// The first of the outputs that it writes to, and how many follow each other from there.
+    Route(usize, usize),
 }
 
 impl Kind {
@@ -55,8 +60,9 @@ impl Kind {
             Self::Rekey => "rekey",
             Self::Peek => "peek",
             Self::Branch => "branch",
-            Self::Tee => "tee",
             Self::Process => "process",
+            Self::ProcessValues => "process_values",
+            Self::ForEach => "for_each",
             Self::Ignore => "ignore",
             Self::Count(_) => "count",
             Self::Reduce(_) => "reduce",
@@ -69,15 +75,27 @@ impl Kind {
             Self::PerCommit(_) => "emit_per_commit",
             Self::Repartition(_) => "repartition",
             Self::To(_) => "to",
+            Self::Route(..) => "route",
         }
     }
 
-    /// The output that it writes to.
-    pub(crate) fn output(self) -> Option<usize> {
+    /// The outputs that it writes to.
+    pub(crate) fn outputs(self) -> Range<usize> {
         match self {
-            Self::To(output) | Self::Repartition(output) => Some(output),
-            _ => None,
+            Self::To(output) | Self::Repartition(output) => output..output + 1,
+            Self::Route(first, count) => first..first + count,
+            _ => 0..0,
         }
+    }
+
+    /// Whether the records that it hands on may have other keys than the ones that it takes.
+    pub(crate) fn changes_keys(self) -> bool {
+        matches!(self, Self::KeyBy | Self::Rekey | Self::Process)
+    }
+
+    /// Whether a closure of the user's runs with a context: it may use stores and emit to outputs.
+    pub(crate) fn has_context(self) -> bool {
+        matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)
     }
 
     /// The store that it keeps or asks, and no closure has a handle to.
@@ -105,8 +123,10 @@ impl Kind {
     /// How many streams leave it.
     pub(crate) fn exits(self) -> usize {
         match self {
-            Self::Process | Self::Ignore | Self::Repartition(_) | Self::To(_) => 0,
-            Self::Branch | Self::Tee => 2,
+            Self::ForEach | Self::Ignore | Self::Repartition(_) | Self::To(_) | Self::Route(..) => {
+                0
+            }
+            Self::Branch => 2,
             _ => 1,
         }
     }
@@ -125,8 +145,9 @@ impl Kind {
             Self::Rekey => "MAP",
             Self::Peek => "PEEK",
             Self::Branch => "BRANCH",
-            Self::Tee => "TEE",
-            Self::Process => "PROCESSOR",
+            Self::Process | Self::ForEach => "PROCESSOR",
+            Self::ProcessValues => "PROCESSVALUES",
+            Self::Route(..) => "ROUTE",
             Self::Ignore => "IGNORE",
             Self::Count(_) | Self::Aggregate(_) | Self::AggregateOrDelete(_) => "AGGREGATE",
             Self::Reduce(_) | Self::ReduceOrDelete(_) => "REDUCE",

@@ -101,6 +101,16 @@ impl<'n> Next<'n> {
         Some((&mut *place.node, next))
     }
 
+    /// The same nodes, for a shorter time.
+    pub(crate) fn borrowed(&mut self) -> Next<'_> {
+        Next {
+            child: self.child,
+            other: self.other,
+            base: self.base,
+            rest: self.rest,
+        }
+    }
+
     /// Hands the record to the next node. A chain without an end drops it.
     #[inline]
     pub(crate) fn forward(&mut self, ctx: &Ctx<'_>, record: &mut dyn Any) -> Result<(), Fault> {

@@ -1,6 +1,7 @@
 //! The stateless nodes: what the methods of [`Stream`](crate::Stream) compile down to.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -172,6 +173,84 @@ impl<K: Clone + 'static, V: Clone + 'static> Node for Tee<K, V> {
         }
         next.forward_rest(ctx, record)
     }
+}
+
+/// Writes to the topic that the record chooses among several.
+pub(crate) struct Route<K, V, KC, VC, F> {
+    /// The output of the first topic; the others follow it.
+    first: usize,
+    topics: Arc<[Topic<K, V, KC, VC>]>,
+    name: Arc<F>,
+}
+
+impl<K, V, KC, VC, F> Route<K, V, KC, VC, F> {
+    pub(crate) fn new(first: usize, topics: Arc<[Topic<K, V, KC, VC>]>, name: Arc<F>) -> Self {
+        Self {
+            first,
+            topics,
+            name,
+        }
+    }
+}
+
+impl<K, V, KC, VC, F> Node for Route<K, V, KC, VC, F>
+where
+    K: 'static,
+    V: 'static,
+    KC: Encode<K>,
+    VC: Encode<V>,
+    F: for<'a> Fn(&'a Record<K, V>) -> Cow<'a, str> + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        _: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(record) = take::<K, V>(record) else {
+            return Ok(());
+        };
+        let name = (self.name)(&record);
+        let mut topics = self.topics.iter().enumerate();
+        let Some((at, topic)) = topics.find(|(_, topic)| topic.name.as_str() == name) else {
+            let topics: Vec<&str> = self
+                .topics
+                .iter()
+                .map(|topic| topic.name.as_str())
+                .collect();
+            return Err(Fault::Route {
+                name: name.into_owned(),
+                topics: topics.join(", "),
+            });
+        };
+        drop(name);
+        write(self.first + at, topic, ctx, record)
+    }
+}
+
+/// Writes a record to a topic.
+fn write<K, V, KC, VC>(
+    output: usize,
+    topic: &Topic<K, V, KC, VC>,
+    ctx: &Ctx<'_>,
+    record: Record<K, V>,
+) -> Result<(), Fault>
+where
+    K: 'static,
+    V: 'static,
+    KC: Encode<K>,
+    VC: Encode<V>,
+{
+    let Record {
+        key,
+        value,
+        timestamp,
+        headers,
+    } = record;
+    let written = ctx.write(output, topic, &key, &value, timestamp, headers);
+    written.map_err(Fault::Encode)?;
+    topic.recycle(key, value);
+    Ok(())
 }
 
 pub(crate) struct Write<K, V, KC, VC> {

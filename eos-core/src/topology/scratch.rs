@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use eos_protocol::{Partition, Timestamp, partition_for};
 
+use super::fault::Fault;
 use crate::client::{Headers, Outgoing};
 use crate::codec::{CodecError, Encoded};
 use crate::topic::WritableTopic;
@@ -20,6 +21,8 @@ pub(crate) struct Scratch {
     outputs: Vec<Output>,
     /// How often the record came too late for a window.
     late: u64,
+    /// Why the record fails, whatever user code does with the error that it was given.
+    pub(crate) fault: Option<Fault>,
     /// What a codec writes to: one that clears it, or takes away what was in it, hurts nobody.
     encoded: Vec<u8>,
 }
@@ -124,9 +127,10 @@ impl Scratch {
             .filter_map(|output| {
                 let limit = limits.get(output.topic).copied().flatten()?;
                 let length = |range: &Option<Range<usize>>| range.as_ref().map_or(0, Range::len);
-                let headers = output.headers.iter().map(|header| {
-                    10 + header.name.len() + header.value.as_ref().map_or(0, |value| value.len())
-                });
+                let headers = output
+                    .headers
+                    .iter()
+                    .map(|header| 10 + header.name().len() + header.value().map_or(0, <[u8]>::len));
                 let own = length(&output.key) + length(&output.value);
                 let bytes = OVERHEAD + own + headers.sum::<usize>();
                 (bytes > limit).then_some((output.topic, bytes, limit))
@@ -174,6 +178,7 @@ impl Scratch {
         self.bytes.clear();
         self.outputs.clear();
         self.late = 0;
+        self.fault = None;
     }
 
     /// The record came too late for a window.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::TopologyError;
 use super::golden_test::driver::{Driver, Piece};
 use super::tests::{app, text};
+use super::{Mistake, TopologyError};
 use crate::{App, Ctx, Failure, OrderedStore, Record, Timestamp, Topic, Tumbling, WindowStore};
 
 /// Values of the topic `in`, at time 0; answers the values of `out`.
@@ -36,12 +36,12 @@ fn ordered(
     + 'static,
 ) -> Driver {
     let mut app = App::new("a");
-    let store = app.ordered_store(&OrderedStore::<(String, i64), String>::plain("s"));
+    let store = app.store(&OrderedStore::<(String, i64), String>::plain("s"));
     let out = app.output(&text("out"));
     app.source(&text("in"))
         .with_store(&store)
-        .process(move |ctx: &Ctx<'_>, record: Text| {
-            for line in f(ctx, &ctx.ordered_store(&store), &record.value)? {
+        .for_each(move |ctx: &Ctx<'_>, record: Text| {
+            for line in f(ctx, &ctx.store(&store), &record.value)? {
                 ctx.emit(&out, record.key.clone(), line)?;
             }
             Ok::<_, Failure>(())
@@ -84,12 +84,12 @@ fn ranges_and_prefixes_come_in_the_order_of_the_keys_and_back() {
 #[test]
 fn a_scan_writes_and_emits_in_its_loop() {
     let mut app = App::new("a");
-    let store = app.ordered_store(&OrderedStore::<u64, String>::plain("s"));
+    let store = app.store(&OrderedStore::<u64, String>::plain("s"));
     let out = app.output(&text("out"));
     app.source(&text("in"))
         .with_store(&store)
-        .process(move |ctx: &Ctx<'_>, record: Text| {
-            let store = ctx.ordered_store(&store);
+        .for_each(move |ctx: &Ctx<'_>, record: Text| {
+            let store = ctx.store(&store);
             let last = store.range(..).reverse().next().transpose()?;
             store.put(&last.map_or(0, |(n, _)| n + 1), &record.value)?;
             if record.value == "flush" {
@@ -115,14 +115,13 @@ fn a_scan_writes_and_emits_in_its_loop() {
 #[test]
 fn a_window_that_is_over_is_neither_read_nor_written() {
     let mut app = App::new("a");
-    let store = app.window_store(
-        &WindowStore::<String, String>::plain("s").retention(Duration::from_millis(100)),
-    );
+    let store =
+        app.store(&WindowStore::<String, String>::plain("s").retention(Duration::from_millis(100)));
     let out = app.output(&text("out"));
     app.source(&text("in"))
         .with_store(&store)
-        .process(move |ctx: &Ctx<'_>, record: Text| {
-            let store = ctx.window_store(&store);
+        .for_each(move |ctx: &Ctx<'_>, record: Text| {
+            let store = ctx.store(&store);
             let start = record.timestamp.unwrap_or(Timestamp(0));
             let kept = store.put(&record.value, start, &format!("{}", start.0))?;
             let windows = Tumbling::of(Duration::from_millis(10));
@@ -176,7 +175,7 @@ fn windowed(windows: Tumbling, store: &WindowStore<String, u64>) -> impl FnOnce(
             .count(&store)
             .to_stream()
             .map(|n| n.to_string())
-            .process(|_, _| {});
+            .for_each(|_, _| {});
     }
 }
 
@@ -204,24 +203,24 @@ fn windows_that_can_not_be_are_refused_by_name() {
 #[test]
 fn a_store_of_a_closure_has_to_say_how_long_it_keeps_windows() {
     let error = error(|app| {
-        let store = app.window_store(&WindowStore::<String, u64>::plain("seen"));
+        let store = app.store(&WindowStore::<String, u64>::plain("seen"));
         app.source(&text("in"))
             .with_store(&store)
-            .process(|_, _| {});
+            .for_each(|_, _| {});
     });
     let store = "seen".into();
-    assert_eq!(error, TopologyError::NoRetention { store });
+    assert_eq!(error.mistakes(), [Mistake::NoRetention { store }]);
 }
 
 #[test]
 fn a_name_is_one_store_of_one_kind() {
     let error = error(|app| {
-        let plain = app.ordered_store(&OrderedStore::<u64, u64>::plain("s"));
+        let plain = app.store(&OrderedStore::<u64, u64>::plain("s"));
         let windows = Tumbling::of(Duration::from_secs(1));
         windowed(windows, &WindowStore::plain("s"))(app);
         app.source(&text("in"))
             .with_store(&plain)
-            .process(|_, _| {});
+            .for_each(|_, _| {});
     });
     assert_eq!(
         error.to_string(),

@@ -6,7 +6,7 @@ use crate::{App, KeyValueStore, Table, Topic};
 
 fn customers(app: &mut App) -> Table<String, String, Option<String>> {
     app.table(
-        &Topic::plain("customers"),
+        &Topic::<_, Option<String>>::plain("customers"),
         &KeyValueStore::plain("customers"),
     )
 }

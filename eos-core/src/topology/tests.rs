@@ -67,7 +67,7 @@ impl Bench {
             self.topology.outputs(),
             &scratch,
             StateAccess {
-                specs: &[],
+                specs: self.topology.stores(),
                 task: None,
                 windows: &[],
                 buffers: &buffers,
@@ -118,7 +118,7 @@ fn a_graph_that_makes_no_sense_says_what_is_missing() {
     assert_eq!(
         dangling,
         "the chain that reads t ends in `map`, so its records go nowhere: end it with \
-         `.to(&topic)` or `.process(..)`"
+         `.to(&topic)`, `.route(..)`, `.for_each(..)` or `.ignore()`"
     );
     let half = error(|app| app.source(&topic).branch(|v| v.is_empty()).0.to(&text("o")));
     assert!(half.contains("ends in `branch`"), "{half}");
@@ -194,14 +194,14 @@ fn each_shape_does_to_records_what_its_name_says() {
 }
 
 #[test]
-fn a_branch_sends_each_record_one_way_and_a_tee_both_ways() {
+fn a_branch_sends_each_record_one_way_and_a_clone_both_ways() {
     let mut bench = Bench::new(|app| {
         let (long, others) = app.source(&text("t")).branch(|v| v.len() > 3);
         let (some, none) = others.branch(|v| !v.is_empty());
         long.map(|v| v.to_uppercase()).to(&text("long"));
         some.to(&text("some"));
-        let (once, twice) = none.tee();
-        once.to(&text("once"));
+        let twice = none.clone();
+        none.to(&text("once"));
         twice.map(|v| v + "!").to(&text("twice"));
     });
     bench.check(0, "k=abcd", &["long:k=ABCD"]);
@@ -274,7 +274,7 @@ fn what_emit_can_not_encode_is_told_from_an_error_of_the_closure() {
     let mut bench = Bench::new(|app| {
         let out = app.output(&numbers);
         app.source(&text("t"))
-            .process(move |ctx, r| ctx.emit(&out, r.key, 0.5));
+            .for_each(move |ctx, r| ctx.emit(&out, r.key, 0.5));
     });
     let fault = bench.run(0, "k=v").unwrap_err();
     assert!(matches!(fault, Fault::Encode(_)), "{fault:?}");
@@ -292,7 +292,7 @@ fn an_output_of_another_app_is_refused_with_the_fix() {
     let strange = other.output(&text("o"));
     let mut bench = Bench::new(|app| {
         app.source(&text("t"))
-            .process(move |ctx, r| ctx.emit(&strange, r.key, r.value));
+            .for_each(move |ctx, r| ctx.emit(&strange, r.key, r.value));
     });
     assert_eq!(
         bench.run(0, "k=v").unwrap_err().to_string(),
@@ -311,7 +311,7 @@ impl Encode<f64> for Unwritable {
 fn a_context_knows_the_time_and_the_headers() {
     let mut bench = Bench::new(|app| {
         let out = app.output(&text("o"));
-        app.source(&text("t")).process(move |ctx, record| {
+        app.source(&text("t")).for_each(move |ctx, record| {
             let time = ctx.timestamp().map(|t| t.0);
             let header = ctx.headers().get("h").map(<[u8]>::len);
             ctx.emit(&out, record.key, format!("{time:?} {header:?}"))
@@ -402,4 +402,89 @@ fn an_output_with_the_name_of_an_own_topic_is_refused() {
         let expected = format!("the app writes to {name}, which is the name of one of its own");
         assert!(error.starts_with(&expected), "{error}");
     }
+}
+
+#[test]
+fn each_mistake_has_a_line_of_its_own() {
+    let error = error(|app| {
+        app.store(&crate::KeyValueStore::<String, u64>::plain("spare"));
+        app.source(&text("a b")).to(&text("out"));
+        let _unfinished = app.source(&text("t")).map(|v| v.len());
+        app.source(&text("in")).to(&text("in"));
+    });
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 5, "{error}");
+    assert_eq!(lines[0], "the app has 4 mistakes:");
+    for (line, part) in lines[1..]
+        .iter()
+        .zip(["spare", "\"a b\"", "`map`", "endlessly"])
+    {
+        assert!(line.starts_with("- ") && line.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn clones_get_each_record_in_the_order_of_their_next_steps() {
+    let mut bench = Bench::new(|app| {
+        let (long, short) = app.source(&text("t")).branch(|v| v.len() > 1);
+        let (first, third, unused) = (long.clone(), long.clone(), long.clone());
+        first.map(|v| v + "1").to(&text("first"));
+        // A node behind both exits of the branch.
+        long.merge(short).to(&text("both"));
+        third.map(|v| v + "3").to(&text("third"));
+        drop(unused);
+    });
+    bench.check(0, "k=ab", &["first:k=ab1", "both:k=ab", "third:k=ab3"]);
+    bench.check(0, "k=a", &["both:k=a"]);
+    // Six nodes, and two that copy: the clone that goes nowhere has none.
+    assert_eq!(bench.chains.places.len(), 8);
+}
+
+#[test]
+fn a_stream_none_of_whose_clones_ends_is_a_mistake() {
+    let error = error(|app| drop(app.source(&text("t")).map(|v| v).clone()));
+    assert!(error.contains("ends in `map`"), "{error}");
+}
+
+#[test]
+fn a_record_chooses_among_declared_topics() {
+    let mut bench = Bench::new(|app| {
+        let topics = ["a", "b"].map(text);
+        app.source(&text("t"))
+            .route(&topics, |r| (&r.value[..1]).into());
+    });
+    bench.check(0, "k=a1", &["a:k=a1"]);
+    bench.check(0, "k=b2", &["b:k=b2"]);
+    let fault = bench.run(0, "k=c3").unwrap_err().to_string();
+    assert!(fault.starts_with("the closure of `route` returned \"c\", but its topics are a, b"));
+    let none = error(|app| {
+        let none: [PlainTopic<String, String>; 0] = [];
+        app.source(&text("t"))
+            .route(&none, |r| (&r.value[..]).into());
+    });
+    assert!(none.contains("no topics"), "{none}");
+}
+
+#[test]
+fn a_default_policy_is_of_sources_without_one_of_their_own() {
+    let policies = |declare: fn(&mut App)| {
+        let topology = app(declare).check().unwrap();
+        let sources = topology.graph.sources.iter();
+        sources
+            .map(|source| source.policy.to_string())
+            .collect::<Vec<_>>()
+    };
+    let found = policies(|app| {
+        app.source(&text("a")).to(&text("o"));
+        app.on_error(ErrorPolicy::dead_letter("dlq"));
+        app.source(&text("b")).to(&text("o"));
+        app.source(&text("c"))
+            .on_error(ErrorPolicy::skip())
+            .to(&text("o"));
+    });
+    let letters = ErrorPolicy::dead_letter("dlq").to_string();
+    assert_eq!(
+        found,
+        [letters.clone(), letters, ErrorPolicy::skip().to_string()]
+    );
 }

@@ -121,13 +121,13 @@ fn new_headers(headers: &Headers) -> *mut sys::rd_kafka_headers_t {
     // SAFETY: no preconditions.
     let made = unsafe { sys::rd_kafka_headers_new(headers.len()) };
     for header in headers {
-        let value = memory(header.value.as_deref());
+        let value = memory(header.value());
         // SAFETY: live headers; name and value are copied, with the sizes given.
         unsafe {
             codes::rd_kafka_header_add(
                 made,
-                header.name.as_ptr().cast(),
-                header.name.len().cast_signed(),
+                header.name().as_ptr().cast(),
+                header.name().len().cast_signed(),
                 value.ptr,
                 value.size.cast_signed(),
             );

@@ -169,8 +169,8 @@ impl Producer for ModelProducer {
         }
         let now = self.cluster.now();
         let headers = record.headers.iter().map(|header| {
-            let value = header.value.as_deref().map(<[u8]>::to_vec);
-            (header.name.to_string(), value)
+            let value = header.value().map(<[u8]>::to_vec);
+            (header.name().to_owned(), value)
         });
         let queued = Queued {
             timestamp: record.timestamp.map_or(now, |time| time.0),

@@ -161,9 +161,10 @@ impl TestDriver {
 }
 
 /// The app, with what the driver decides of its settings.
-fn stepped(app: App, cluster: &Cluster) -> Result<Stepped<Cluster>, Error> {
-    let settings = SETTINGS.into_iter();
-    let app = settings.fold(app, |app, (name, value)| app.set(name, value));
+fn stepped(mut app: App, cluster: &Cluster) -> Result<Stepped<Cluster>, Error> {
+    for (name, value) in SETTINGS {
+        app.set(name, value);
+    }
     app.stepped(cluster.clone())
 }
 

@@ -8,7 +8,7 @@ static KEPT: Mutex<Option<&'static Ctx<'static>>> = Mutex::new(None);
 fn main() {
     let texts = Topic::<String, String>::plain("texts");
     let mut app = App::new("wrong");
-    app.source(&texts).process(|ctx, _| {
+    app.source(&texts).for_each(|ctx, _| {
         *KEPT.lock().unwrap() = Some(ctx);
     });
 }

@@ -5,7 +5,7 @@ fn main() {
     let texts = Topic::<String, String>::plain("texts");
     let mut app = App::new("wrong");
     let out = app.output(&texts);
-    app.source(&texts).process(move |ctx, text| {
+    app.source(&texts).for_each(move |ctx, text| {
         std::thread::scope(|scope| {
             scope.spawn(|| ctx.emit(&out, text.key, text.value));
         });

@@ -7,7 +7,7 @@ fn main() {
     let mut app = App::new("misuse");
     let topic = Topic::<String, String>::plain("t");
     let out = app.output(&topic);
-    app.source(&topic).process(move |ctx, record| {
+    app.source(&topic).for_each(move |ctx, record| {
         ctx.emit(&out, record.key, record.value);
     });
 }

@@ -14,5 +14,5 @@ fn main() {
     app.source(&lines)
         .key_by(|line| line.clone())
         .with_store(&seen)
-        .process(|_, _| {});
+        .for_each(|_, _| {});
 }

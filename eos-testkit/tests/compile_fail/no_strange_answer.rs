@@ -4,5 +4,5 @@ use eos_core::{App, Topic};
 fn main() {
     let texts = Topic::<String, String>::plain("texts");
     let mut app = App::new("wrong");
-    app.source(&texts).process(|_, text| text.value.len());
+    app.source(&texts).for_each(|_, text| text.value.len());
 }

@@ -1,10 +1,15 @@
 //! A processor takes the types of its stream.
-use eos_core::{App, Ctx, Failure, Processor, Record, Topic};
+use std::convert::Infallible;
+
+use eos_core::{App, Failure, ProcessCtx, Processor, Record, Topic};
 
 struct Numbers;
 
 impl Processor<String, u64> for Numbers {
-    fn process(&mut self, _: &Ctx<'_>, _: Record<String, u64>) -> Result<(), Failure> {
+    type Key = Infallible;
+    type Value = Infallible;
+
+    fn process(&mut self, _: &ProcessCtx<'_, Infallible, Infallible>, _: Record<String, u64>) -> Result<(), Failure> {
         Ok(())
     }
 }

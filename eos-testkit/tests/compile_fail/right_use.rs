@@ -1,8 +1,9 @@
 //! The twin of the misuses: everything that they do wrong, done right.
+use std::convert::Infallible;
 use std::time::Duration;
 
 use eos_core::codec::{Json, Plain};
-use eos_core::{App, Ctx, ErrorPolicy, Failure, KeyValueStore, Processor, Record, Topic};
+use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, ProcessCtx, Processor, Record, Topic};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +27,14 @@ struct Alarm {
 struct Half(u64);
 
 impl Processor<String, String> for Half {
-    fn process(&mut self, _: &Ctx<'_>, _: Record<String, String>) -> Result<(), Failure> {
+    type Key = Infallible;
+    type Value = Infallible;
+
+    fn process(
+        &mut self,
+        _: &ProcessCtx<'_, Infallible, Infallible>,
+        _: Record<String, String>,
+    ) -> Result<(), Failure> {
         self.0 += 1;
         Ok(())
     }
@@ -48,15 +56,26 @@ fn main() {
         .map(|text| text.len() as u64)
         .to(&lengths);
     app.source(&texts)
-        .process(move |ctx, text| ctx.emit(&out, text.key, 1));
-    app.source(&texts).process(|_, _| {});
+        .for_each(move |ctx, text| ctx.emit(&out, text.key, 1));
+    app.source(&texts).for_each(|_, _| {});
     app.source(&texts)
         .on_error(ErrorPolicy::retry(Duration::from_secs(1), 3).then(ErrorPolicy::skip()))
-        .process(|_, text| {
+        .for_each(|_, text| {
             let _n: u64 = text.value.parse()?;
             Ok(())
         });
-    app.source(&texts).process_with(|| Half(0));
+    app.source(&texts).for_each_with(|| Half(0));
+    app.source(&texts)
+        .process(|ctx, text| ctx.forward(text.value.len() as u64, text.key))
+        .process_values(|ctx, text| ctx.forward(text.value))
+        .ignore();
+    let twice = app.source(&texts);
+    twice.clone().to(&texts);
+    twice.to(&texts);
+    let _rows = app.table(
+        &Topic::<u64, Option<String>>::plain("rows"),
+        &KeyValueStore::plain("rows"),
+    );
     app.source(&texts)
         .try_map(|text| Ok(text.parse()?))
         .to(&lengths);
@@ -71,7 +90,7 @@ fn main() {
         .source(&texts)
         .key_by(|text| text.clone())
         .repartition(&texts);
-    by_text.with_store(&counts).process(move |ctx, text| {
+    by_text.with_store(&counts).for_each(move |ctx, text| {
         let n = ctx.store(&counts).get(&text.key)?.unwrap_or(0);
         ctx.store(&counts).put(&text.key, &(n + 1))
     });

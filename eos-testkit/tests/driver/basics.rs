@@ -130,7 +130,11 @@ fn an_error_is_answered_and_a_restart_comes_to_its_record_again() {
 
 #[test]
 fn an_app_that_makes_no_sense_is_refused_with_the_runtimes_text() {
-    let app = || App::new("a").set("comit.interval.ms", 50);
+    let app = || {
+        let mut app = App::new("a");
+        app.set("comit.interval.ms", 50);
+        app
+    };
     let error = TestDriver::build(app()).unwrap_err();
     let text = panic_of(|| drop(TestDriver::new(app())));
     assert!(text.contains(&error.to_string()), "{text}");

@@ -222,10 +222,12 @@ fn what_is_open_is_committed_before_its_task_moves() {
 #[test]
 fn several_processes_share_the_work_and_each_may_die() {
     let start = || {
+        let mut app = counting();
+        app.workers(2);
         TestDriver::builder()
             .partitions("clicks", 3)
             .instances(2)
-            .start(counting().workers(2))
+            .start(app)
     };
     let places = crash_everywhere(start, |driver| {
         for key in ["a", "b", "c", "d"] {
@@ -284,7 +286,8 @@ fn a_crash_in_every_place_of_an_abort_changes_nothing() {
 #[test]
 fn at_least_once_may_write_twice_and_a_test_sees_it() {
     let app = || {
-        let mut app = App::new("copy").guarantee(Guarantee::AtLeastOnce);
+        let mut app = App::new("copy");
+        app.guarantee(Guarantee::AtLeastOnce);
         app.source(&clicks()).to(&clicks_out());
         app
     };

@@ -31,7 +31,8 @@ fn found(start: impl Fn() -> TestDriver) -> String {
 #[test]
 fn records_that_are_written_twice() {
     let text = found(|| {
-        let mut app = App::new("a").guarantee(Guarantee::AtLeastOnce);
+        let mut app = App::new("a");
+        app.guarantee(Guarantee::AtLeastOnce);
         app.source(&lines()).to(&out());
         TestDriver::new(app)
     });

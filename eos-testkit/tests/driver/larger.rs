@@ -31,19 +31,19 @@ fn sums() -> KeyValueStore<String, u64> {
 fn shop() -> App {
     let mut app = App::new("shop");
     let table = app.table(&customers(), &KeyValueStore::plain("customers"));
-    let (joined, summed) = app
+    let amounts = app
         .source(&orders())
         .key_by(|order| order.split(' ').next().unwrap_or_default().to_owned())
         .repartition(&Topic::<String, String>::plain("by-customer"))
         .map(|order| {
             let cents = order.split(' ').nth(1);
             cents.and_then(|it| it.parse().ok()).unwrap_or(0_u64)
-        })
-        .tee();
-    joined
+        });
+    amounts
+        .clone()
         .join(&table, |cents, name| format!("{name} owes {cents}"))
         .to(&invoices());
-    summed
+    amounts
         .group_by_key()
         .reduce(&sums(), |sum, cents| sum + cents)
         .to(&totals());

@@ -1,7 +1,10 @@
 //! Operators without state, each with a crash at every effect.
 
+use std::convert::Infallible;
+
 use eos_core::{
-    App, Ctx, Failure, OnDiscard, Output, PlainTopic, Processor, Record, Stream, Timestamp, Topic,
+    App, Failure, OnDiscard, Output, PlainTopic, ProcessCtx, Processor, Record, Stream, Timestamp,
+    Topic,
 };
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
@@ -234,13 +237,13 @@ fn codecs_chosen_at_run_time() {
 }
 
 #[test]
-fn tee_writes_both_or_none() {
+fn clones_of_a_stream_write_both_or_none() {
     let copies = Topic::<String, String>::plain("copies");
     let start = || {
         let mut app = App::new("a");
-        let (one, other) = app.source(&input()).tee();
-        one.to(&output());
-        other.to(&copies);
+        let lines = app.source(&input());
+        lines.clone().to(&output());
+        lines.to(&copies);
         TestDriver::new(app)
     };
     crash_everywhere(start, |driver| {
@@ -287,7 +290,7 @@ fn a_closure_writes_to_several_topics_both_or_none() {
     let start = || {
         let mut app = App::new("a");
         let (out, length) = (app.output(&output()), app.output(&lengths));
-        app.source(&input()).process(move |ctx, line| {
+        app.source(&input()).for_each(move |ctx, line| {
             for word in line.value.split(' ') {
                 ctx.emit(&out, line.key.clone(), word.to_owned())?;
             }
@@ -317,7 +320,14 @@ struct Numbering {
 }
 
 impl Processor<String, String> for Numbering {
-    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
+    type Key = Infallible;
+    type Value = Infallible;
+
+    fn process(
+        &mut self,
+        ctx: &ProcessCtx<'_, Infallible, Infallible>,
+        record: Record<String, String>,
+    ) -> Result<(), Failure> {
         self.seen += 1;
         let value = format!("{} {}", record.value, self.seen);
         ctx.emit(&self.out, record.key, value)
@@ -331,7 +341,7 @@ impl Processor<String, String> for Numbering {
 fn numbering(on_discard: OnDiscard) -> TestDriver {
     let mut app = App::new("a");
     let out = app.output(&output());
-    app.source(&input()).process_with(move || Numbering {
+    app.source(&input()).for_each_with(move || Numbering {
         out,
         seen: 0,
         on_discard,

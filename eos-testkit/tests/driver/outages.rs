@@ -59,7 +59,7 @@ fn counting() -> App {
     let out = app.output(&Topic::<String, u64>::plain(OUTPUT));
     app.source(&Topic::<String, String>::plain(INPUT))
         .with_store(&counts)
-        .process(move |ctx, record| {
+        .for_each(move |ctx, record| {
             let count = ctx
                 .store(&counts)
                 .update(&record.value, |count| count.unwrap_or(0) + 1)?;

@@ -225,7 +225,7 @@ fn a_codec_that_clears_the_buffer_takes_nothing_from_others() {
     let broken = Topic::<String, u64>::with("broken", Plain, Clearing);
     let mut app = App::new("a");
     let (whole, cleared) = (app.output(&doubles()), app.output(&broken));
-    app.source(&numbers()).process(move |ctx, record| {
+    app.source(&numbers()).for_each(move |ctx, record| {
         let number = record.value.parse::<u64>()?;
         ctx.emit(&whole, record.key.clone(), number)?;
         ctx.emit(&cleared, record.key, number)

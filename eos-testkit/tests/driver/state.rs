@@ -104,7 +104,7 @@ fn a_closure_with_a_store() {
             let (sums, out) = (app.store(&store()), app.output(&output()));
             app.source(&input())
                 .with_store(&sums)
-                .process(move |ctx, record| {
+                .for_each(move |ctx, record| {
                     let add = |sum: Option<u64>| sum.unwrap_or(0) + record.value;
                     let sum = ctx.store(&sums).update(&record.key, add)?;
                     ctx.emit(&out, record.key, sum)
@@ -175,11 +175,11 @@ fn an_ordered_store() {
     let waiting = OrderedStore::<(i64, String), u64>::plain("waiting");
     let start = || {
         let mut app = App::new("a");
-        let (store, out) = (app.ordered_store(&waiting), app.output(&output()));
+        let (store, out) = (app.store(&waiting), app.output(&output()));
         app.source(&input())
             .with_store(&store)
-            .process(move |ctx, record| {
-                let store = ctx.ordered_store(&store);
+            .for_each(move |ctx, record| {
+                let store = ctx.store(&store);
                 let now = ctx.stream_time().map_or(0, |time| time.0);
                 for entry in store.range(..(now, String::new())) {
                     let ((time, name), value) = entry?;
@@ -222,10 +222,12 @@ fn a_table_and_a_join() {
     let start = || {
         let mut app = App::new("a");
         let table = app.table(&names, &rows);
-        let (one, other) = app.source(&input()).tee();
-        one.join(&table, |cents, name| format!("{name} owes {cents}"))
+        let amounts = app.source(&input());
+        amounts
+            .clone()
+            .join(&table, |cents, name| format!("{name} owes {cents}"))
             .to(&invoices);
-        other
+        amounts
             .left_join(&table, |cents, name| format!("{name:?} {cents}"))
             .to(&all);
         TestDriver::new(app)

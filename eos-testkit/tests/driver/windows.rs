@@ -143,15 +143,15 @@ fn a_closure_with_a_store_of_windows() {
     let out = Topic::<String, u64>::plain("out");
     let start = || {
         let mut app = App::new("a");
-        let (store, out) = (app.window_store(&seen), app.output(&out));
+        let (store, out) = (app.store(&seen), app.output(&out));
         let windows = Tumbling::of(SIZE);
         app.source(&views())
             .with_store(&store)
-            .process(move |ctx, view| {
+            .for_each(move |ctx, view| {
                 let Some(window) = view.timestamp.and_then(|time| windows.window(time)) else {
                     return Ok(());
                 };
-                let store = ctx.window_store(&store);
+                let store = ctx.store(&store);
                 let count = store.get(&view.key, window.start)?.unwrap_or(0) + 1;
                 if store.put(&view.key, window.start, &count)? {
                     ctx.emit(&out, view.key, count)?;

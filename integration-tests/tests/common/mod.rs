@@ -22,6 +22,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// are gone when it first looks, half a minute after its start.
 pub(crate) const KEEP: [(&str, &str); 1] = [("retention.ms", "-1")];
 
+/// Sets a property in an expression.
+pub(crate) trait With {
+    fn with(self, key: &str, value: impl std::fmt::Display) -> App;
+}
+
+impl With for App {
+    fn with(mut self, key: &str, value: impl std::fmt::Display) -> App {
+        self.set(key, value);
+        self
+    }
+}
+
 /// A name and what is done on the Kafka at an address.
 pub(crate) type Scenario = (&'static str, fn(&str) -> Result<()>);
 
@@ -70,8 +82,8 @@ impl Case {
     /// An app of this name that does nothing yet.
     pub(crate) fn app(&self) -> App {
         App::new(&self.app)
-            .state_dir(self.state.path())
-            .start_deadline(PATIENCE)
+            .with("state.dir", self.state.path().display())
+            .with("start.deadline.ms", PATIENCE.as_millis())
     }
 
     /// The simplest app: text to text.
@@ -124,7 +136,7 @@ impl Case {
 
     /// Runs an app that must fail, and returns its error.
     pub(crate) fn failure_of(&self, app: App) -> Result<Error> {
-        match app.start(&self.bootstrap) {
+        match app.start_blocking(&self.bootstrap) {
             Err(error) => Ok(error),
             Ok(mut running) => ended(&mut running)?
                 .err()
@@ -134,7 +146,7 @@ impl Case {
 
     /// Runs an app until the output has this many records, and stops it.
     pub(crate) fn run_to(&mut self, app: App, records: usize) -> Result<()> {
-        let mut running = app.start(&self.bootstrap)?;
+        let mut running = app.start_blocking(&self.bootstrap)?;
         let what = format!("{} has {records} records", self.output);
         wait_until(PATIENCE, &what, || Ok(self.output()?.len() >= records))?;
         running.handle().stop(eos_core::StopMode::Leave);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kafka_wire::{Client, Isolation, Producer};
 
-use crate::common::{PATIENCE, ended};
+use crate::common::{PATIENCE, With, ended};
 use anyhow::{Result, ensure};
 use eos_broker::EmbeddedKafka;
 use eos_core::codec::{Plain, TimeWindowed};
@@ -39,7 +39,7 @@ fn partitions_with_much_to_do_stay_side_by_side() -> Result<()> {
     producer.flush()?;
 
     let dir = tempfile::tempdir()?;
-    let mut app = App::new("backlog").state_dir(dir.path());
+    let mut app = App::new("backlog").with("state.dir", dir.path().display());
     app.source(&Topic::<Option<String>, String>::plain("in"))
         .key_by(|value| value.chars().take(7).collect::<String>())
         .repartition(&Topic::plain("by-item"))
@@ -48,7 +48,7 @@ fn partitions_with_much_to_do_stay_side_by_side() -> Result<()> {
         .late_to(&Topic::plain("late"))
         .count(&WindowStore::<String, u64>::plain("counts"))
         .to(&Topic::with("out", TimeWindowed::of(MINUTE), Plain));
-    let mut running = app.start(&bootstrap)?;
+    let mut running = app.start_blocking(&bootstrap)?;
     let mut client = Client::connect(&bootstrap, PATIENCE)?;
     let mut visible = |topic| -> Result<i64> {
         let mut count = 0;

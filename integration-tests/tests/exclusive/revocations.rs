@@ -88,7 +88,7 @@ fn answered(
         &subject.case.input,
     ))
     .to(&Topic::json(&format!("{group}-out-2")));
-    let mut second = app.start(&subject.case.bootstrap)?;
+    let mut second = app.start_blocking(&subject.case.bootstrap)?;
     wait_until(PATIENCE, "the first member hears of the second", || {
         Ok(joins() >= 1)
     })?;

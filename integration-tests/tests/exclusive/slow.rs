@@ -88,7 +88,7 @@ fn a_slow_record(bootstrap: &str) -> Result<()> {
         }
     }
     producer.flush()?;
-    let mut running = app.start(bootstrap)?;
+    let mut running = app.start_blocking(bootstrap)?;
     let handle = running.handle();
     for partition in 0..3 {
         let found = await_output(&mut case, partition, EACH)?;
@@ -133,7 +133,7 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
             Ok(text)
         })
         .to(&Topic::plain(&case.output));
-    let running = app.start(bootstrap)?;
+    let running = app.start_blocking(bootstrap)?;
     let mut producer = Producer::new(bootstrap)?;
     for value in ["before", "poison", "after"] {
         put(&mut producer, &case.input, 0, value)?;
@@ -176,7 +176,7 @@ fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
     }
     producer.flush()?;
     // An app that stops in the middle, as far as its group can tell.
-    let running = app(&case).start(bootstrap)?;
+    let running = app(&case).start_blocking(bootstrap)?;
     for partition in [0, 1] {
         await_output(&mut case, partition, 3)?;
     }
@@ -189,7 +189,7 @@ fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
         put(&mut producer, &case.input, partition, "3")?;
     }
     producer.flush()?;
-    let running = app(&case).start(bootstrap)?;
+    let running = app(&case).start_blocking(bootstrap)?;
     let handle = running.handle();
     let joined = wait_until_joined(&handle)?;
     await_output(&mut case, 1, 4)?;

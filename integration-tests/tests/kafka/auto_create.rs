@@ -41,7 +41,7 @@ fn a_deleted_output_is_not_created_again_by_the_app() -> Result<()> {
             Ok(())
         })
     };
-    let mut running = case.copy().start(cluster.bootstrap())?;
+    let mut running = case.copy().start_blocking(cluster.bootstrap())?;
     commits_go_on(&running)?;
 
     case.client.delete_topic(&case.output)?;

@@ -1,6 +1,6 @@
 //! Committed offsets that no task may start from: each is named, nothing is skipped or doubled.
 
-use crate::common::{Case, on_kafka, says};
+use crate::common::{Case, With, on_kafka, says};
 use anyhow::{Result, bail, ensure};
 use eos_core::{Error, StartError, WorkerError};
 
@@ -80,12 +80,12 @@ fn another_layout(bootstrap: &str) -> Result<()> {
     };
     says(
         &error,
-        &["its sources changed", "accept_layout(\"91f0a2b3c4d5e6f7\")"],
+        &["its sources changed", "EOS_ACCEPT_LAYOUT=91f0a2b3c4d5e6f7 "],
     )?;
     ensure!(case.output()?.is_empty(), "something was processed");
 
     // The fix it names.
-    let accepting = case.copy().accept_layout("91f0a2b3c4d5e6f7");
+    let accepting = case.copy().with("accept.layout", "91f0a2b3c4d5e6f7");
     case.run_to(accepting, 6)?;
     ensure!(
         case.output()? == ["4", "5", "6", "7", "8", "9"],

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use crate::common::{Case, ended, on_kafka, says};
+use crate::common::{Case, With, ended, on_kafka, says};
 use anyhow::{Result, bail, ensure};
 use eos_core::{App, Error, PreflightError, SlotError, Topic};
 use integration_tests::fleet::Fleet;
@@ -70,12 +70,12 @@ fn who_listens_is_no_kafka(_: &str) -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let dir = tempfile::tempdir()?;
     let mut app = App::new("a")
-        .state_dir(dir.path())
-        .start_deadline(Duration::from_secs(3));
+        .with("state.dir", dir.path().display())
+        .with("start.deadline.ms", Duration::from_secs(3).as_millis());
     app.source(&Topic::<String, String>::plain("in"))
         .to(&Topic::plain("out"));
     let start = Instant::now();
-    let error = app.start(&silent.local_addr()?.to_string()).err();
+    let error = app.start_blocking(&silent.local_addr()?.to_string()).err();
     let Some(Error::Preflight(error @ PreflightError::Unreachable { waited_s: 3, .. })) = error
     else {
         bail!("{error:?}");
@@ -110,8 +110,8 @@ fn topics_are_missing(bootstrap: &str) -> Result<()> {
 
 fn the_slot_is_taken(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "slot-taken")?;
-    let mut first = case.copy().slot(0).start(bootstrap)?;
-    let error = case.failure_of(case.copy().slot(0))?;
+    let mut first = case.copy().with("slot", 0).start_blocking(bootstrap)?;
+    let error = case.failure_of(case.copy().with("slot", 0))?;
     ensure!(
         matches!(error, Error::Slot(SlotError::Taken { slot: 0, .. })),
         "{error:?}"
@@ -129,7 +129,7 @@ fn the_state_directory_is_a_file(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "no-dir")?;
     let file = case.state.path().join("file");
     std::fs::write(&file, "")?;
-    let error = case.failure_of(case.copy().state_dir(&file))?;
+    let error = case.failure_of(case.copy().with("state.dir", file.display()))?;
     ensure!(
         matches!(error, Error::Slot(SlotError::Unusable { .. })),
         "{error:?}"
@@ -140,7 +140,9 @@ fn the_state_directory_is_a_file(bootstrap: &str) -> Result<()> {
 /// The brokers of the tests allow 1 s and more.
 fn too_short_sessions(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "short-sessions")?;
-    let app = case.copy().session_timeout(Duration::from_millis(500));
+    let app = case
+        .copy()
+        .with("session.timeout.ms", Duration::from_millis(500).as_millis());
     let error = case.failure_of(app)?;
     ensure!(
         matches!(error, Error::Preflight(PreflightError::Limit { .. })),
@@ -152,9 +154,10 @@ fn too_short_sessions(bootstrap: &str) -> Result<()> {
 /// The brokers allow 15 minutes unless `transaction.max.timeout.ms` says otherwise.
 fn too_long_transactions(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "long-transactions")?;
-    let app = case
-        .copy()
-        .transaction_timeout(Duration::from_secs(20 * 60));
+    let app = case.copy().with(
+        "transaction.timeout.ms",
+        Duration::from_secs(20 * 60).as_millis(),
+    );
     let error = case.failure_of(app)?;
     ensure!(
         matches!(error, Error::Preflight(PreflightError::Limit { .. })),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kafka_wire::Isolation;
 
-use crate::common::{Case, PATIENCE, ended, on_kafka};
+use crate::common::{Case, PATIENCE, With, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
 use eos_core::metrics::RestoreKind;
 use eos_core::{App, KeyValueStore, Running, StopMode, Topic};
@@ -26,7 +26,7 @@ fn what_nobody_needs_goes_and_nothing_else() -> Result<()> {
 
 /// Counts words across a repartition topic.
 fn counting(case: &Case) -> App {
-    let mut app = case.app().set("repartition.purge.interval.ms", 100);
+    let mut app = case.app().with("repartition.purge.interval.ms", 100);
     app.source(&Topic::<Option<String>, String>::plain(&case.input))
         .key_by(|word| word.clone())
         .repartition(&Topic::<String, String>::plain("words"))
@@ -100,7 +100,7 @@ fn emptied(bootstrap: &str) -> Result<()> {
         if turn == 2 {
             fs::remove_dir_all(case.state.path().join(&case.app))?;
         }
-        let mut running = counting(&case).start(bootstrap)?;
+        let mut running = counting(&case).start_blocking(bootstrap)?;
         for _ in 0..5 {
             send(&case, 10)?;
             sent += 10;
@@ -137,7 +137,7 @@ fn tasks(app: &Path, slot: u32) -> Result<BTreeSet<String>> {
 
 /// Counts records by their key, in one stage: each process gets one of its two tasks.
 fn by_key(case: &Case) -> App {
-    let mut app = case.app().set("state.cleanup.delay.ms", 1000);
+    let mut app = case.app().with("state.cleanup.delay.ms", 1000);
     app.source(&Topic::<String, String>::plain(&case.input))
         .group_by_key()
         .count(&KeyValueStore::<String, u64>::plain("counts"))
@@ -167,12 +167,12 @@ fn feed(case: &mut Case, sent: &mut u64) -> Result<()> {
 fn left_over(bootstrap: &str) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, "left-over", PARTITIONS)?;
     let (root, mut sent) = (case.state.path().join(&case.app), 0);
-    let mut first = by_key(&case).slot(0).start(bootstrap)?;
+    let mut first = by_key(&case).with("slot", 0).start_blocking(bootstrap)?;
     feed(&mut case, &mut sent)?;
     let all = tasks(&root, 0)?;
     ensure!(all.len() == 2, "{all:?}");
 
-    let mut second = by_key(&case).slot(1).start(bootstrap)?;
+    let mut second = by_key(&case).with("slot", 1).start_blocking(bootstrap)?;
     wait_until(
         PATIENCE,
         "one state moved, and is gone where it was",

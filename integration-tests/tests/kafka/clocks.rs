@@ -121,7 +121,7 @@ fn skipped(bootstrap: &str) -> Result<()> {
     app.source(&Topic::<String, String>::plain(&case.input))
         .on_error(ErrorPolicy::skip())
         .to(&Topic::plain(&case.output));
-    let mut running = app.start(&case.bootstrap)?;
+    let mut running = app.start_blocking(&case.bootstrap)?;
     wait_until(PATIENCE, "everything is committed", || {
         Ok(case.committed()? == Some(3))
     })?;

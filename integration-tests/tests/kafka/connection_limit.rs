@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kafka_launcher::{Cluster, ClusterOptions};
 use kafka_wire::Client;
 
-use crate::common::{Case, PATIENCE, commits_go_on, ended, says};
+use crate::common::{Case, PATIENCE, With, commits_go_on, ended, says};
 use crate::permanent_errors::feeder::Feeder;
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, PreflightError, Running, StopMode, Topic};
@@ -36,7 +36,7 @@ fn an_app_waits_for_brokers_that_take_no_more_connections() -> Result<()> {
 fn running(proxy: &Proxy, cluster: &Cluster, admin: &mut Client) -> Result<()> {
     let mut case = Case::with_partitions(cluster.bootstrap(), "limited", 2)?;
     let feeder = Feeder::start(&case);
-    let mut running = copy(&case).start(cluster.bootstrap())?;
+    let mut running = copy(&case).start_blocking(cluster.bootstrap())?;
     commits_go_on(&running)?;
 
     let rejected = rejections(cluster.dir())?;
@@ -76,7 +76,10 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
     full(cluster, admin)?;
     let begun = Instant::now();
     let deadline = Duration::from_secs(4);
-    let error = copy(&case).start_deadline(deadline).start(&bootstrap).err();
+    let error = copy(&case)
+        .with("start.deadline.ms", deadline.as_millis())
+        .start_blocking(&bootstrap)
+        .err();
     let took = begun.elapsed();
     let Some(Error::Preflight(error @ PreflightError::Unreachable { .. })) = error else {
         bail!("{error:?}");
@@ -91,7 +94,9 @@ fn starting(cluster: &Cluster, admin: &mut Client) -> Result<()> {
             thread::sleep(Duration::from_secs(3));
             admin.configure_brokers(LIMIT, "1000")
         });
-        let started = copy(&case).start_deadline(PATIENCE).start(&bootstrap);
+        let started = copy(&case)
+            .with("start.deadline.ms", PATIENCE.as_millis())
+            .start_blocking(&bootstrap);
         lifted
             .join()
             .map_err(|_| anyhow::anyhow!("it panicked"))??;

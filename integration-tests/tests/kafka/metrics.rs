@@ -20,8 +20,9 @@ fn numbers_add_up(bootstrap: &str) -> Result<()> {
     let case = Case::with_partitions(bootstrap, "metrics", 2)?;
     case.send(&["a", "b", "c"])?;
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let app = case.copy().workers(2).prometheus(&address.to_string());
-    let mut running = app.start(bootstrap)?;
+    let mut app = case.copy();
+    app.workers(2).prometheus(&address.to_string());
+    let mut running = app.start_blocking(bootstrap)?;
     let handle = running.handle();
     // The offsets of first starts are commits, too.
     wait_until(PATIENCE, "the records are committed", || {
@@ -74,7 +75,9 @@ fn a_taken_port(bootstrap: &str) -> Result<()> {
     let case = Case::new(bootstrap, "taken-port")?;
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();
-    let error = case.failure_of(case.copy().prometheus(&address))?;
+    let mut app = case.copy();
+    app.prometheus(&address);
+    let error = case.failure_of(app)?;
     ensure!(matches!(error, Error::Metrics(_)), "{error}");
     says(&error, &[&address, "a port of its own"])
 }

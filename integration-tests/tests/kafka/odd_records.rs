@@ -29,7 +29,7 @@ fn read(case: &mut Case, topic: &str) -> Result<Vec<Record>> {
 
 /// Runs an app until all of partition 0 is committed.
 fn run_through(case: &mut Case, app: App) -> Result<()> {
-    let mut running = app.start(&case.bootstrap)?;
+    let mut running = app.start_blocking(&case.bootstrap)?;
     let input = case.input.clone();
     let ends = case.client.end_offsets(&input, Isolation::ReadCommitted)?;
     wait_until(PATIENCE, "everything is committed", || {
@@ -140,7 +140,7 @@ fn nothing_but_markers(bootstrap: &str) -> Result<()> {
         writer.send(&case.input, 0, &[("k", "aborted")])?;
         writer.end(End::Abort)?;
     }
-    let mut running = case.copy().start(bootstrap)?;
+    let mut running = case.copy().start_blocking(bootstrap)?;
     wait_until(PATIENCE, "it works", || {
         let workers = running.handle().metrics().workers;
         Ok(workers.iter().any(|worker| !worker.tasks.is_empty()))

@@ -2,7 +2,7 @@
 
 use kafka_launcher::for_tests;
 
-use crate::common::{Case, PATIENCE, ended};
+use crate::common::{Case, PATIENCE, With, ended};
 use anyhow::Result;
 use eos_core::{App, StopMode, Topic};
 use integration_tests::wait::wait_until;
@@ -21,7 +21,7 @@ fn a_topic_that_is_new_is_read_and_one_that_is_gone_is_not_held() -> Result<()> 
     let of_both = [case.input.clone(), second.clone()];
     let (app, output) = (|| case.app(), case.output.clone());
     let read = |topics: &[String]| -> App {
-        let mut app = app().set("session.timeout.ms", 6000);
+        let mut app = app().with("session.timeout.ms", 6000);
         for topic in topics {
             app.source(&Topic::<String, String>::plain(topic))
                 .to(&Topic::plain(&output));
@@ -32,7 +32,7 @@ fn a_topic_that_is_new_is_read_and_one_that_is_gone_is_not_held() -> Result<()> 
     let sources = [&of_both[..1], &of_both[..], &of_both[1..]];
     let mut expected = 0;
     for (app, topics) in versions.into_iter().zip(sources) {
-        let mut running = app.start(&case.bootstrap)?;
+        let mut running = app.start_blocking(&case.bootstrap)?;
         for topic in topics {
             let mut producer = kafka_wire::Producer::new(&case.bootstrap)?;
             producer.send(topic, 0, Some(b"k"), Some(b"v"), &[], 1_000)?;

@@ -66,7 +66,7 @@ fn the_apps_own_topics_are_made_once_and_one_that_was_changed_is_refused() -> Re
     let changelog = format!("{words}-changelog");
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let mut running = counting(&case, &case.input).start(&case.bootstrap)?;
+        let mut running = counting(&case, &case.input).start_blocking(&case.bootstrap)?;
         running.handle().stop(StopMode::Leave);
         ended(&mut running)??;
         seen.push(ids(&mut case.client, &[&words, &changelog])?);

@@ -38,7 +38,7 @@ fn nothing_of_a_record_is_lost_on_the_way() -> Result<()> {
     let mut app = case.app();
     app.source(&Topic::<Bytes, Bytes>::plain(&case.input))
         .to(&Topic::plain(&case.output));
-    let mut running = app.start(&case.bootstrap)?;
+    let mut running = app.start_blocking(&case.bootstrap)?;
     let (output, mut found) = (case.output.clone(), Vec::new());
     wait_until(PATIENCE, "all records are there", || {
         found = read(&mut case.client, &output)?;

@@ -34,8 +34,11 @@ fn what_comes_after_a_rebalance_at_the_end_is_read() -> Result<()> {
 fn joined_by_another(bootstrap: &str, name: &str, settings: &[(&str, &str)]) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, &format!("end-{name}"), PARTITIONS)?;
     let start = |case: &Case| -> Result<Running> {
-        let with = |app: eos_core::App, (key, value): &(&str, &str)| app.set(key, value);
-        Ok(settings.iter().fold(case.copy(), with).start(bootstrap)?)
+        let mut app = case.copy();
+        for (key, value) in settings {
+            app.set(key, value);
+        }
+        Ok(app.start_blocking(bootstrap)?)
     };
     let mut producer = Producer::new(bootstrap)?;
     let mut first = start(&case)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
 
-use crate::common::{Case, KEEP, PATIENCE, ended, on_kafka, says};
+use crate::common::{Case, KEEP, PATIENCE, With, ended, on_kafka, says};
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::{App, Error, PreflightError, Running, StartError, StopMode, Topic, WorkerError};
 use integration_tests::wait::{is_through, wait_until};
@@ -119,8 +119,11 @@ fn slow_sibling(bootstrap: &str) -> Result<bool> {
     const LATE: Duration = Duration::from_millis(300);
     let mut pair = Pair::new(bootstrap, "slow-sibling", PARTITIONS)?;
     let idle = IDLE.as_millis();
-    let app = pair.app().workers(2).set("max.task.idle.ms", idle);
-    let running = app.start(bootstrap)?;
+    let app = pair
+        .app()
+        .with("num.stream.threads", 2)
+        .with("max.task.idle.ms", idle);
+    let running = app.start_blocking(bootstrap)?;
     let mut producer = Producer::new(bootstrap)?;
     let mut longest = Duration::ZERO;
     for round in 0..10_i64 {
@@ -154,7 +157,7 @@ fn slow_sibling(bootstrap: &str) -> Result<bool> {
 
 fn an_empty_sibling(bootstrap: &str) -> Result<()> {
     let mut pair = Pair::new(bootstrap, "empty-sibling", 2)?;
-    let running = pair.app().start(bootstrap)?;
+    let running = pair.app().start_blocking(bootstrap)?;
     let mut producer = Producer::new(bootstrap)?;
     for time in 0..100 {
         put(&mut producer, &pair.case.input, 0, time)?;
@@ -190,7 +193,7 @@ fn markers(bootstrap: &str) -> Result<()> {
         put(&mut producer, &pair.case.input, 0, time)?;
     }
     producer.flush()?;
-    let running = pair.app().start(bootstrap)?;
+    let running = pair.app().start_blocking(bootstrap)?;
     let found = pair.outputs(11)?;
     ensure!(found["p0"][0] == "committed", "{found:?}");
     // Another aborted transaction while it runs, and records after it.
@@ -215,7 +218,7 @@ fn an_open_transaction(bootstrap: &str) -> Result<()> {
         put(&mut producer, &pair.case.input, 0, time)?;
     }
     producer.flush()?;
-    let running = pair.app().start(bootstrap)?;
+    let running = pair.app().start_blocking(bootstrap)?;
     let found = pair.outputs(10)?;
     ensure!(found["p0"].len() == 10, "{found:?}");
     writer.end(End::Commit)?;
@@ -241,7 +244,7 @@ fn tasks(running: &Running) -> Result<usize> {
 fn both_move(bootstrap: &str, protocol: &str) -> Result<()> {
     const PARTITIONS: i32 = 4;
     let mut pair = Pair::new(bootstrap, &format!("move-{protocol}"), PARTITIONS)?;
-    let app = |pair: &Pair| pair.app().set("group.protocol", protocol);
+    let app = |pair: &Pair| pair.app().with("group.protocol", protocol);
     let enough = AtomicBool::new(false);
     let (input, side) = (pair.case.input.clone(), pair.side.clone());
     let sent = thread::scope(|scope| -> Result<i64> {
@@ -284,10 +287,10 @@ fn both_move(bootstrap: &str, protocol: &str) -> Result<()> {
 
 fn come_and_go(pair: &Pair, app: &dyn Fn(&Pair) -> App) -> Result<Running> {
     let bootstrap = &pair.case.bootstrap;
-    let first = app(pair).start(bootstrap)?;
+    let first = app(pair).start_blocking(bootstrap)?;
     wait_until(PATIENCE, "the first has all", || Ok(tasks(&first)? == 4))?;
     for _ in 0..2 {
-        let mut second = app(pair).start(bootstrap)?;
+        let mut second = app(pair).start_blocking(bootstrap)?;
         wait_until(PATIENCE, "each has two", || {
             Ok((tasks(&first)?, tasks(&second)?) == (2, 2))
         })?;
@@ -320,7 +323,7 @@ fn unequal(bootstrap: &str) -> Result<()> {
     );
     says(&error, &[&two, &one, "kafka-topics.sh --alter"])?;
     pair.side = side;
-    let running = pair.app().start(bootstrap)?;
+    let running = pair.app().start_blocking(bootstrap)?;
     pair.stop(running)
 }
 
@@ -351,12 +354,13 @@ fn a_topic_more(bootstrap: &str) -> Result<()> {
         bail!("{error:?}");
     };
     let found = found.to_string();
-    let fix = format!("accept_layout(\"{found}\")");
+    let fix = format!("EOS_ACCEPT_LAYOUT={found} ");
     says(&error, &["its sources changed", &fix, &pair.case.input])?;
     ensure!(pair.case.output()?.len() == 10, "something was processed");
 
     // The fix it names; from then on it goes without.
-    pair.case.run_to(app(&pair).accept_layout(&found), 13)?;
+    pair.case
+        .run_to(app(&pair).with("accept.layout", &found), 13)?;
     let output = pair.case.output()?;
     ensure!(output[10..] == ["000100", "000101", "000102"], "{output:?}");
     put(&mut producer, &pair.side, 0, 103)?;
@@ -379,7 +383,10 @@ fn many_partitions(bootstrap: &str) -> Result<()> {
         }
     }
     producer.flush()?;
-    let running = pair.app().workers(2).start(bootstrap)?;
+    let running = pair
+        .app()
+        .with("num.stream.threads", 2)
+        .start_blocking(bootstrap)?;
     let handle = running.handle();
     wait_until(PATIENCE, "it works", || {
         Ok(handle.metrics().totals.records_in > 0)

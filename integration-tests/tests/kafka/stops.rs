@@ -8,7 +8,7 @@ use kafka_launcher::os::Signal;
 use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Client, Isolation};
 
-use crate::common::{Case, PATIENCE, ended};
+use crate::common::{Case, PATIENCE, With, ended};
 use anyhow::{Result, ensure};
 use eos_core::StopMode;
 use integration_tests::fleet::Fleet;
@@ -93,7 +93,10 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
 fn by_handle(bootstrap: &str, mode: StopMode, members: usize) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, &format!("{mode:?}"), 4)?;
     case.send(&["1", "2", "3"])?;
-    let mut running = case.copy().workers(2).start(bootstrap)?;
+    let mut running = case
+        .copy()
+        .with("num.stream.threads", 2)
+        .start_blocking(bootstrap)?;
     wait_until(
         PATIENCE,
         "the output is there and both workers are members",

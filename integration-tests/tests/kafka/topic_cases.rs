@@ -22,7 +22,7 @@ use kafka_launcher::{ClusterOptions, own_for_tests};
 use kafka_wire::{Client, Isolation, Producer};
 use tempfile::TempDir;
 
-use crate::common::{KEEP, PATIENCE, ended, log};
+use crate::common::{KEEP, PATIENCE, With, ended, log};
 
 /// The number of cases that run at a time. Most cases wait.
 const AT_ONCE: usize = 10;
@@ -223,13 +223,16 @@ impl Scene {
     fn start(&self) -> Result<Running, Error> {
         let text = |role| Topic::<String, String>::plain(&self.topic(role));
         let mut app = App::new(&self.app)
-            .state_dir(self.state.path())
-            .start_deadline(PATIENCE)
-            .transaction_timeout(Duration::from_secs(12));
+            .with("state.dir", self.state.path().display())
+            .with("start.deadline.ms", PATIENCE.as_millis())
+            .with(
+                "transaction.timeout.ms",
+                Duration::from_secs(12).as_millis(),
+            );
         let input = app.source(&text(Input));
         let rows = Topic::<String, Option<String>>::plain(&self.topic(Sibling));
         let rows = app.table(&rows, &KeyValueStore::plain("rows"));
-        let (joined, other) = input
+        let joined = input
             .on_error(ErrorPolicy::dead_letter(&self.topic(DeadLetters)))
             .try_map(|value| match &value[..] {
                 "bad" => Err("bad".into()),
@@ -237,14 +240,13 @@ impl Scene {
             })
             .left_join(&rows, |value, row| {
                 format!("{value} {}", row.as_deref().unwrap_or("none"))
-            })
-            .tee();
-        joined.to(&text(Output));
-        other
+            });
+        joined.clone().to(&text(Output));
+        joined
             .key_by(|value: &String| value.clone())
             .repartition(&Topic::plain("words"))
             .to(&Topic::plain(&self.copies()));
-        app.start(&self.bootstrap)
+        app.start_blocking(&self.bootstrap)
     }
 
     /// Sends some records, and one that fails.

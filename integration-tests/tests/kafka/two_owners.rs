@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use kafka_launcher::for_tests;
 
-use crate::common::{Case, PATIENCE, Scenario, commits_go_on, each, ended, says};
+use crate::common::{Case, PATIENCE, Scenario, With, commits_go_on, each, ended, says};
 use anyhow::{Context, Result, ensure};
 use eos_core::{App, Error, Running, StopMode, Topic, WorkerError};
 use integration_tests::judge::Expectation;
@@ -42,7 +42,10 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
         case.state.path().join("copy"),
     );
     let app = |dir: &Path| -> App {
-        let mut app = case.app().static_membership(static_member).state_dir(dir);
+        let mut app = case
+            .app()
+            .with("static.membership", static_member)
+            .with("state.dir", dir.display());
         app.source(&Topic::<String, serde_json::Value>::json(&case.input))
             .to(&Topic::json(&case.output));
         app
@@ -57,7 +60,7 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
     ]);
     let mut generator = integration_tests::process::ChildGuard::spawn(generator)?;
 
-    let first = app(&original).start(bootstrap)?;
+    let first = app(&original).start_blocking(bootstrap)?;
     commits_go_on(&first).context("the first owner")?;
     let slot = |root: &Path| root.join(&case.app).join("0");
     fs::create_dir_all(slot(&copy))?;
@@ -66,7 +69,7 @@ fn one_ends(bootstrap: &str, name: &str, records: u64, static_member: bool) -> R
         slot(&copy).join("instance"),
     )?;
     let start = Instant::now();
-    let second = app(&copy).start(bootstrap)?;
+    let second = app(&copy).start_blocking(bootstrap)?;
 
     let (error, survivor) = first_to_end(first, second)?;
     eprintln!("after {:.1?}: {error}", start.elapsed());

@@ -3,9 +3,9 @@
 
 use kafka_launcher::{ClusterOptions, own_for_tests};
 
-use crate::common::{Case, says};
+use crate::common::{Case, With, says};
 use anyhow::{Result, ensure};
-use eos_core::{Error, Guarantee, PreflightError};
+use eos_core::{Error, PreflightError};
 
 #[test]
 fn exactly_once_is_refused_and_at_least_once_is_not() -> Result<()> {
@@ -23,7 +23,7 @@ fn exactly_once_is_refused_and_at_least_once_is_not() -> Result<()> {
     );
     says(&error, &[off.0, "Switch it on"])?;
 
-    case.run_to(case.copy().guarantee(Guarantee::AtLeastOnce), 2)?;
+    case.run_to(case.copy().with("processing.guarantee", "at_least_once"), 2)?;
     ensure!(case.output()? == ["1", "2"]);
     Ok(())
 }

@@ -17,7 +17,7 @@ use integration_tests::wait::wait_until;
 use kafka_wire::{Isolation, Producer};
 use tokio::runtime::Runtime;
 
-use crate::common::{Case, PATIENCE, ended};
+use crate::common::{Case, PATIENCE, With, ended};
 
 const PARTITIONS: i32 = 2;
 /// Records of one lot.
@@ -88,10 +88,13 @@ impl<'a> Subject<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let app = self.case.app().commit_interval(INTERVAL);
-        let mut app = app.set("commit.pace", "fixed");
+        let app = self
+            .case
+            .app()
+            .with("commit.interval.ms", INTERVAL.as_millis());
+        let mut app = app.with("commit.pace", "fixed");
         if let Some(timeout) = self.settings.transaction_timeout {
-            app = app.transaction_timeout(timeout);
+            app = app.with("transaction.timeout.ms", timeout.as_millis());
         }
         let input = Topic::<String, serde_json::Value>::json(&self.case.input);
         for output in &self.outputs {
@@ -99,7 +102,7 @@ impl<'a> Subject<'a> {
         }
         let faults = Failpoints::parse(self.settings.failpoints, self.settings.undefended)?;
         let _entered = faults.enter();
-        self.running = Some(app.start(&self.case.bootstrap)?);
+        self.running = Some(app.start_blocking(&self.case.bootstrap)?);
         Ok(())
     }
 

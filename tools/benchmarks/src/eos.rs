@@ -17,18 +17,17 @@ use crate::work::{COUNTS, MEMORY, PHASES, View, Work};
 
 /// Works until it is asked to stop.
 pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
-    let mut app = App::new(&task.group)
-        .static_membership(task.stays)
+    let mut app = App::new(&task.group);
+    app.set("static.membership", task.stays)
         .state_dir(&task.state)
         // The Java client checks them unless told otherwise, librdkafka does not: all sides do here.
         .set("check.crcs", true);
     if side != Side::EosDefault {
-        app = app
-            .commit_interval(task.commit_interval)
+        app.commit_interval(task.commit_interval)
             .set("commit.pace", "fixed");
     }
     if side == Side::EosAtLeastOnce {
-        app = app.guarantee(Guarantee::AtLeastOnce);
+        app.guarantee(Guarantee::AtLeastOnce);
     }
     match task.work {
         Work::Pass => app
@@ -46,14 +45,14 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
             counts.to(&Topic::plain(&task.output));
         }
         Work::Stores => {
-            app = app.set("state.memory.bytes", MEMORY);
+            app.set("state.memory.bytes", MEMORY);
             let stores = ["first", "second", "third"]
                 .map(|name| app.store(&KeyValueStore::<Vec<u8>, Vec<u8>>::plain(name)));
             let mut records = app.source(&Topic::<Vec<u8>, Vec<u8>>::plain(&task.input));
             for store in &stores {
                 records = records.with_store(store);
             }
-            records.process(move |ctx, record| {
+            records.for_each(move |ctx, record| {
                 let value = [7; 100].to_vec();
                 for store in &stores {
                     ctx.store(store).put(&record.key, &value)?;
@@ -93,7 +92,7 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
         .build()?;
     runtime.block_on(async {
         let mut asked = signal(SignalKind::terminate())?;
-        let mut running = app.start(&task.bootstrap)?;
+        let mut running = app.start_blocking(&task.bootstrap)?;
         let handle = running.handle();
         tokio::select! {
             ended = running.ended() => ended?,

@@ -31,8 +31,8 @@ pub(super) struct Case {
 impl Case {
     /// The app, with the time of this cluster.
     pub(super) fn app(&self, cluster: &Cluster) -> App {
-        let mut app = App::new(APP)
-            .guarantee(self.guarantee)
+        let mut app = App::new(APP);
+        app.guarantee(self.guarantee)
             .set("commit.interval.ms", 40)
             .set("session.timeout.ms", 3_000)
             .set("heartbeat.interval.ms", 300)

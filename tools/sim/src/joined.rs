@@ -36,14 +36,13 @@ fn declare(app: &mut App) {
     );
     // A row is identified by its number plus one; 0 means no row.
     let number = |row: String| row.split(' ').next().and_then(|it| it.parse::<i64>().ok());
-    let (one, other) = app
+    let joined = app
         .source(&Topic::<String, String>::plain(INPUT))
         .left_join(&rows, move |order, row| {
             format!("{order} {}", row.and_then(number).map_or(0, |it| it + 1))
-        })
-        .tee();
-    one.to(&Topic::plain(OUTPUTS[0]));
-    other.to(&Topic::plain(OUTPUTS[1]));
+        });
+    joined.clone().to(&Topic::plain(OUTPUTS[0]));
+    joined.to(&Topic::plain(OUTPUTS[1]));
 }
 
 /// A third of the records are rows, some of them tombstones.

@@ -23,9 +23,9 @@ const INPUTS: [&str; 2] = [INPUT, "beside"];
 
 fn declare(app: &mut App) {
     let [first, second] = INPUTS.map(|topic| app.source(&Topic::<String, String>::plain(topic)));
-    let (one, other) = first.merge(second).tee();
-    one.to(&Topic::plain(OUTPUTS[0]));
-    other.to(&Topic::plain(OUTPUTS[1]));
+    let merged = first.merge(second);
+    merged.clone().to(&Topic::plain(OUTPUTS[0]));
+    merged.to(&Topic::plain(OUTPUTS[1]));
 }
 
 /// The times within a topic vary slightly in both directions.

@@ -46,9 +46,9 @@ pub(super) const REPARTITIONED: Case = Case {
 
 fn copy(app: &mut App) {
     let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
-    let (one, other) = app.source(&Topic::<String, String>::plain(INPUT)).tee();
-    one.to(&first);
-    other.to(&second);
+    let records = app.source(&Topic::<String, String>::plain(INPUT));
+    records.clone().to(&first);
+    records.to(&second);
 }
 
 fn count(app: &mut App, by_digit: bool) {
@@ -69,9 +69,9 @@ fn count(app: &mut App, by_digit: bool) {
             .key_by(|value| value.split(' ').nth(1).unwrap_or_default().to_owned())
             .repartition(&Topic::plain("by-digit"))
             .with_store(&counts)
-            .process(count);
+            .for_each(count);
     } else {
-        source.with_store(&counts).process(count);
+        source.with_store(&counts).for_each(count);
     }
 }
 

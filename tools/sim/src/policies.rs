@@ -54,8 +54,10 @@ fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
         (word(), word(), word())
     };
     let source = app.source(&Topic::<String, String>::plain(INPUT));
-    let (one, other) = source.on_error(policy).tee();
-    one.group_by_key()
+    let records = source.on_error(policy);
+    records
+        .clone()
+        .group_by_key()
         .aggregate(
             &KeyValueStore::<String, String>::plain("counts"),
             String::new,
@@ -67,16 +69,16 @@ fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
         )
         .emit_per_commit()
         .to(&Topic::plain(COUNTS));
-    let (first, other) = other.tee();
     let words = move |value: &str| {
         let (seq, digit, kind) = plain(value);
         (format!("{seq} {digit}"), seq, kind)
     };
-    first
+    records
+        .clone()
         .map(move |value| words(&value).0)
         .to(&Topic::plain(OUTPUTS[0]));
     let (cluster, tries) = (cluster.clone(), Mutex::new(BTreeMap::<String, u32>::new()));
-    other
+    records
         .try_map(move |value| {
             let (value, seq, kind) = words(&value);
             let mut tries = tries.lock().unwrap_or_else(PoisonError::into_inner);

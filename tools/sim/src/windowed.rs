@@ -37,7 +37,7 @@ fn declare(app: &mut App) {
     let updates = |topic| -> Topic<Windowed<String>, String, TimeWindowed, Plain> {
         Topic::with(topic, TimeWindowed::of(ms(SIZE)), Plain)
     };
-    let (one, other) = app
+    let results = app
         .source(&Topic::<String, String>::plain(INPUT))
         .group_by_key()
         .windowed_by(Tumbling::of(ms(SIZE)).grace(ms(GRACE)))
@@ -50,10 +50,9 @@ fn declare(app: &mut App) {
                 format!("{value} {}", count.unwrap_or(0_u64) + 1)
             },
         )
-        .to_stream()
-        .tee();
-    one.to(&updates(first));
-    other.to(&updates(second));
+        .to_stream();
+    results.clone().to(&updates(first));
+    results.to(&updates(second));
 }
 
 /// Most records have the current time. Some are late, in time for their window or not, and a few are ahead.

@@ -109,12 +109,12 @@ impl Producer for FakeProducer {
             });
         }
         if !record.headers.is_empty() {
-            let text = |value: &Option<Box<[u8]>>| {
-                String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned()
+            let text = |value: Option<&[u8]>| {
+                String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
             };
             let headers = record.headers.iter();
             self.fake.broker().headers = headers
-                .map(|h| (h.name.to_string(), text(&h.value)))
+                .map(|h| (h.name().to_owned(), text(h.value())))
                 .collect();
         }
         self.call(CallSite::Send, "send", move |this, _| {

@@ -30,7 +30,7 @@ fn counts(app: &mut App) -> Table<String, u64> {
 /// `word=count@time`.
 fn told(app: &mut App, table: Table<String, u64>) {
     let out = app.output(&text("out"));
-    table.to_stream().process(move |ctx, result| {
+    table.to_stream().for_each(move |ctx, result| {
         assert_eq!(ctx.timestamp(), result.timestamp);
         assert!(result.headers.is_empty() && ctx.headers().is_empty());
         match &result.key[..] {
@@ -95,7 +95,7 @@ fn a_row_that_is_gone_at_the_commit_is_one_tombstone() {
             .aggregate_or_delete(&KeyValueStore::plain("counts"), || 0, at_most_once)
             .emit_per_commit()
             .to_stream()
-            .process(move |ctx, row| {
+            .for_each(move |ctx, row| {
                 let time = row.timestamp.map_or(-1, |time| time.0);
                 let text = format!("{}={:?}@{time}", row.key, row.value);
                 ctx.emit(&out, row.key, text)

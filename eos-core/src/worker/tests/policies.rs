@@ -184,7 +184,7 @@ fn a_record_counts_for_all_its_sources_or_for_none() {
         let topic = text("in");
         let copied = app.source(&topic).on_error(ErrorPolicy::skip());
         copied.to(&Topic::plain("copy"));
-        app.source(&topic).on_error(ErrorPolicy::skip()).process(
+        app.source(&topic).on_error(ErrorPolicy::skip()).for_each(
             |_, record: Record<String, String>| -> Result<(), Failure> { Err(record.value.into()) },
         );
     });

@@ -1,10 +1,11 @@
 //! When the worker tells processors that their records count, that they don't, and that it is over.
 
+use std::convert::Infallible;
 use std::sync::Mutex;
 
 use super::state::{Disk, stateful};
 use super::*;
-use crate::{Ctx, KeyValueStore, OnDiscard, Output, Processor, Record, Store};
+use crate::{KeyValueStore, OnDiscard, Output, ProcessCtx, Processor, Record, Store};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -22,7 +23,14 @@ impl Number {
 }
 
 impl Processor<String, String> for Number {
-    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
+    type Key = Infallible;
+    type Value = Infallible;
+
+    fn process(
+        &mut self,
+        ctx: &ProcessCtx<'_, Infallible, Infallible>,
+        record: Record<String, String>,
+    ) -> Result<(), Failure> {
         self.seen += 1;
         if record.value == "poison" {
             return Err("poison".into());
@@ -59,7 +67,7 @@ fn numbering_with(clock: Clock) -> (Bench, Log) {
                     slow.pass(Duration::from_secs(25));
                 }
             })
-            .process_with(move || Number {
+            .for_each_with(move || Number {
                 out,
                 seen: 0,
                 log: Arc::clone(&noted),
@@ -147,13 +155,20 @@ fn a_record_that_waits_goes_down_with_the_transaction_before_it() {
 
 /// Counts words, and keeps which one came last. In between it may fail.
 struct Tally {
-    counts: Store<String, u64>,
-    last: Store<u64, String>,
+    counts: Store<KeyValueStore<String, u64>>,
+    last: Store<KeyValueStore<u64, String>>,
     out: Output<String, String>,
 }
 
 impl Processor<String, String> for Tally {
-    fn process(&mut self, ctx: &Ctx<'_>, record: Record<String, String>) -> Result<(), Failure> {
+    type Key = Infallible;
+    type Value = Infallible;
+
+    fn process(
+        &mut self,
+        ctx: &ProcessCtx<'_, Infallible, Infallible>,
+        record: Record<String, String>,
+    ) -> Result<(), Failure> {
         let (counts, last) = (ctx.store(&self.counts), ctx.store(&self.last));
         let word = record.value;
         let n = counts.update(&word, |n| n.unwrap_or(0) + 1)?;
@@ -177,7 +192,7 @@ fn a_record_that_fails_leaves_none_of_a_processors_stores_changed() {
             .on_error(crate::ErrorPolicy::Skip)
             .with_store(&counts)
             .with_store(&last)
-            .process_with(move || Tally { counts, last, out });
+            .for_each_with(move || Tally { counts, last, out });
     };
     let mut bench = Bench::of(stateful(&disk, 0), declare);
     bench.feed(0, &["a", "poison", "a"]);

@@ -13,9 +13,13 @@ fn lines(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)
 }
 
-fn count_in(stream: Stream<String, String>, counts: Store<String, u64>, app: &mut App) {
+fn count_in(
+    stream: Stream<String, String>,
+    counts: Store<KeyValueStore<String, u64>>,
+    app: &mut App,
+) {
     let out = app.output(&lines("out"));
-    stream.with_store(&counts).process(move |ctx, record| {
+    stream.with_store(&counts).for_each(move |ctx, record| {
         let n = ctx
             .store(&counts)
             .update(&record.value, |n| n.unwrap_or(0) + 1)?;
@@ -23,7 +27,7 @@ fn count_in(stream: Stream<String, String>, counts: Store<String, u64>, app: &mu
     });
 }
 
-fn named(app: &mut App, name: &str) -> Store<String, u64> {
+fn named(app: &mut App, name: &str) -> Store<KeyValueStore<String, u64>> {
     app.store(&KeyValueStore::plain(name))
 }
 
@@ -126,7 +130,7 @@ fn a_stage_with_state_before_the_others_costs_a_restore() {
     let (bench, disk) = redeployed(|app| {
         let more = named(app, "more");
         let source = app.source(&lines("more")).with_store(&more);
-        source.process(move |ctx, record| ctx.store(&more).put(&record.value, &1));
+        source.for_each(move |ctx, record| ctx.store(&more).put(&record.value, &1));
         counting(app);
     });
     // Its task finds the other one's database, under the number that is its own now.
@@ -189,16 +193,16 @@ fn a_closures_store_that_became_an_operators_is_refused() {
             .group_by_key()
             .count(&KeyValueStore::plain("counts"))
             .to_stream()
-            .process(move |ctx, row| ctx.emit(&out, row.key, row.value.to_string()));
+            .for_each(move |ctx, row| ctx.emit(&out, row.key, row.value.to_string()));
     };
     let windows_of_a_closure = |app: &mut App| {
         let store = WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(1));
-        let seen = app.window_store(&store);
+        let seen = app.store(&store);
         let out = app.output(&lines("out"));
         let source = app.source(&lines("in")).with_store(&seen);
-        source.process(move |ctx, record| {
+        source.for_each(move |ctx, record| {
             let window = eos_protocol::Timestamp(0);
-            ctx.window_store(&seen).put(&record.value, window, &1)?;
+            ctx.store(&seen).put(&record.value, window, &1)?;
             ctx.emit(&out, record.key, record.value)
         });
     };
@@ -209,7 +213,7 @@ fn a_closures_store_that_became_an_operators_is_refused() {
             .windowed_by(Tumbling::of(Duration::from_secs(1)))
             .count(&WindowStore::plain("seen"))
             .to_stream()
-            .process(move |ctx, row| ctx.emit(&out, row.key.key, row.value.to_string()));
+            .for_each(move |ctx, row| ctx.emit(&out, row.key.key, row.value.to_string()));
     };
     for wiped in [false, true] {
         let pairs: [(Declare<'_>, Declare<'_>, &str); 4] = [
@@ -252,21 +256,21 @@ fn a_store_of_windows_that_became_a_plain_one_is_refused() {
     let with = |app: &mut App, is_windowed: bool| {
         let windows =
             |name: &str| WindowStore::<String, u64>::plain(name).retention(Duration::from_secs(1));
-        let kept = app.window_store(&windows("kept"));
+        let kept = app.store(&windows("kept"));
         let source = app.source(&lines("in")).with_store(&kept);
         let window = eos_protocol::Timestamp(0);
         let out = app.output(&lines("out"));
         if is_windowed {
-            let seen = app.window_store(&windows("seen"));
-            source.with_store(&seen).process(move |ctx, record| {
-                ctx.window_store(&kept).put(&record.value, window, &1)?;
-                ctx.window_store(&seen).put(&record.value, window, &1)?;
+            let seen = app.store(&windows("seen"));
+            source.with_store(&seen).for_each(move |ctx, record| {
+                ctx.store(&kept).put(&record.value, window, &1)?;
+                ctx.store(&seen).put(&record.value, window, &1)?;
                 ctx.emit(&out, record.key, record.value)
             });
         } else {
             let seen = named(app, "seen");
-            source.with_store(&seen).process(move |ctx, record| {
-                ctx.window_store(&kept).put(&record.value, window, &1)?;
+            source.with_store(&seen).for_each(move |ctx, record| {
+                ctx.store(&kept).put(&record.value, window, &1)?;
                 ctx.store(&seen).put(&record.value, &1)?;
                 ctx.emit(&out, record.key, record.value)
             });
@@ -288,7 +292,7 @@ fn a_store_that_became_a_windowed_one_is_refused() {
             .windowed_by(windows)
             .count(&WindowStore::plain("counts"))
             .to_stream()
-            .process(|_, _| {});
+            .for_each(|_, _| {});
     });
     let error = bench.end().unwrap_err();
     let gone = matches!(
@@ -377,7 +381,7 @@ fn two_stages_that_become_one_are_refused() {
         let source = app.source(&lines("in")).with_store(&others);
         let more = app.source(&lines("more")).with_store(&others);
         count_in(source, counts, app);
-        more.process(|_, _| {});
+        more.for_each(|_, _| {});
     };
     let accepted = old_layout();
     for accepted in [None, Some(&accepted[..])] {

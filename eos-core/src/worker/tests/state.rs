@@ -118,7 +118,9 @@ pub(super) fn changelog() -> TopicPartition {
     TopicPartition::new(CHANGELOG, Partition::ZERO)
 }
 
-pub(super) fn counts_and_out(app: &mut App) -> (Store<String, u64>, Output<String, String>) {
+pub(super) fn counts_and_out(
+    app: &mut App,
+) -> (Store<KeyValueStore<String, u64>>, Output<String, String>) {
     let counts = app.store(&KeyValueStore::plain("counts"));
     (counts, app.output(&text("out")))
 }
@@ -128,7 +130,7 @@ pub(super) fn counting(app: &mut App) {
     app.source(&text("in"))
         .on_error(crate::ErrorPolicy::Skip)
         .with_store(&counts)
-        .process(move |ctx, record| {
+        .for_each(move |ctx, record| {
             let word = record.value;
             let n = ctx.store(&counts).update(&word, |n| n.unwrap_or(0) + 1)?;
             if word == "poison" {
@@ -424,7 +426,7 @@ fn a_failed_store_stops_the_worker_even_if_the_closure_does_not_care() {
         let (counts, out) = counts_and_out(app);
         app.source(&text("in"))
             .with_store(&counts)
-            .process(move |ctx, record| {
+            .for_each(move |ctx, record| {
                 let n = ctx.store(&counts).get(&record.value).unwrap_or_default();
                 ctx.emit(&out, record.key, format!("{n:?}"))
             });

@@ -47,7 +47,7 @@ fn counting_in(windows: Tumbling, policy: ErrorPolicy) -> impl Fn(&mut App) {
             .late_to(&Topic::plain("late"))
             .count(&WindowStore::plain("counts"));
         let out = app.output(&text("out"));
-        counts.to_stream().process(move |ctx, update| {
+        counts.to_stream().for_each(move |ctx, update| {
             let (start, n) = (update.key.window.start.0, update.value);
             ctx.emit(&out, update.key.key, format!("{start}:{n}"))
         });
@@ -264,7 +264,7 @@ fn tell<A: std::fmt::Debug + 'static>(
     updates: crate::Stream<crate::Windowed<String>, A>,
 ) {
     let out = app.output(&text("out"));
-    updates.process(move |ctx, update| {
+    updates.for_each(move |ctx, update| {
         let (start, time) = (update.key.window.start.0, update.timestamp.unwrap().0);
         assert_eq!(update.key.window.end.0, start + 100);
         let text = format!("{start}:{:?}@{time}", update.value);
@@ -389,7 +389,7 @@ fn an_aborted_transaction_closes_no_window() {
 fn a_closure_sees_stream_time_with_its_own_record() {
     let mut bench = Bench::of(spec(0, Guarantee::ExactlyOnce), |app| {
         let out = app.output(&text("out"));
-        app.source(&text("in")).process(move |ctx, record| {
+        app.source(&text("in")).for_each(move |ctx, record| {
             let seen = ctx.stream_time().map(|time| time.0);
             ctx.emit(&out, record.key, format!("{seen:?}"))
         });
@@ -678,14 +678,13 @@ fn a_copy_with_a_live_window_is_made_anew_from_a_changelog_that_was_cut() {
 #[test]
 fn a_window_of_the_future_keeps_its_changelog() {
     let ahead = |app: &mut App| {
-        let store =
-            app.window_store(&WindowStore::<String, u64>::plain("counts").retention(ms(150)));
+        let store = app.store(&WindowStore::<String, u64>::plain("counts").retention(ms(150)));
         app.source(&text("in"))
             .with_store(&store)
-            .process(move |ctx, record| {
+            .for_each(move |ctx, record| {
                 let time = record.timestamp.map_or(0, |time| time.0);
                 let start = crate::Timestamp(if time == 10 { 5000 } else { time });
-                ctx.window_store(&store).put(&record.value, start, &1)?;
+                ctx.store(&store).put(&record.value, start, &1)?;
                 Ok(())
             });
     };

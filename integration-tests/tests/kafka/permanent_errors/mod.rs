@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use kafka_launcher::{ClusterOptions, own_for_tests};
 
-use crate::common::Case;
+use crate::common::{Case, With};
 use anyhow::Result;
 use eos_core::{App, Topic};
 use feeder::Feeder;
@@ -56,7 +56,10 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
 /// An app that copies numbered records.
 fn copy(case: &Case) -> App {
     // What an app can't abort any more, the brokers abort: they need not take half a minute here.
-    let mut app = case.app().transaction_timeout(Duration::from_secs(12));
+    let mut app = case.app().with(
+        "transaction.timeout.ms",
+        Duration::from_secs(12).as_millis(),
+    );
     app.source(&Topic::<String, serde_json::Value>::json(&case.input))
         .to(&Topic::json(&case.output));
     app

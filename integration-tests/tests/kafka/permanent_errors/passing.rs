@@ -21,7 +21,7 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
 fn idle_connections_are_cut(bootstrap: &str) -> Result<()> {
     let begun = Instant::now();
     let mut case = Case::with_partitions(bootstrap, "idle-connections", 2)?;
-    let running = copy(&case).start(bootstrap)?;
+    let running = copy(&case).start_blocking(bootstrap)?;
     const SILENCES: u64 = 3;
     let mut next = 0;
     for nth in 1..=SILENCES {
@@ -41,7 +41,7 @@ fn a_quota_slows_everybody(bootstrap: &str) -> Result<()> {
     let begun = Instant::now();
     let mut case = Case::with_partitions(bootstrap, "quota", 2)?;
     let feeder = Feeder::start(&case);
-    let running = copy(&case).start(bootstrap)?;
+    let running = copy(&case).start_blocking(bootstrap)?;
     commits_go_on(&running)?;
     for key in ["producer_byte_rate", "consumer_byte_rate"] {
         case.client.set_quota(key, Some(4_000.0))?;

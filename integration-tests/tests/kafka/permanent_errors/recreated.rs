@@ -20,7 +20,7 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
 fn while_it_runs(bootstrap: &str) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, "input-anew", 2)?;
     let feeder = Feeder::start(&case);
-    let mut running = copy(&case).start(bootstrap)?;
+    let mut running = copy(&case).start_blocking(bootstrap)?;
     commits_go_on(&running)?;
     let old = feeder.stop()?;
     case.client.delete_topic(&case.input)?;

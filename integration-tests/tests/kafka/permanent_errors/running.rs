@@ -118,7 +118,7 @@ fn once(fault: &Fault, bootstrap: &str, nth: u64) -> Result<Duration> {
     let name = format!("{}-{nth}", fault.case.replace(' ', "-"));
     let mut case = Case::with_partitions(bootstrap, &name, 2)?;
     let feeder = Feeder::start(&case);
-    let mut running = copy(&case).start(bootstrap)?;
+    let mut running = copy(&case).start_blocking(bootstrap)?;
     commits_go_on(&running)?;
 
     (fault.strike)(&mut case)?;

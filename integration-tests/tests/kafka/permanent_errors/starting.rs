@@ -104,7 +104,7 @@ pub(crate) fn own_topic(bootstrap: &str) -> Result<()> {
     // The right is back everywhere in a moment.
     let mut running = None;
     wait_until(PATIENCE, "the app starts", || {
-        running = counting(&case, &case.input).start(bootstrap).ok();
+        running = counting(&case, &case.input).start_blocking(bootstrap).ok();
         Ok(running.is_some())
     })?;
     let mut running = running.expect("it has started");

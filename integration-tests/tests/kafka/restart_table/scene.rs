@@ -20,7 +20,7 @@ use kafka_wire::{Isolation, Producer};
 use tempfile::TempDir;
 
 use crate::common::log;
-use crate::common::{Case, PATIENCE, ended, says};
+use crate::common::{Case, PATIENCE, With, ended, says};
 
 /// One scenario's app.
 pub(crate) struct Scene {
@@ -54,8 +54,11 @@ impl Scene {
     /// Counts, with the counts in a store of this name.
     pub(crate) fn counting(&self, store: &str) -> App {
         // Who stopped by an error keeps its membership for a session, and nobody may set offsets.
-        let app = self.case.app().session_timeout(Duration::from_secs(6));
-        let mut app = app.commit_interval(Duration::from_millis(20));
+        let app = self
+            .case
+            .app()
+            .with("session.timeout.ms", Duration::from_secs(6).as_millis());
+        let mut app = app.with("commit.interval.ms", Duration::from_millis(20).as_millis());
         app.source(&Topic::<String, String>::plain(&self.case.input))
             .group_by_key()
             .count(&KeyValueStore::<String, u64>::plain(store))
@@ -66,7 +69,10 @@ impl Scene {
     /// Counts in windows, all records of the scenario in one.
     pub(crate) fn counting_by_windows(&self) -> App {
         let hour = Duration::from_secs(3_600);
-        let mut app = self.case.app().commit_interval(Duration::from_millis(20));
+        let mut app = self
+            .case
+            .app()
+            .with("commit.interval.ms", Duration::from_millis(20).as_millis());
         let windowed = TimeWindowed::of(hour);
         app.source(&Topic::<String, String>::plain(&self.case.input))
             .group_by_key()
@@ -82,7 +88,7 @@ impl Scene {
         let spare = app.store(&KeyValueStore::<String, u64>::plain("spare"));
         app.source(&Topic::<String, String>::plain(&self.case.input))
             .with_store(&spare)
-            .process(|_, _| ());
+            .for_each(|_, _| ());
         app
     }
 
@@ -125,7 +131,7 @@ impl Scene {
         let wanted = Some(self.total());
         self.log();
         let read = self.read;
-        let mut running = match app.start(&self.case.bootstrap) {
+        let mut running = match app.start_blocking(&self.case.bootstrap) {
             Ok(running) => running,
             Err(error) => return Ok(Err(error)),
         };
@@ -305,7 +311,9 @@ impl Scene {
 
     /// Starts the app, and leaves it running.
     pub(crate) fn begin(&self) -> Result<Running> {
-        Ok(self.counting("counts").start(&self.case.bootstrap)?)
+        Ok(self
+            .counting("counts")
+            .start_blocking(&self.case.bootstrap)?)
     }
 
     /// Waits until everything that was sent is committed.

@@ -7,7 +7,7 @@ use integration_tests::wait::wait_until;
 
 use super::going_on::{cut_changelog, end_of_changelog, forget};
 use super::scene::{Scene, is_error};
-use crate::common::{KEEP, PATIENCE, says};
+use crate::common::{KEEP, PATIENCE, With, says};
 
 /// c > m: the offsets went back behind what the changelog holds.
 pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
@@ -46,7 +46,7 @@ pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     // If the operator declares the empty topic complete, the next check stops the app.
     let app = scene
         .counting("counts")
-        .set("accept.changelog", now.to_string());
+        .with("accept.changelog", now.to_string());
     let (error, began) = scene.refused_app(app)?;
     is_error(&error, "ChangelogLost", &[&changelog, "Restore it"])?;
     began.took_first("other_identity")

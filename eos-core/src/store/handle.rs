@@ -1,0 +1,158 @@
+//! The handle that closures use a store by.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use eos_protocol::windows::check_retention;
+use eos_state::StoreKind;
+
+use super::{KeyValueStore, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView};
+use crate::app::App;
+use crate::codec::OrderedKey;
+use crate::ctx::Ctx;
+use crate::topology::Mistake;
+
+/// The definition of a store that closures use: a [`KeyValueStore`], an [`OrderedStore`] or a [`WindowStore`].
+/// [`App::store`](crate::App::store) takes it. This trait is sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the definition of a store that closures can use",
+    note = "`app.store` takes a `KeyValueStore`, an `OrderedStore` or a `WindowStore`"
+)]
+pub trait StoreDef: sealed::Define + 'static {
+    /// What [`Ctx::store`] returns.
+    type View<'c>;
+
+    #[doc(hidden)]
+    fn view<'c>(ctx: &'c Ctx<'_>, store: &Store<Self>) -> Self::View<'c>
+    where
+        Self: Sized;
+}
+
+/// The handle of a store, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Made by
+/// [`App::store`](crate::App::store); closures capture it by `move`.
+pub struct Store<D> {
+    pub(crate) app: u64,
+    pub(crate) index: usize,
+    pub(crate) definition: PhantomData<fn(D) -> D>,
+}
+
+/// A [`Store`]. This trait is sealed.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is a store's definition, and this takes its handle",
+    label = "not a handle",
+    note = "get the handle from the app: `let store = app.store(&definition);`"
+)]
+pub trait StoreHandle: sealed::Handle {
+    /// What [`Ctx::store`] returns.
+    type View<'c>;
+
+    /// The view for a context.
+    #[doc(hidden)]
+    fn view<'c>(&self, ctx: &'c Ctx<'_>) -> Self::View<'c>;
+}
+
+impl<D: StoreDef> StoreHandle for Store<D> {
+    type View<'c> = D::View<'c>;
+
+    fn view<'c>(&self, ctx: &'c Ctx<'_>) -> D::View<'c> {
+        D::view(ctx, self)
+    }
+}
+
+impl<D> Clone for Store<D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D> Copy for Store<D> {}
+
+impl<D> fmt::Debug for Store<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.index).finish()
+    }
+}
+
+impl<K: 'static, V: 'static> StoreDef for KeyValueStore<K, V> {
+    type View<'c> = KeyValueView<'c, K, V>;
+
+    fn view<'c>(ctx: &'c Ctx<'_>, store: &Store<Self>) -> KeyValueView<'c, K, V> {
+        match ctx.usable(store.app, store.index) {
+            Ok(index) => ctx.store_at(index),
+            Err(error) => KeyValueView::failed(error),
+        }
+    }
+}
+
+impl<K: OrderedKey, V: 'static> StoreDef for OrderedStore<K, V> {
+    type View<'c> = OrderedView<'c, K, V>;
+
+    fn view<'c>(ctx: &'c Ctx<'_>, store: &Store<Self>) -> OrderedView<'c, K, V> {
+        OrderedView::new(match ctx.usable(store.app, store.index) {
+            Ok(index) => ctx.store_at(index),
+            Err(error) => KeyValueView::failed(error),
+        })
+    }
+}
+
+impl<K: 'static, V: 'static> StoreDef for WindowStore<K, V> {
+    type View<'c> = WindowView<'c, K, V>;
+
+    fn view<'c>(ctx: &'c Ctx<'_>, store: &Store<Self>) -> WindowView<'c, K, V> {
+        match ctx.usable(store.app, store.index) {
+            Ok(index) => ctx.windows_at(index),
+            Err(error) => WindowView::failed(error),
+        }
+    }
+}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Define {
+        /// Adds the store to the app. Returns its number.
+        fn declare(&self, app: &App) -> usize;
+    }
+
+    impl<K: 'static, V: 'static> Define for KeyValueStore<K, V> {
+        fn declare(&self, app: &App) -> usize {
+            app.keep(self.spec(StoreKind::Point), Ok(()))
+        }
+    }
+
+    impl<K: 'static, V: 'static> Define for OrderedStore<K, V> {
+        fn declare(&self, app: &App) -> usize {
+            app.keep(self.inner.spec(StoreKind::Ordered), Ok(()))
+        }
+    }
+
+    impl<K: 'static, V: 'static> Define for WindowStore<K, V> {
+        fn declare(&self, app: &App) -> usize {
+            let store = self.name().to_owned();
+            let retention = self.retention.unwrap_or_default();
+            let check = if retention < Duration::from_millis(1) {
+                Err(Mistake::NoRetention { store })
+            } else {
+                check_retention(retention).map_err(|reason| Mistake::Windows { store, reason })
+            };
+            // Closures decide how long its windows are.
+            app.keep(self.spec(retention, Duration::ZERO), check)
+        }
+    }
+
+    pub trait Handle {
+        fn app(&self) -> u64;
+        fn index(&self) -> usize;
+    }
+
+    impl<D> Handle for Store<D> {
+        fn app(&self) -> u64 {
+            self.app
+        }
+
+        fn index(&self) -> usize {
+            self.index
+        }
+    }
+}
