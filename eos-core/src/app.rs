@@ -188,7 +188,7 @@ impl App {
     }
 
     /// The policy for records that can't be processed, of every source without an
-    /// [`on_error`](Stream::on_error) of its own; [`ErrorPolicy::Fail`] by default.
+    /// [`on_error`](Stream::on_error) of its own; [`ErrorPolicy::fail`] by default.
     ///
     /// ```
     /// # use eos_core::{App, ErrorPolicy};

@@ -1,8 +1,11 @@
 //! What a user's closure answers when it can't process a record.
 
+use std::any::type_name;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::store::StateError;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
@@ -27,6 +30,8 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 pub struct Failure {
     error: BoxError,
     is_permanent: bool,
+    /// The type that it was made from.
+    origin: &'static str,
 }
 
 impl Failure {
@@ -44,10 +49,10 @@ impl Failure {
     /// assert!(check(-1).unwrap_err().is_permanent());
     /// ```
     #[must_use]
-    pub fn permanent(error: impl Into<BoxError>) -> Self {
+    pub fn permanent<E: Into<BoxError>>(error: E) -> Self {
         Self {
-            error: error.into(),
             is_permanent: true,
+            ..Self::from(error)
         }
     }
 
@@ -61,6 +66,23 @@ impl Failure {
     #[must_use]
     pub fn into_inner(self) -> BoxError {
         self.error
+    }
+
+    /// The error of a store, if it is one.
+    pub(crate) fn state_error(self) -> Result<StateError, Self> {
+        match self.error.downcast::<StateError>() {
+            Ok(error) => Ok(*error),
+            Err(error) => Err(Self { error, ..self }),
+        }
+    }
+
+    /// The type of the error inside, for a dead letter; `Failure` for a text.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.origin.contains("::") && !self.origin.starts_with("alloc::") {
+            self.origin
+        } else {
+            "Failure"
+        }
     }
 
     /// What caused the error inside, a line each.
@@ -89,6 +111,7 @@ impl<E: Into<BoxError>> From<E> for Failure {
         Self {
             error: error.into(),
             is_permanent: false,
+            origin: type_name::<E>(),
         }
     }
 }

@@ -41,19 +41,14 @@
 //! - [`metrics`]: what an app has done and how it stands
 //!
 //! # Features
-//! `kafka` (default) is the client on librdkafka, from the crate `eos-kafka`; without it closures can be tested where there is
-//! no C compiler. `rocksdb` (default) keeps state on disk; without it state lives in memory, and is read
-//! anew from its changelog at each start. `ssl` and `gssapi` are for brokers that ask for TLS, SCRAM, OAUTHBEARER or
-//! Kerberos. `prometheus` serves the metrics. `failpoints` is for tests of eos itself: it compiles
-//! faults into the runtime.
+//! - `kafka` (default): the client on librdkafka, from the crate `eos-kafka`. Without it the crate needs no C compiler,
+//!   and [`App::run`] returns [`Error::FeatureMissing`].
+//! - `rocksdb`: keeps state on disk. Without it state lives in memory, and is read again from its changelog at each
+//!   start. It takes ten minutes and more to compile on two cores.
+//! - `prometheus`: serves the metrics.
+//! - `ssl`, `gssapi`: TLS, SCRAM and OAUTHBEARER; Kerberos.
+//! - `failpoints`: faults compiled into the runtime, for tests of eos itself.
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "kafka"),
-    allow(
-        rustdoc::broken_intra_doc_links,
-        reason = "`App::run`, the guide and what they name exist with the feature only"
-    )
-)]
 
 pub mod codec;
 
@@ -114,7 +109,7 @@ pub use eos_protocol::{
     TopicChange, TopicChanged, TopicName, TopicPartition, TopicRole,
 };
 pub use error::{Error, Report, Result};
-pub use error_policy::{ErrorPolicy, PolicyError, Retry};
+pub use error_policy::{Backoff, ErrorPolicy, PolicyError, Retry};
 pub use failure::{Failure, IntoOutcome};
 pub use grouped::{Grouped, Table};
 pub use keys::{Colocated, Partitioned, Scattered};
@@ -150,20 +145,20 @@ pub mod stepped {
     };
 }
 
-#[cfg(all(doc, feature = "kafka"))]
+#[cfg(doc)]
 #[doc = include_str!("../../docs/guide.md")]
 pub mod guide {}
 
-#[cfg(all(doc, feature = "kafka"))]
+#[cfg(doc)]
 #[doc = include_str!("../../docs/exactly-once.md")]
 pub mod exactly_once {}
 
 /// The code of the page on metrics, as a test.
-#[cfg(all(doctest, feature = "kafka", feature = "prometheus"))]
+#[cfg(all(doctest, feature = "prometheus"))]
 #[doc = include_str!("../../docs/metrics.md")]
 struct MetricsPage;
 
 /// The README's Rust code, as a test.
-#[cfg(all(doctest, feature = "kafka"))]
+#[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

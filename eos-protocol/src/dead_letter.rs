@@ -6,7 +6,8 @@
 //! UTF-8, numbers in decimal. A record that was a dead letter before has them twice; readers take
 //! the last ones.
 
-use crate::ids::{Offset, TopicPartition};
+use crate::Timestamp;
+use crate::ids::{AppId, Offset, TopicPartition};
 
 /// The header with the kind of error.
 pub const EXCEPTION: &str = "__streams.errors.exception";
@@ -20,6 +21,12 @@ pub const TOPIC: &str = "__streams.errors.topic";
 pub const PARTITION: &str = "__streams.errors.partition";
 /// The header with its offset.
 pub const OFFSET: &str = "__streams.errors.offset";
+/// The header with the app's name. It and the next two are ours: KIP-1034 has none.
+pub const APP: &str = "__eos.errors.app";
+/// The header with the number of times that the record was tried.
+pub const ATTEMPTS: &str = "__eos.errors.attempts";
+/// The header with the time at which it was given up, in milliseconds since 1970.
+pub const TIME: &str = "__eos.errors.time";
 
 /// Why a record was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +41,12 @@ pub struct DeadLetter<'a> {
     pub message: &'a str,
     /// What caused it.
     pub stacktrace: &'a str,
+    /// The app.
+    pub app: &'a AppId,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it was given up.
+    pub time: Timestamp,
 }
 
 impl DeadLetter<'_> {
@@ -42,7 +55,7 @@ impl DeadLetter<'_> {
     /// Message and stack trace are cut to `text` bytes together, the stack trace first. A record
     /// that was nearly as large as a topic takes would not fit into the dead letters' otherwise.
     #[must_use]
-    pub fn headers(&self, text: usize) -> [(&'static str, Vec<u8>); 6] {
+    pub fn headers(&self, text: usize) -> [(&'static str, Vec<u8>); 9] {
         let message = cut(self.message, text);
         let left = if message.len() < self.message.len() {
             0
@@ -57,6 +70,9 @@ impl DeadLetter<'_> {
             (TOPIC, self.partition.topic.as_str().into()),
             (PARTITION, self.partition.partition.to_string().into_bytes()),
             (OFFSET, self.offset.to_string().into_bytes()),
+            (APP, self.app.as_str().into()),
+            (ATTEMPTS, self.attempts.to_string().into_bytes()),
+            (TIME, self.time.0.to_string().into_bytes()),
         ]
     }
 }
@@ -91,6 +107,9 @@ mod tests {
             ("__streams.errors.topic", "orders".into()),
             ("__streams.errors.partition", "3".into()),
             ("__streams.errors.offset", "1234567890123".into()),
+            ("__eos.errors.app", "shop-v1".into()),
+            ("__eos.errors.attempts", "4".into()),
+            ("__eos.errors.time", "1700000000000".into()),
         ]
     }
 
@@ -103,6 +122,9 @@ mod tests {
             exception: "Failure",
             message: "größer",
             stacktrace: "caused by: …",
+            app: &"shop-v1".into(),
+            attempts: 4,
+            time: Timestamp(1_700_000_000_000),
         };
         assert_eq!(texts(&letter, 1000), expected("größer", "caused by: …"));
         // Bytes are cut, characters are not: `ö` and `ß` have two, `…` three.

@@ -14,8 +14,10 @@ use crate::time::Now;
 pub struct RetryPlan {
     /// The waits between tries.
     pub backoff: Backoff,
-    /// How many times it is tried again. Zero: not at all.
-    pub max: u32,
+    /// How many times it is tried again; `None` if there is no end.
+    pub max: Option<u32>,
+    /// A random number that spreads the wait; `None` if the wait is exact.
+    pub entropy: Option<u64>,
 }
 
 /// A record that failed and will be tried again.
@@ -47,13 +49,15 @@ impl RetryPlan {
     ) -> Option<Attempt> {
         let before = before.filter(|b| b.offset == offset && b.partition == *partition);
         let failed_before = before.map_or(0, |b| b.tries);
-        (failed_before < self.max).then(|| {
-            let tries = failed_before + 1;
+        self.max.is_none_or(|max| failed_before < max).then(|| {
+            let tries = failed_before.saturating_add(1);
+            let wait = self.backoff.before(tries);
+            let jittered = |entropy| Backoff::jitter(wait, entropy);
             Attempt {
                 partition: partition.clone(),
                 offset,
                 tries,
-                next: now.after(self.backoff.before(tries)),
+                next: now.after(self.entropy.map_or(wait, jittered)),
             }
         })
     }
@@ -89,7 +93,11 @@ mod tests {
             first: ms(100),
             most: ms(300),
         };
-        RetryPlan { backoff, max }
+        RetryPlan {
+            backoff,
+            max: Some(max),
+            entropy: None,
+        }
     }
 
     #[test]
@@ -110,6 +118,29 @@ mod tests {
             None,
             "no retries are no retries"
         );
+    }
+
+    #[test]
+    fn a_retry_without_end_goes_on_and_jitter_keeps_half_of_each_wait() {
+        let now = Now::default();
+        let mut attempt = Attempt {
+            partition: tp("a"),
+            offset: offset(7),
+            tries: u32::MAX - 1,
+            next: now,
+        };
+        for entropy in [0, 1, 77_777, u64::MAX] {
+            let endless = RetryPlan {
+                max: None,
+                entropy: Some(entropy),
+                ..plan(0)
+            };
+            let next = endless.failed(now, &tp("a"), offset(7), Some(&attempt));
+            attempt = next.expect("there is no end");
+            let wait = attempt.wait(now);
+            assert!(wait >= ms(150) && wait <= ms(300), "{wait:?}");
+        }
+        assert_eq!(attempt.tries, u32::MAX);
     }
 
     #[test]

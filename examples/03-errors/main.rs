@@ -24,7 +24,7 @@
 
 use std::time::Duration;
 
-use eos_core::{App, ErrorPolicy, Failure, Record, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, Record, Topic};
 use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ async fn main() -> anyhow::Result<()> {
         .try_map(tag)
         .to(&tags);
 
-    let twice = ErrorPolicy::retry(Duration::from_millis(200), 2);
+    let twice = ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(200)));
     app.source(&Topic::<String, Order>::json("tag-orders"))
         .on_error(twice.then(ErrorPolicy::dead_letter("tag-orders-dlq")))
         .try_map(tag)

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::bail;
-use eos_core::{App, ErrorPolicy, Failure, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, Topic};
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -61,9 +61,8 @@ fn policy(name: &str, dead: &str) -> anyhow::Result<ErrorPolicy> {
     Ok(match name {
         "skip" => ErrorPolicy::skip(),
         "dead-letter" => ErrorPolicy::dead_letter(dead),
-        "retry" => {
-            ErrorPolicy::retry(Duration::from_millis(20), 2).then(ErrorPolicy::dead_letter(dead))
-        }
+        "retry" => ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(20)))
+            .then(ErrorPolicy::dead_letter(dead)),
         other => bail!("POLICY={other}: skip, dead-letter or retry"),
     })
 }

@@ -184,7 +184,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         Stream::new(self.graph, source)
     }
 
-    /// What becomes of records that can't be processed; [`ErrorPolicy::Fail`] by default.
+    /// What becomes of records that can't be processed; [`ErrorPolicy::fail`] by default.
     ///
     /// It applies to the sources that this stream comes from, and so to everything that happens to
     /// their records: before and after this call, and on every branch. Two different ones for one

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tests::text;
-use crate::{App, ErrorPolicy, Guarantee, KeyValueStore};
+use crate::{App, Backoff, ErrorPolicy, Guarantee, KeyValueStore};
 
 #[track_caller]
 fn check(app: &App, expected: &str) {
@@ -90,7 +90,7 @@ fn branches_merges_and_stages_are_told_apart() {
 fn the_guarantee_is_that_of_the_app_and_names_what_fails() {
     let mut app = App::new("a");
     app.guarantee(Guarantee::AtLeastOnce);
-    let retry = ErrorPolicy::retry(Duration::from_secs(1), 3);
+    let retry = ErrorPolicy::retry(3, Backoff::fixed(Duration::from_secs(1)));
     let web = app
         .source(&text("web"))
         .on_error(retry.then(ErrorPolicy::dead_letter("dlq")));
@@ -123,7 +123,7 @@ fn a_graph_that_makes_no_sense_is_not_described() {
 #[test]
 fn dead_letters_have_a_sink_of_their_own() {
     let mut app = App::new("a");
-    let policy = ErrorPolicy::retry(Duration::from_secs(1), 3);
+    let policy = ErrorPolicy::retry(3, Backoff::fixed(Duration::from_secs(1)));
     app.source(&text("in"))
         .on_error(policy.then(ErrorPolicy::dead_letter("dlq")))
         .to(&text("out"));

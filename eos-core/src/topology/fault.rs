@@ -57,7 +57,7 @@ impl Fault {
         match self {
             Self::Key(_) => "KeyDecodeError",
             Self::Value(_) => "ValueDecodeError",
-            Self::User(_) => "Failure",
+            Self::User(failure) => failure.kind(),
             Self::Encode(_) => "EncodeError",
             Self::State(_) => "StateError",
             Self::Oversize { .. } => "OversizeOutput",
@@ -92,9 +92,9 @@ impl Fault {
         if failure.is_permanent() {
             return Self::User(failure);
         }
-        match failure.into_inner().downcast::<StateError>() {
-            Ok(error) => Self::State(*error),
-            Err(other) => Self::User(other.into()),
+        match failure.state_error() {
+            Ok(error) => Self::State(error),
+            Err(failure) => Self::User(failure),
         }
     }
 }

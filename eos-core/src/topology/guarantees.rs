@@ -5,7 +5,7 @@ use std::fmt;
 use eos_protocol::{Guarantee, TopicName};
 
 use super::describe::{Described, Description, Role, Subtopology, Used};
-use crate::error_policy::ErrorPolicy;
+use crate::error_policy::{ErrorPolicy, LastResort, Retry};
 
 impl Description {
     /// The guarantee of each edge, in words.
@@ -172,13 +172,16 @@ fn reading(guarantee: Guarantee) -> &'static str {
 }
 
 fn on_error(policy: &ErrorPolicy) -> String {
-    match policy {
-        ErrorPolicy::Fail => "stops the worker".into(),
-        ErrorPolicy::Skip => "is left out".into(),
-        ErrorPolicy::DeadLetter(topic) => format!("goes to {topic}"),
-        ErrorPolicy::Retry { max, then, .. } => {
-            let then = on_error(then);
-            format!("is tried again, {max} times at most, then {then}")
+    let last = match policy.last() {
+        LastResort::Fail => "stops the worker".into(),
+        LastResort::Skip => "is left out".into(),
+        LastResort::DeadLetter(topic) => format!("goes to {topic}"),
+    };
+    match policy.tries().map(Retry::times) {
+        None => last,
+        Some(Some(times)) => format!("is tried again, {times} times at most, then {last}"),
+        Some(None) => {
+            format!("is tried again until it gets through; if no try can help, it {last}")
         }
     }
 }

@@ -3,7 +3,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use eos_core::codec::{Json, Plain};
-use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, ProcessCtx, Processor, Record, Topic};
+use eos_core::{
+    App, Backoff, ErrorPolicy, Failure, KeyValueStore, ProcessCtx, Processor, Record, Topic,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +61,9 @@ fn main() {
         .for_each(move |ctx, text| ctx.emit(&out, text.key, 1));
     app.source(&texts).for_each(|_, _| {});
     app.source(&texts)
-        .on_error(ErrorPolicy::retry(Duration::from_secs(1), 3).then(ErrorPolicy::skip()))
+        .on_error(
+            ErrorPolicy::retry(3, Backoff::fixed(Duration::from_secs(1))).then(ErrorPolicy::skip()),
+        )
         .for_each(|_, text| {
             let _n: u64 = text.value.parse()?;
             Ok(())

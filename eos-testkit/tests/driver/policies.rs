@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, Plain, PlainType};
-use eos_core::{App, ErrorPolicy, Failure, PlainTopic, Timestamp, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, PlainTopic, Timestamp, Topic};
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 
 fn numbers() -> PlainTopic<String, String> {
@@ -112,20 +112,20 @@ fn failing(times: u32, policy: impl Into<ErrorPolicy>) -> (TestDriver, Arc<Atomi
 #[test]
 fn retry() {
     let minute = Duration::from_secs(60);
-    let (mut driver, tries) = failing(3, ErrorPolicy::retry(minute, 5));
+    let (mut driver, tries) = failing(3, ErrorPolicy::retry(5, Backoff::fixed(minute)));
     driver.pipe(&numbers(), "k", "abc");
     assert_eq!(driver.read_one(&doubles()).value, 3);
     assert_eq!(tries.load(Ordering::Relaxed), 4);
     assert_eq!(driver.metrics().unwrap().totals.retried, 3);
 
-    let policy = || ErrorPolicy::retry(minute, 2).then(ErrorPolicy::dead_letter("letters"));
+    let policy =
+        || ErrorPolicy::retry(2, Backoff::fixed(minute)).then(ErrorPolicy::dead_letter("letters"));
     let (mut driver, tries) = failing(u32::MAX, policy());
     driver.pipe(&numbers(), "k", "abc");
     assert_eq!(tries.load(Ordering::Relaxed), 3);
-    assert_eq!(
-        driver.read_one(&letters()).value.as_deref(),
-        Some(&b"abc"[..])
-    );
+    let letter = driver.read_one(&letters());
+    assert_eq!(letter.value.as_deref(), Some(&b"abc"[..]));
+    assert_eq!(letter.headers.get("__eos.errors.attempts"), Some(&b"3"[..]));
     let start = || failing(u32::MAX, policy()).0;
     crash_everywhere(start, |driver| {
         driver.pipe(&numbers(), "k", "abc");
@@ -150,8 +150,10 @@ impl Decode<u64> for Registry {
 /// The bytes do not change, so another try would fail as well.
 #[test]
 fn what_no_try_can_mend_is_not_retried() {
-    let policy =
-        || ErrorPolicy::retry(Duration::from_secs(60), 5).then(ErrorPolicy::dead_letter("letters"));
+    let policy = || {
+        ErrorPolicy::retry(5, Backoff::fixed(Duration::from_secs(60)))
+            .then(ErrorPolicy::dead_letter("letters"))
+    };
     let mut app = App::new("a");
     app.source(&doubles())
         .on_error(policy())
@@ -172,7 +174,10 @@ fn a_codec_that_is_not_available_is_retried() {
     let input = Topic::<String, u64>::with("in", Plain, Registry(AtomicU32::new(0)));
     let mut app = App::new("a");
     app.source(&input)
-        .on_error(ErrorPolicy::retry(Duration::from_secs(60), 5))
+        .on_error(ErrorPolicy::retry(
+            5,
+            Backoff::fixed(Duration::from_secs(60)),
+        ))
         .to(&doubles());
     let mut driver = TestDriver::new(app);
     driver.pipe(&PlainTopic::<String, u64>::named("in"), "k", 7_u64);
@@ -184,7 +189,7 @@ fn a_codec_that_is_not_available_is_retried() {
 fn a_record_that_is_tried_for_ever_ends_the_test_with_the_cause() {
     let (mut driver, _) = failing(
         u32::MAX,
-        ErrorPolicy::retry(Duration::from_secs(1), u32::MAX),
+        ErrorPolicy::retry(u32::MAX, Backoff::fixed(Duration::from_secs(1))),
     );
     let piped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         driver.pipe(&numbers(), "k", "abc");

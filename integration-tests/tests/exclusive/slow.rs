@@ -10,7 +10,7 @@ use kafka_wire::{End, Isolation, Producer, TransactionalProducer};
 
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
-use eos_core::{App, ErrorPolicy, Failure, Handle, Running, StopMode, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, Handle, Running, StopMode, Topic};
 use integration_tests::wait::wait_until;
 
 #[test]
@@ -121,7 +121,7 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
     let (noted, may_go) = (Arc::clone(&tries), Arc::clone(&go));
     let mut app = case.app();
     app.source(&Topic::<String, String>::plain(&case.input))
-        .on_error(ErrorPolicy::retry(PARKED, 1_000))
+        .on_error(ErrorPolicy::retry(1_000, Backoff::fixed(PARKED)))
         .try_map(move |text| {
             if text == "poison" {
                 let mut tries = noted.lock().unwrap_or_else(PoisonError::into_inner);

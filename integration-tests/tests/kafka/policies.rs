@@ -232,6 +232,9 @@ fn is_letter(letter: &Record, sent: &Record, from: (&str, i32), kind: &str) -> R
         "__streams.errors.topic",
         "__streams.errors.partition",
         "__streams.errors.offset",
+        "__eos.errors.app",
+        "__eos.errors.attempts",
+        "__eos.errors.time",
     ];
     ensure!(names.eq(wanted), "{headers:?}");
     let value = |nth: usize| headers[nth].1.as_str();

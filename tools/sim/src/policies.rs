@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::{App, ErrorPolicy, Failure, KeyValueStore, Topic};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, KeyValueStore, Topic};
 
 use super::case::Case;
 use super::plain::COUNTING;
@@ -47,7 +47,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
 
 /// The app keeps a count and emits a record before the closure fails. Neither effect may stay.
 fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
-    let policy = ErrorPolicy::retry(Duration::from_millis(70), 2).then(last);
+    let policy = ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(70))).then(last);
     let plain = |value: &str| {
         let mut words = value.splitn(3, ' ');
         let mut word = || words.next().unwrap_or_default().to_owned();

@@ -68,7 +68,7 @@ impl Driver {
         out
     }
 
-    /// A record that fails is left out, as `ErrorPolicy::Skip` does.
+    /// A record that fails is left out, as `ErrorPolicy::skip` does.
     fn process(&mut self, stage: usize, piece: &Piece) -> Vec<Piece> {
         let Some(running) = self.stages.get_mut(stage) else {
             return Vec::new();

@@ -1,11 +1,11 @@
 //! Error policies: the fate of a record that fails.
 
-use eos_protocol::{Backoff, CommitCause, DeadLetter, RetryPlan, TopicName};
+use eos_protocol::{Attempt, CommitCause, DeadLetter, TopicName};
 
 use super::log_limiter::Fate;
 use super::{Done, Failed, Pipeline, Processed};
 use crate::client::{Client, Headers, Message, Records};
-use crate::error_policy::ErrorPolicy;
+use crate::error_policy::{LastResort, Retry};
 use crate::rules;
 use crate::topology::Fault;
 use crate::worker::shared::Shared;
@@ -35,17 +35,13 @@ impl Pipeline {
         let (last, letters) = last_resort_of_all(task, record.input, Some(source));
         let sources = task.chains.inputs.get(record.input);
         let failed = sources.and_then(|all| all.get(source));
-        let policy = match failed.map(|failed| &*failed.policy) {
-            Some(ErrorPolicy::Retry { backoff, max, .. }) if !fault.is_permanent() => {
-                ErrorPolicy::Retry {
-                    backoff: *backoff,
-                    max: *max,
-                    then: Box::new(last),
-                }
-            }
-            _ => last,
-        };
-        self.decide(shared, task, record, (&policy, letters), fault, txn)
+        let retry = failed.and_then(|failed| failed.policy.tries().copied());
+        if let Some(retry) = retry.filter(|_| !fault.is_permanent())
+            && self.park(shared, task, record, &retry, &fault)
+        {
+            return Done::Commit(CommitCause::RecordFailed);
+        }
+        self.decide(shared, task, record, (&last, letters), fault, txn)
     }
 
     /// The record aborts every transaction that it is part of, whichever of its sources does it: the
@@ -63,8 +59,8 @@ impl Pipeline {
             // Its dead letter aborts them, too.
             return Done::failed(error(task, record, fault, false));
         }
-        let (policy, letters) = last_resort_of_all(task, record.input, None);
-        self.decide(shared, task, record, (&policy, letters), fault, txn)
+        let (last, letters) = last_resort_of_all(task, record.input, None);
+        self.decide(shared, task, record, (&last, letters), fault, txn)
     }
 
     fn decide<C: Client>(
@@ -72,32 +68,18 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         record: Processed,
-        (policy, letters): (&ErrorPolicy, Option<usize>),
+        (last, letters): (&LastResort, Option<usize>),
         fault: Fault,
         txn: &mut TransactionDriver<C>,
     ) -> Done {
-        match (policy, letters) {
-            (ErrorPolicy::Retry { backoff, max, then }, _) => {
-                let plan = RetryPlan {
-                    backoff: Backoff {
-                        first: *backoff,
-                        most: *backoff,
-                    },
-                    max: *max,
-                };
-                if self.park(shared, task, record, &plan, &fault) {
-                    Done::Commit(CommitCause::RecordFailed)
-                } else {
-                    self.decide(shared, task, record, (then, letters), fault, txn)
-                }
-            }
-            (ErrorPolicy::Skip, _) => {
+        match (last, letters) {
+            (LastResort::Skip, _) => {
                 self.tell(shared, task, record, None, &fault);
                 self.finished(shared, task, record.failed(Failed::Skipped), txn)
             }
-            (ErrorPolicy::DeadLetter(topic), Some(output)) => {
+            (LastResort::DeadLetter(topic), Some(output)) => {
                 self.tell(shared, task, record, Some(topic), &fault);
-                self.write_dead_letter(task, record, output, &fault);
+                self.write_dead_letter(shared, task, record, output, &fault);
                 match self.oversize(shared, 0) {
                     Some(too_large) => {
                         self.clear();
@@ -117,15 +99,19 @@ impl Pipeline {
         shared: &Shared<C>,
         task: &mut Task<RecordsOf<C>>,
         record: Processed,
-        plan: &RetryPlan,
+        retry: &Retry,
         fault: &Fault,
     ) -> bool {
         let Some(input) = task.progress.inputs().get(record.input) else {
             return false;
         };
         let (now, before) = (shared.now(), task.attempt.as_ref());
+        let plan = retry.plan(shared.env.entropy());
+        let before_this = before.cloned();
         task.attempt = plan.failed(now, &input.partition, record.offset, before);
         let Some(attempt) = &task.attempt else {
+            // Its dead letter says how often it was tried.
+            task.attempt = before_this;
             return false;
         };
         tracing::debug!(
@@ -137,9 +123,10 @@ impl Pipeline {
     }
 
     /// The record as it was read, with the reason beside it (KIP-1034).
-    fn write_dead_letter<R: Records>(
+    fn write_dead_letter<C: Client>(
         &mut self,
-        task: &Task<R>,
+        shared: &Shared<C>,
+        task: &Task<RecordsOf<C>>,
         record: Processed,
         output: usize,
         fault: &Fault,
@@ -150,12 +137,21 @@ impl Pipeline {
             return;
         };
         let text = fault.to_string();
+        let is_its = |it: &&Attempt| it.offset == record.offset && it.partition == input.partition;
+        let attempts = task
+            .attempt
+            .as_ref()
+            .filter(is_its)
+            .map_or(0, |it| it.tries);
         let letter = DeadLetter {
             partition: &input.partition,
             offset: record.offset,
             exception: fault.kind(),
             message: &text,
             stacktrace: &fault.causes(),
+            app: &shared.spec.app,
+            attempts: attempts.saturating_add(1),
+            time: shared.env.wall_clock(),
         };
         let mut headers: Headers = message.headers();
         for (name, value) in letter.headers(TEXT) {
@@ -235,27 +231,19 @@ fn last_resort_of_all<R: Records>(
     task: &Task<R>,
     input: usize,
     failed: Option<usize>,
-) -> (ErrorPolicy, Option<usize>) {
+) -> (LastResort, Option<usize>) {
     let sources = task.chains.inputs.get(input).into_iter().flatten();
     let strictest = sources.enumerate().max_by_key(|(n, source)| {
-        let strictness = match last_resort(&source.policy) {
-            ErrorPolicy::Skip => 0,
-            ErrorPolicy::DeadLetter(_) => 1,
-            _ => 2,
+        let strictness = match source.policy.last() {
+            LastResort::Skip => 0,
+            LastResort::DeadLetter(_) => 1,
+            LastResort::Fail => 2,
         };
         (strictness, Some(*n) == failed)
     });
     strictest.map_or_else(Default::default, |(_, source)| {
-        (last_resort(&source.policy).clone(), source.dead_letter)
+        (source.policy.last().clone(), source.dead_letter)
     })
-}
-
-/// What is done when there are no more tries.
-fn last_resort(policy: &ErrorPolicy) -> &ErrorPolicy {
-    match policy {
-        ErrorPolicy::Retry { then, .. } => last_resort(then),
-        other => other,
-    }
 }
 
 fn error<R: Records>(task: &Task<R>, record: Processed, fault: Fault, policy: bool) -> WorkerError {

@@ -178,7 +178,7 @@ fn what_fails_behind_it_stops_the_worker_whatever_the_policy() {
         let skipping = |app: &mut App| {
             let source = app.source(&text("other"));
             source.to(&Topic::plain("another"));
-            let words = app.source(&text("in")).on_error(crate::ErrorPolicy::Skip);
+            let words = app.source(&text("in")).on_error(crate::ErrorPolicy::skip());
             count_per_commit(app, keyed(words));
         };
         let mut bench = bench_of(&disk, &["a"], skipping);
@@ -288,7 +288,7 @@ fn a_record_that_was_given_back_begins_the_next_transaction() {
 #[test]
 fn a_record_that_was_given_back_is_counted_as_skipped_once() {
     for (policy, letters) in [
-        (crate::ErrorPolicy::Skip, 0),
+        (crate::ErrorPolicy::skip(), 0),
         (crate::ErrorPolicy::dead_letter("letters"), 1),
     ] {
         let clock = Clock::default();

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::{ErrorPolicy, Record};
+use crate::{Backoff, ErrorPolicy, Record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -62,6 +62,13 @@ fn a_dead_letter_rides_with_its_offset_and_says_why() {
         let found = headers.iter().find(|(n, _)| *n == name);
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     };
+    let ours = |name: &str| {
+        let name = format!("__eos.errors.{name}");
+        let found = headers.iter().find(|(n, _)| *n == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    assert_eq!((ours("app"), ours("attempts")), ("app".into(), "1".into()));
+    assert!(ours("time").parse::<i64>().is_ok(), "{headers:?}");
     assert_eq!(header("message"), "not good");
     assert_eq!(header("exception"), "Failure");
     assert_eq!(
@@ -91,7 +98,7 @@ fn a_retry_parks_the_task_and_nobody_else() {
     let count = Arc::clone(&tries);
     let mut bench = Bench::with(Guarantee::ExactlyOnce, move |app| {
         app.source(&text("in"))
-            .on_error(ErrorPolicy::retry(SECOND, 3))
+            .on_error(ErrorPolicy::retry(3, Backoff::fixed(SECOND)))
             .try_map(move |v| match &v[..] {
                 "flaky" if count.fetch_add(1, Ordering::Relaxed) < 2 => Err("not yet".into()),
                 _ => Ok::<_, Failure>(v),
@@ -122,7 +129,7 @@ fn a_retry_parks_the_task_and_nobody_else() {
 
 #[test]
 fn when_the_last_try_failed_the_next_policy_decides() {
-    let policy = ErrorPolicy::retry(SECOND, 2).then(ErrorPolicy::skip());
+    let policy = ErrorPolicy::retry(2, Backoff::fixed(SECOND)).then(ErrorPolicy::skip());
     let mut bench = bench(policy, &["bad", "a"]);
     bench.settle();
     bench.settle();
@@ -252,7 +259,7 @@ fn a_begin_that_fails_costs_no_output() {
 /// An abort of what came before it does not give a record more tries than it has.
 #[test]
 fn an_abort_between_two_tries_does_not_count_them_anew() {
-    let policy = ErrorPolicy::retry(SECOND, 2).then(ErrorPolicy::skip());
+    let policy = ErrorPolicy::retry(2, Backoff::fixed(SECOND)).then(ErrorPolicy::skip());
     let mut bench = bench(policy, &[]);
     bench.settle();
     bench.feed(0, &["a", "bad"]);

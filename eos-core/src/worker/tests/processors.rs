@@ -189,7 +189,7 @@ fn a_record_that_fails_leaves_none_of_a_processors_stores_changed() {
         let last = app.store(&KeyValueStore::plain("last"));
         let out = app.output(&Topic::plain("out"));
         app.source(&text("in"))
-            .on_error(crate::ErrorPolicy::Skip)
+            .on_error(crate::ErrorPolicy::skip())
             .with_store(&counts)
             .with_store(&last)
             .for_each_with(move || Tally { counts, last, out });

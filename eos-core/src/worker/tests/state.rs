@@ -128,7 +128,7 @@ pub(super) fn counts_and_out(
 pub(super) fn counting(app: &mut App) {
     let (counts, out) = counts_and_out(app);
     app.source(&text("in"))
-        .on_error(crate::ErrorPolicy::Skip)
+        .on_error(crate::ErrorPolicy::skip())
         .with_store(&counts)
         .for_each(move |ctx, record| {
             let word = record.value;

@@ -43,7 +43,7 @@ fn joining(app: &mut App) {
     let topic = Topic::<String, Option<String>>::with("rows", Plain, Dash);
     let table = app
         .table(&topic, &KeyValueStore::plain("rows"))
-        .on_error(ErrorPolicy::Skip);
+        .on_error(ErrorPolicy::skip());
     app.source(&text("in"))
         .left_join(&table, |value, row| {
             format!("{value}+{}", row.as_deref().unwrap_or("none"))

@@ -1,6 +1,7 @@
 //! Two sources of one topic, each with a policy of its own: a record counts for both or for none.
 
 use super::*;
+use crate::Backoff;
 use crate::ErrorPolicy;
 
 /// Bills every record, and keeps statistics, which an odd one breaks.
@@ -52,7 +53,8 @@ fn a_source_that_skips_drops_nothing_of_one_with_dead_letters() {
 
 #[test]
 fn the_failed_source_is_tried_again_before_the_other_ones_answer_counts() {
-    let retry = ErrorPolicy::retry(Duration::from_secs(1), 2).then(ErrorPolicy::skip());
+    let retry =
+        ErrorPolicy::retry(2, Backoff::fixed(Duration::from_secs(1))).then(ErrorPolicy::skip());
     let mut bench = bench(ErrorPolicy::fail(), retry);
     bench.end_with(|e| matches!(e, WorkerError::Record { .. }));
     assert_eq!(bench.totals().retried, 2);

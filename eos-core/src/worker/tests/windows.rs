@@ -61,7 +61,7 @@ struct Windows {
 
 impl Windows {
     fn new() -> Self {
-        Self::with(ErrorPolicy::Fail)
+        Self::with(ErrorPolicy::fail())
     }
 
     fn with(policy: ErrorPolicy) -> Self {
@@ -97,7 +97,7 @@ impl Windows {
 
     /// Another program takes over, whose windows are these.
     fn deploy(&mut self, windows: Tumbling) {
-        let declare = counting_in(windows, ErrorPolicy::Fail);
+        let declare = counting_in(windows, ErrorPolicy::fail());
         self.bench.replace(spec_on(&self.disk), declare);
         self.bench.kafka.calls();
         self.bench.assign(&[0]);
@@ -114,7 +114,7 @@ impl Windows {
     /// Lets the worker close its database, then wipes the disk.
     fn lose_database(&mut self) {
         let nowhere = spec_on(&Disk::default());
-        self.bench.replace(nowhere, counting(ErrorPolicy::Fail));
+        self.bench.replace(nowhere, counting(ErrorPolicy::fail()));
         self.disk.wipe();
     }
 
@@ -408,7 +408,7 @@ fn a_record_that_is_dropped_moves_stream_time_too() {
 /// As with Kafka Streams, where it never gets to the windows: a broken record may have a broken time.
 #[test]
 fn a_record_that_fails_moves_no_stream_time() {
-    let mut windows = Windows::with(ErrorPolicy::Skip);
+    let mut windows = Windows::with(ErrorPolicy::skip());
     assert_eq!(windows.take(&["a@10", "bad@500", "b@20"]), ["0:1", "0:2"]);
     assert_eq!(windows.take(&["c@30"]), ["0:3"]);
 }
@@ -433,7 +433,7 @@ fn one_record_from_the_far_future_closes_everything_before_it() {
 fn a_record_without_a_time_fails_and_the_policy_decides() {
     for time in ["none", "-1"] {
         let record = format!("b@{time}");
-        let mut windows = Windows::with(ErrorPolicy::Skip);
+        let mut windows = Windows::with(ErrorPolicy::skip());
         assert_eq!(windows.take(&["a@10", &record, "c@20"]), ["0:1", "0:2"]);
         let mut windows = Windows::new();
         windows.bench.feed(0, &[&record]);
@@ -552,7 +552,7 @@ fn a_changelog_that_is_trimmed_says_on_which_terms() {
 
 #[test]
 fn a_record_that_fails_is_not_counted_as_late() {
-    let mut windows = Windows::with(ErrorPolicy::Skip);
+    let mut windows = Windows::with(ErrorPolicy::skip());
     windows.take(&["a@500", "b@none", "c@10"]);
     let totals = windows.totals();
     assert_eq!((totals.skipped, totals.late_records), (1, 1));

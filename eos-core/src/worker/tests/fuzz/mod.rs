@@ -9,6 +9,7 @@ mod windows;
 
 use super::state::Disk;
 use super::*;
+use crate::Backoff;
 use crate::ErrorPolicy;
 use crate::worker::fake::Broker;
 
@@ -63,7 +64,8 @@ fn judge_committed(broker: &Broker, partition: &TopicPartition) -> Result<(), St
 /// `slow` takes longer than a transaction may.
 fn trouble(clock: Clock, retry: bool) -> (ErrorPolicy, impl Fn(String) -> Result<String, Failure>) {
     let policy = match retry {
-        true => ErrorPolicy::retry(Duration::from_millis(70), 2).then(ErrorPolicy::skip()),
+        true => ErrorPolicy::retry(2, Backoff::fixed(Duration::from_millis(70)))
+            .then(ErrorPolicy::skip()),
         false => ErrorPolicy::skip(),
     };
     let tries = Arc::new(std::sync::Mutex::new(BTreeMap::<String, u32>::new()));
