@@ -20,8 +20,8 @@ use crate::output::Output;
 #[cfg(all(feature = "kafka", feature = "failpoints"))]
 use crate::rules;
 use crate::runtime::{Running, Signals, Stepped};
-use crate::store::{Store, StoreDef, StoreSpec};
-use crate::stream::Stream;
+use crate::store::StoreSpec;
+use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{Description, Graph, Mistake, Topology, TopologyError};
 
@@ -70,43 +70,6 @@ impl App {
             app: graph.token(),
             index: graph.output(topic, true),
             types: PhantomData,
-        }
-    }
-
-    /// Declares a store and returns its handle, for [`Ctx::store`](crate::Ctx::store). Each stream whose closures use
-    /// the store needs [`Stream::with_store`].
-    ///
-    /// A [`WindowStore`](crate::WindowStore) needs its [`retention`](crate::WindowStore::retention) here.
-    ///
-    /// ```
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
-    /// # use std::time::Duration;
-    /// # let mut app = App::new("a");
-    /// let hours = Tumbling::of(Duration::from_secs(3600));
-    /// let seen = app.store(
-    ///     &WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(24 * 3600)),
-    /// );
-    /// app.source(&Topic::<String, String>::plain("clicks"))
-    ///     .with_store(&seen)
-    ///     .process_values(move |ctx, click| {
-    ///         let Some(hour) = click.timestamp.and_then(|time| hours.window(time)) else {
-    ///             return Ok(());
-    ///         };
-    ///         let store = ctx.store(&seen);
-    ///         let clicks = store.get(click.key, hour.start)?.unwrap_or(0) + 1;
-    ///         if store.put(click.key, hour.start, &clicks)? && clicks == 1000 {
-    ///             ctx.forward(clicks)?;
-    ///         }
-    ///         Ok(())
-    ///     })
-    ///     .to(&Topic::plain("busy-users"));
-    /// ```
-    pub fn store<D: StoreDef>(&mut self, definition: &D) -> Store<D> {
-        let index = definition.declare(self);
-        Store {
-            app: self.lock().token(),
-            index,
-            definition: PhantomData,
         }
     }
 
@@ -226,7 +189,7 @@ impl App {
     }
 
     /// Serves the [metrics](crate::metrics) for Prometheus at `http://<address>/metrics`, from the
-    /// start of the app until its [`Running`](crate::Running) is dropped. By default nothing is served. Needs the
+    /// start of the app until its [`Running`](crate::run::Running) is dropped. By default nothing is served. Needs the
     /// feature `prometheus`.
     ///
     /// `address` is a port, opened on the loopback interface only, or `host:port`; there is neither
@@ -253,13 +216,18 @@ impl App {
         Topology::of(graph).map(Arc::new)
     }
 
+    /// The app's handles carry it.
+    pub(crate) fn token(&self) -> u64 {
+        self.lock().token()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Graph> {
         self.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl App {
-    /// The app on any client, for whoever steps its workers: see [`stepped`](crate::stepped).
+    /// The app on any client, for whoever steps its workers: see [`stepped`](crate::spi::stepped).
     ///
     /// Neither the environment nor a file that it names is read: a simulation has no other input than its
     /// seed.

@@ -5,8 +5,6 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::store::StateError;
-
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
 /// A record could not be processed.
@@ -68,9 +66,9 @@ impl Failure {
         self.error
     }
 
-    /// The error of a store, if it is one.
-    pub(crate) fn state_error(self) -> Result<StateError, Self> {
-        match self.error.downcast::<StateError>() {
+    /// The error inside, if it has this type.
+    pub(crate) fn downcast<E: StdError + 'static>(self) -> Result<E, Self> {
+        match self.error.downcast::<E>() {
             Ok(error) => Ok(*error),
             Err(error) => Err(Self { error, ..self }),
         }

@@ -8,7 +8,7 @@ use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::keys::{Colocated, Partitioned};
 use crate::store::{KeyValueStore, Stamped};
-use crate::stream::Stream;
+use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{Aggregate, AggregateOrDelete, Kind, Node, PerCommit};
 
@@ -312,7 +312,7 @@ impl<K: 'static, V: 'static> Table<K, V> {
     /// # Errors
     /// What fails behind it fails at the commit, for the rows of many records: none of them is to
     /// blame, so no [`ErrorPolicy`] is asked. The transaction is aborted, and the worker stops with
-    /// [`WorkerError::Results`](crate::WorkerError::Results).
+    /// [`WorkerError::Results`](crate::errors::WorkerError::Results).
     pub fn emit_per_commit(self) -> Self {
         self.per_commit(|row| row)
     }

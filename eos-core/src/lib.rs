@@ -31,14 +31,14 @@
 //! service may call it again after a crash. [`exactly_once`] goes through each case.
 //!
 //! # Where to go on
-//! - [`guide`]: concepts, operators and what they are called in Kafka Streams, error policies,
-//!   processors, state, stopping, tests
-//! - [`Stream`]: one method per shape; [`Ctx`]: several outputs; [`Processor`]: structs
-//! - [`Stream::group_by_key`], [`KeyValueStore`]: what is kept per key
-//! - [`Grouped::windowed_by`], [`WindowStore`]: what is kept per key and window of time
-//! - [`ErrorPolicy`]: what becomes of records that can't be processed
-//! - [`App::set`]: Kafka's properties; `docs/configuration.md` lists them
-//! - [`metrics`]: what an app has done and how it stands
+//! - [`guide`]: concepts, operators and their names in Kafka Streams, error policies, processors, state, stopping, tests
+//! - [`Stream`]: the operators; [`stream`]: groups, and where the records of one key are
+//! - [`Ctx`], [`Processor`], [`processor`]: steps with a context
+//! - [`KeyValueStore`], [`state`]: stores; [`windows`]: windows of time
+//! - [`ErrorPolicy`]: records that can't be processed; [`errors`]: everything that can end an app
+//! - [`codec`]: formats of keys and values
+//! - [`App::set`]: Kafka's properties (`docs/configuration.md` lists them); [`run`]: a running app
+//! - [`metrics`], [`testing`]
 //!
 //! # Features
 //! - `kafka` (default): the client on librdkafka, from the crate `eos-kafka`. Without it the crate needs no C compiler,
@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 pub mod codec;
+pub mod metrics;
 
 mod app;
 #[cfg_attr(
@@ -61,19 +62,15 @@ mod config;
 mod ctx;
 mod error;
 mod error_policy;
-#[cfg(feature = "failpoints")]
-pub mod failpoints;
-#[cfg(not(feature = "failpoints"))]
 mod failpoints;
 mod failure;
 mod grouped;
 mod keys;
-pub mod metrics;
 mod nearest;
 mod output;
-mod processor;
+mod process_ctx;
+mod processors;
 mod record;
-// Without the adapter there is no client to run on; tests of closures don't need one.
 mod rules;
 #[cfg_attr(
     not(feature = "kafka"),
@@ -85,7 +82,8 @@ mod rules;
 )]
 mod runtime;
 mod store;
-mod stream;
+mod store_handle;
+mod streams;
 mod table;
 mod topic;
 #[cfg_attr(
@@ -95,54 +93,122 @@ mod topic;
 mod topology;
 mod windowed;
 mod windowed_key;
-pub mod worker;
+mod worker;
+
+use eos_client as client;
 
 pub use app::App;
-pub use config::{Origin, SettingsError};
-pub use ctx::{Ctx, ProcessCtx, SourceRecord, ValuesCtx};
-pub use eos_client as client;
-pub use eos_client::{Header, Headers};
-pub use eos_protocol::state::RestartError;
-pub use eos_protocol::windows::{Tumbling, Window, WindowError};
-pub use eos_protocol::{
-    CommitCause, FirstStart, Guarantee, Offset, Partition, StartError, State, TaskId, Timestamp,
-    TopicChange, TopicChanged, TopicName, TopicPartition, TopicRole,
-};
+pub use ctx::Ctx;
+pub use eos_client::Headers;
+pub use eos_protocol::{Guarantee, Timestamp};
 pub use error::{Error, Report, Result};
-pub use error_policy::{Backoff, ErrorPolicy, PolicyError, Retry};
-pub use failure::{Failure, IntoOutcome};
-pub use grouped::{Grouped, Table};
-pub use keys::{Colocated, Partitioned, Scattered};
-pub use metrics::Metrics;
+pub use error_policy::{Backoff, ErrorPolicy};
+pub use failure::Failure;
+pub use grouped::Table;
 pub use output::Output;
-pub use processor::{OnDiscard, Processor, ValueProcessor};
+pub use process_ctx::{ProcessCtx, ValuesCtx};
+pub use processors::Processor;
 pub use record::Record;
-pub use runtime::{
-    Handle, MissingTopic, PreflightError, Running, SlotError, UncreatedTopic, Unfit, UnfitTopic,
-};
-pub use store::{
-    Entries, KeyValueStore, KeyValueView, OrderedStore, OrderedView, Store, StoreDef, StoreHandle,
-    WindowStore, WindowView,
-};
-pub use stream::Stream;
-pub use table::Nullable;
+pub use runtime::Handle;
+pub use store::KeyValueStore;
+pub use store_handle::Store;
+pub use streams::Stream;
 pub use topic::{PlainTopic, Topic};
-pub use topology::{Description, Guarantees, Mermaid, Mistake, TopologyError};
-pub use windowed::{WindowedGroup, WindowedTable};
-pub use windowed_key::Windowed;
-pub use worker::{StopMode, WorkerError};
 
-/// An app whose workers somebody else steps: for test kits and simulations. Programs don't need it.
-pub mod stepped {
-    #[cfg(feature = "rocksdb")]
-    pub use crate::runtime::on_disk;
-    pub use crate::runtime::{Process, Stepped};
-    pub use crate::store::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
-    pub use crate::topic::codecs;
-    pub use crate::worker::{
-        Env, Home, HomeError, InMemory, InputStanding, Step, StopMode, TaskHome, Worker,
-        WorkerError,
+/// Streams of grouped records, and where the records of one key are.
+pub mod stream {
+    pub use crate::grouped::Grouped;
+    pub use crate::keys::{Colocated, Partitioned, Scattered};
+    pub use crate::table::Nullable;
+}
+
+/// Stores: the definitions beside `KeyValueStore`, and what [`Ctx::store`](crate::Ctx::store) returns for
+/// each.
+pub mod state {
+    pub use crate::store::{
+        Entries, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView,
     };
+    pub use crate::store_handle::{StoreDef, StoreHandle};
+}
+
+/// Windows of time: [`Grouped::windowed_by`](crate::stream::Grouped::windowed_by).
+pub mod windows {
+    pub use eos_protocol::windows::{Tumbling, Window};
+
+    pub use crate::windowed::{WindowedGroup, WindowedTable};
+    pub use crate::windowed_key::Windowed;
+}
+
+/// Processors of values, and what a context says about its record.
+pub mod processor {
+    pub use eos_client::Header;
+    pub use eos_protocol::{Offset, Partition, TaskId};
+
+    pub use crate::ctx::SourceRecord;
+    pub use crate::processors::{OnDiscard, ValueProcessor};
+}
+
+/// A running app, and the description of one.
+pub mod run {
+    pub use eos_protocol::FirstStart;
+
+    pub use crate::runtime::Running;
+    pub use crate::topology::{Description, Guarantees, Mermaid};
+    pub use crate::worker::StopMode;
+}
+
+/// Errors and their parts: each `Error` holds one of them.
+pub mod errors {
+    pub use eos_protocol::state::RestartError;
+    pub use eos_protocol::windows::WindowError;
+    pub use eos_protocol::{
+        StartError, TopicChange, TopicChanged, TopicName, TopicPartition, TopicRole,
+    };
+
+    pub use crate::config::{Origin, SettingsError};
+    pub use crate::error_policy::{PolicyError, Retry};
+    pub use crate::failure::IntoOutcome;
+    pub use crate::runtime::{
+        MissingTopic, PreflightError, SlotError, UncreatedTopic, Unfit, UnfitTopic,
+    };
+    pub use crate::topology::{Mistake, TopologyError};
+    pub use crate::worker::{RecordFault, TwoOwners, WorkerError};
+}
+
+/// Tests of an app, without a broker: the crate `eos-testkit` has a `TestDriver` that runs it in memory, kills it at
+/// every step, and compares the results.
+pub mod testing {}
+
+/// The runtime's parts, for test kits, simulations and other clients. It is not a part of the public API: any version
+/// may change it.
+#[doc(hidden)]
+pub mod spi {
+    pub use eos_client as client;
+    pub use eos_protocol::State;
+
+    /// Faults at named steps.
+    #[cfg(feature = "failpoints")]
+    pub mod failpoints {
+        pub use crate::failpoints::*;
+    }
+
+    /// Workers.
+    pub mod worker {
+        pub use crate::worker::*;
+    }
+
+    /// An app whose workers a test kit steps.
+    pub mod stepped {
+        #[cfg(feature = "rocksdb")]
+        pub use crate::runtime::on_disk;
+        pub use crate::runtime::{Process, Stepped};
+        pub use crate::store::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
+        pub use crate::topic::{chosen_partition, codecs};
+        pub use crate::worker::{
+            Env, Home, HomeError, InMemory, InputStanding, Step, StopMode, TaskHome, Worker,
+            WorkerError,
+        };
+    }
 }
 
 #[cfg(doc)]

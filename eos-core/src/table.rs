@@ -7,7 +7,7 @@ use crate::codec::Decode;
 use crate::grouped::Table;
 use crate::keys::Colocated;
 use crate::store::KeyValueStore;
-use crate::stream::Stream;
+use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{Join, Keep, Kind, Node};
 

@@ -1,5 +1,6 @@
 //! A topic with the types of its records.
 
+use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -33,7 +34,58 @@ use crate::codec::{
 pub struct Topic<K, V, KC = Plain, VC = Json> {
     pub(crate) name: TopicName,
     codecs: Arc<(KC, VC)>,
+    partitioner: Option<Partitioner<K>>,
+    /// Whether it is a view of a topic whose values have another type.
+    is_view: bool,
     types: Types<K, V>,
+}
+
+/// The types that a topic is read as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadTypes {
+    pub(crate) key: &'static str,
+    /// None: whatever the topic's are.
+    pub(crate) value: Option<&'static str>,
+}
+
+impl ReadTypes {
+    /// Whether records of one topic may be read as both.
+    pub(crate) fn agree(&self, other: &Self) -> bool {
+        let values = self.value.zip(other.value);
+        self.key == other.key && values.is_none_or(|(one, other)| one == other)
+    }
+}
+
+impl fmt::Display for ReadTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Topic<{}, {}>", self.key, self.value.unwrap_or("_"))
+    }
+}
+
+/// A type without the `Option` around it.
+fn bare(name: &'static str) -> &'static str {
+    let inner = name.strip_prefix("core::option::Option<");
+    inner
+        .and_then(|inner| inner.strip_suffix('>'))
+        .unwrap_or(name)
+}
+
+/// Returns the partition of a key among so many.
+type Choose<K> = Arc<dyn Fn(&K, u32) -> u32 + Send + Sync>;
+
+/// Chooses the partition of a record by its key and the number of partitions.
+struct Partitioner<K> {
+    name: Arc<str>,
+    choose: Choose<K>,
+}
+
+impl<K> Clone for Partitioner<K> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            choose: Arc::clone(&self.choose),
+        }
+    }
 }
 
 /// Types that are named but not held.
@@ -86,6 +138,8 @@ impl<K, V> Topic<K, V> {
         Topic {
             name: name.into(),
             codecs: Arc::new((key, value)),
+            partitioner: None,
+            is_view: false,
             types: PhantomData,
         }
     }
@@ -111,8 +165,8 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         self.name.as_str()
     }
 
-    /// The same topic with another type of its values: raw JSON in a test, or `Option<V>` for tombstones. Key and
-    /// codecs stay.
+    /// The same topic with another type of its values: raw JSON in a test, or `Option<V>` for tombstones. Key, codecs and
+    /// partitioner stay. An app may read such a view beside the topic; any other second type of one topic is refused.
     ///
     /// ```
     /// # use eos_core::Topic;
@@ -126,8 +180,51 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         Topic {
             name: self.name.clone(),
             codecs: Arc::clone(&self.codecs),
+            partitioner: self.partitioner.clone(),
+            is_view: true,
             types: PhantomData,
         }
+    }
+
+    /// Chooses the partition of each written record: `f` gets its key and the number of partitions, and returns a
+    /// number below that. Without it Kafka's default partitioner decides (murmur2 of the key's bytes).
+    ///
+    /// Topics that one task reads together must agree on where a key lies, so a partitioner has a name: an app that
+    /// joins or merges topics with partitioners of different names is refused.
+    ///
+    /// ```
+    /// # use eos_core::Topic;
+    /// // The tenants of a region stay together.
+    /// let orders = Topic::<String, u64>::plain("orders")
+    ///     .partition_by("region", |tenant, partitions| match tenant.starts_with("eu-") {
+    ///         true => 0,
+    ///         false => partitions - 1,
+    ///     });
+    /// ```
+    #[must_use]
+    pub fn partition_by(
+        mut self,
+        name: &str,
+        f: impl Fn(&K, u32) -> u32 + Send + Sync + 'static,
+    ) -> Self {
+        self.partitioner = Some(Partitioner {
+            name: name.into(),
+            choose: Arc::new(f),
+        });
+        self
+    }
+
+    /// The types that it is read as, by name: nulls are not a type of their own.
+    pub(crate) fn read_types(&self) -> ReadTypes {
+        ReadTypes {
+            key: bare(type_name::<K>()),
+            value: (!self.is_view).then(|| bare(type_name::<V>())),
+        }
+    }
+
+    /// The name of its partitioner, if it has one.
+    pub(crate) fn partitioner(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.partitioner.as_ref()?.name))
     }
 
     /// The same topic under another name.
@@ -189,7 +286,8 @@ impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
     pub fn erased(&self) -> Topic<K, V, ArcCodec<K>, ArcCodec<V>> {
         let key: ArcCodec<K> = Arc::new(KeyCodec(Arc::clone(&self.codecs)));
         let value: ArcCodec<V> = Arc::new(ValueCodec(Arc::clone(&self.codecs)));
-        let erased = Topic::<K, V>::with("", key, value);
+        let mut erased = Topic::<K, V>::with("", key, value);
+        erased.partitioner = self.partitioner.clone();
         erased.renamed(self.name.clone())
     }
 }
@@ -252,6 +350,9 @@ pub(crate) trait WritableTopic<K, V>: Send + Sync {
 
     /// The number of the key's bytes that decide the partition.
     fn deciding_bytes(&self, key: &[u8]) -> usize;
+
+    /// The partition that the topic's own partitioner chooses among so many, if it has one.
+    fn choose(&self, key: &K, partitions: u32) -> Option<u32>;
 }
 
 impl<K, V, KC: Encode<K>, VC: Encode<V>> WritableTopic<K, V> for Topic<K, V, KC, VC> {
@@ -282,6 +383,22 @@ impl<K, V, KC: Encode<K>, VC: Encode<V>> WritableTopic<K, V> for Topic<K, V, KC,
     fn deciding_bytes(&self, key: &[u8]) -> usize {
         self.codecs.0.deciding_bytes(key)
     }
+
+    #[inline]
+    fn choose(&self, key: &K, partitions: u32) -> Option<u32> {
+        let partitioner = self.partitioner.as_ref()?;
+        Some((partitioner.choose)(key, partitions))
+    }
+}
+
+/// The partition that a topic's own partitioner chooses for a key, if it has one.
+pub fn chosen_partition<K, V, KC, VC>(
+    topic: &Topic<K, V, KC, VC>,
+    key: &K,
+    partitions: u32,
+) -> Option<u32> {
+    let partitioner = topic.partitioner.as_ref()?;
+    Some((partitioner.choose)(key, partitions))
 }
 
 /// The codecs of a topic's keys and values.
@@ -292,7 +409,10 @@ pub fn codecs<K, V, KC, VC>(topic: &Topic<K, V, KC, VC>) -> (&KC, &VC) {
 
 impl<K, V, KC, VC> Clone for Topic<K, V, KC, VC> {
     fn clone(&self) -> Self {
-        self.values()
+        Self {
+            is_view: self.is_view,
+            ..self.values()
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::codec::Encode;
 use crate::grouped::Grouped;
 use crate::keys::Partitioned;
 use crate::store::{Stamped, StampedCodec, WindowStore};
-use crate::stream::Stream;
+use crate::streams::Stream;
 use crate::topic::Topic;
 use crate::topology::{Kind, Mistake, Node, WindowedAggregate, WindowedPerCommit};
 use crate::windowed_key::Windowed;
@@ -25,7 +25,9 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// records that come later have [`late_to`](WindowedGroup::late_to).
     ///
     /// ```
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
     /// # use eos_core::codec::{Plain, TimeWindowed};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
@@ -138,7 +140,9 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     ///
     /// ```
     /// # use eos_core::codec::{Json, TimeWindowed};
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
     /// // Alarms of each machine and hour that nobody has acknowledged.
@@ -292,7 +296,9 @@ impl<K: 'static, A: 'static> WindowedTable<K, A> {
     /// A window that closes in the transaction has its last result there, like any other.
     ///
     /// ```
-    /// # use eos_core::{App, Topic, Tumbling, WindowStore};
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
     /// # use eos_core::codec::{Plain, TimeWindowed};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use eos_core::stepped::{Home, HomeError, TaskHome};
+use eos_core::spi::stepped::{Home, HomeError, TaskHome};
 use eos_protocol::state::Position;
 use eos_state::{Around, Batch, MemoryBackend, StoreBackend, StoreError};
 

@@ -28,7 +28,8 @@
 
 use std::collections::HashMap;
 
-use eos_core::{App, Failure, OnDiscard, ProcessCtx, Processor, Record, Topic};
+use eos_core::processor::OnDiscard;
+use eos_core::{App, Failure, ProcessCtx, Processor, Record, Topic};
 use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 use serde::{Deserialize, Serialize};
 

@@ -20,7 +20,9 @@
 
 use std::time::Duration;
 
-use eos_core::{App, Metrics, StopMode, Topic};
+use eos_core::metrics::Metrics;
+use eos_core::run::StopMode;
+use eos_core::{App, Topic};
 use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};
 
 const FILE: &str = concat!(

@@ -26,7 +26,9 @@
 use std::time::Duration;
 
 use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::{App, Topic, Tumbling, WindowStore};
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
+use eos_core::{App, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -60,6 +60,7 @@ pub trait Decode<T>: Send + Sync + 'static {
     message = "`{T}` can't be written with `{Self}`",
     label = "this topic is written, so its keys and values must be encodable",
     note = "`Json` writes types that derive `serde::Serialize`; `Plain` writes text, bytes and integers",
+    note = "if the value is a future: closures run to their end and cannot wait for one",
     note = "for another format, implement `eos_core::codec::Encode<{T}>` and declare the topic by `Topic::with`"
 )]
 pub trait Encode<T>: Send + Sync + 'static {

@@ -2,7 +2,7 @@
 
 use super::{CodecError, Decode, Encode, Encoded, Field};
 
-/// A key of an [`OrderedStore`](crate::OrderedStore): its bytes sort as its values do.
+/// A key of an [`OrderedStore`](crate::state::OrderedStore): its bytes sort as its values do.
 ///
 /// Text and bytes are themselves (text sorts by its code points, as `str` does), integers are
 /// big-endian, signed ones with their sign flipped. Of a pair the first part decides, then the second:

@@ -15,7 +15,8 @@ use crate::windowed_key::Windowed;
 /// The bytes do not hold the end of the window: the codec gives its length, and a reader needs the same one.
 ///
 /// ```
-/// # use eos_core::{Topic, Windowed};
+/// # use eos_core::windows::Windowed;
+/// # use eos_core::Topic;
 /// # use eos_core::codec::{Plain, TimeWindowed};
 /// # use std::time::Duration;
 /// let hour = Duration::from_secs(3600);

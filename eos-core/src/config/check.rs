@@ -8,14 +8,24 @@ use std::time::Duration;
 use super::settings::{Properties, Protocol, Settings};
 use super::{Origin, SettingsError};
 
-pub(super) fn check(settings: &Settings) -> Result<(), SettingsError> {
-    name(settings)?;
-    settings.accepted()?;
-    state_dir(settings)?;
-    group(settings)?;
-    transactions(settings)?;
-    sizes(&settings.properties)?;
-    features(settings)
+/// The mistakes in single values.
+pub(super) fn alone(settings: &Settings) -> Vec<SettingsError> {
+    let accepted = settings.accepted().map(drop);
+    mistakes([name(settings), accepted, state_dir(settings)])
+}
+
+/// The mistakes in values that do not fit each other.
+pub(super) fn together(settings: &Settings) -> Vec<SettingsError> {
+    mistakes([
+        group(settings),
+        transactions(settings),
+        sizes(&settings.properties),
+        features(settings),
+    ])
+}
+
+fn mistakes<const N: usize>(checks: [Result<(), SettingsError>; N]) -> Vec<SettingsError> {
+    checks.into_iter().filter_map(Result::err).collect()
 }
 
 fn name(settings: &Settings) -> Result<(), SettingsError> {

@@ -5,11 +5,24 @@ use std::path::PathBuf;
 
 use super::Origin;
 
+fn lines(mistakes: &[SettingsError]) -> String {
+    mistakes
+        .iter()
+        .map(|mistake| format!("\n- {mistake}"))
+        .collect()
+}
+
 /// The configuration can't be used. The text names the value, where it was set, and the fix; never
 /// a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
+    /// More than one mistake.
+    #[error("the configuration has {} mistakes:{}", mistakes.len(), lines(mistakes))]
+    Several {
+        /// Each of them.
+        mistakes: Vec<SettingsError>,
+    },
     /// The app's name is no name.
     #[error(
         "{name:?} is no name for an app: 1 to 200 letters, digits, dots, underscores and hyphens. \

@@ -30,8 +30,9 @@ impl Settings {
         given.extend(environment.given);
         // What is said of one kind of client goes before what is said of all.
         let mut special = Properties::default();
+        let mut mistakes = Vec::new();
         for given in given {
-            self.take(given, &mut special)?;
+            mistakes.extend(self.take(given, &mut special).err());
         }
         self.properties.consumer.extend(special.consumer);
         self.properties.producer.extend(special.producer);
@@ -39,8 +40,19 @@ impl Settings {
         self.properties
             .consumer
             .push(("max.poll.interval.ms".into(), max_poll));
-        check::check(&self)?;
-        Ok(self)
+        mistakes.extend(check::alone(&self));
+        if mistakes.is_empty() {
+            // A value that can't be read would be compared by its default.
+            mistakes.extend(check::together(&self));
+        }
+        match mistakes.pop() {
+            None => Ok(self),
+            Some(mistake) if mistakes.is_empty() => Err(mistake),
+            Some(last) => {
+                mistakes.push(last);
+                Err(SettingsError::Several { mistakes })
+            }
+        }
     }
 
     fn take(&mut self, given: Given, special: &mut Properties) -> Result<(), SettingsError> {
@@ -59,10 +71,10 @@ impl Settings {
                 reason,
             });
         }
-        let Some(value) = property.kind.read(&given.value) else {
+        let Some(value) = property.read(&given.value) else {
             return Err(SettingsError::Value {
                 shown: shown(&given.key, &given.value),
-                expected: property.kind.to_string(),
+                expected: property.expected(),
                 key: given.key,
                 origin: given.origin,
             });

@@ -332,3 +332,50 @@ fn every_property_that_is_ours_does_something() {
         }
     }
 }
+
+#[test]
+fn all_mistakes_are_told_at_once_one_per_line() {
+    let error = resolved(
+        &[("linger.ms", "soon")],
+        Some("num.stream.threads = many"),
+        &[
+            ("EOS_COMIT_INTERVAL_MS", "50"),
+            ("EOS_STATE_DIR", "relative"),
+        ],
+    );
+    let error = error.unwrap_err();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 5, "{error}");
+    assert_eq!(lines[0], "the configuration has 4 mistakes:");
+    let parts = [
+        "linger.ms",
+        "num.stream.threads",
+        "did you mean commit.interval.ms",
+        "state.dir",
+    ];
+    for (line, part) in lines[1..].iter().zip(parts) {
+        assert!(line.starts_with("- ") && line.contains(part), "{error}");
+    }
+    let one = self::error(&[("comit.interval.ms", "50")]);
+    assert_eq!(one.lines().count(), 1, "{one}");
+}
+
+#[test]
+fn a_duration_may_have_its_unit_wherever_it_is_set() {
+    let settings = resolved(
+        &[("commit.interval.ms", "2s"), ("request.timeout.ms", "3s")],
+        Some("transaction.timeout.ms = 1m"),
+        &[("EOS_SESSION_TIMEOUT_MS", "20s")],
+    )
+    .unwrap();
+    assert_eq!(settings.policy.interval, Duration::from_secs(2));
+    assert_eq!(settings.transaction_timeout, Duration::from_secs(60));
+    assert_eq!(settings.session_timeout(), Duration::from_secs(20));
+    let passed = settings.properties.producer.iter();
+    let passed: Vec<_> = passed
+        .filter(|(key, _)| key == "request.timeout.ms")
+        .collect();
+    assert_eq!(passed[0].1, "3000");
+    let wrong = error(&[("commit.interval.ms", "5 parsecs")]);
+    assert!(wrong.contains("or a duration such as 500ms, 5s"), "{wrong}");
+}

@@ -16,7 +16,7 @@ use crate::client::ClientError;
 /// Failpoints and missing defences, and what came of them. A copy is the same.
 ///
 /// ```
-/// use eos_core::failpoints::Failpoints;
+/// use eos_core::spi::failpoints::Failpoints;
 /// let faults = Failpoints::parse("pre_commit=error@hit:2", "quarantine").unwrap();
 /// let entered = faults.enter();
 /// // An app that is started here meets them; another thread's apps don't.

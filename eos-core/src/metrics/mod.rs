@@ -24,12 +24,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::state::Progress;
-use eos_protocol::{
-    CommitCause, Generation, Now, Offset, State, TaskId, Timestamp, TopicPartition, WorkerId,
-};
+use eos_protocol::{Generation, Now, Offset, State, TaskId, Timestamp, TopicPartition, WorkerId};
 
 #[cfg(feature = "prometheus")]
 pub use endpoint::EndpointError;
+pub use eos_protocol::CommitCause;
 pub use eos_protocol::state::RestoreKind;
 pub use histogram::Histogram;
 pub use phases::Phase;
@@ -81,7 +80,7 @@ pub struct Totals {
     /// Records that failed and went to a dead letter topic.
     pub dead_letters: u64,
     /// Records that came too late for their window: it was closed. They are dropped, or written where
-    /// [`late_to`](crate::WindowedGroup::late_to) says. Those of aborted transactions included.
+    /// [`late_to`](crate::windows::WindowedGroup::late_to) says. Those of aborted transactions included.
     pub late_records: u64,
     /// Transactions committed, by cause.
     pub commits: Commits,

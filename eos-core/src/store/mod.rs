@@ -1,7 +1,6 @@
 //! State: what a store is declared as, and the handle through which records read and write it.
 
 mod entries;
-mod handle;
 mod ordered;
 mod rows;
 mod stamped;
@@ -20,7 +19,6 @@ use serde::de::DeserializeOwned;
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 
 pub use entries::Entries;
-pub use handle::{Store, StoreDef, StoreHandle};
 pub use ordered::{OrderedStore, OrderedView};
 pub use rows::{RawRows, RowsError, RowsOf, StoreRows, live_rows};
 pub(crate) use stamped::{Stamped, StampedCodec};

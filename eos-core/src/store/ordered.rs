@@ -16,7 +16,8 @@ use crate::failure::Failure;
 /// A store of keys and values in the order of its keys: ranges and prefixes of it can be read.
 ///
 /// ```
-/// # use eos_core::{App, OrderedStore};
+/// # use eos_core::state::OrderedStore;
+/// # use eos_core::App;
 /// # let mut app = App::new("a");
 /// // By customer, then by time.
 /// let visits = app.store(&OrderedStore::<(String, i64), String>::plain("visits"));
@@ -121,7 +122,8 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
     /// The entries between two keys, in the order of their keys. An inverted range has none.
     ///
     /// ```
-    /// # use eos_core::{App, OrderedStore, Topic};
+    /// # use eos_core::state::OrderedStore;
+    /// # use eos_core::{App, Topic};
     /// # let mut app = App::new("a");
     /// let waiting = app.store(&OrderedStore::<i64, String>::plain("waiting"));
     /// let due = app.output(&Topic::<(), String>::plain("due"));
@@ -150,7 +152,8 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
     /// The entries whose keys begin with this: with a text, with bytes, with the first part of a pair.
     ///
     /// ```
-    /// # use eos_core::{App, Failure, OrderedStore, Topic};
+    /// # use eos_core::state::OrderedStore;
+    /// # use eos_core::{App, Failure, Topic};
     /// # let mut app = App::new("a");
     /// let visits = app.store(&OrderedStore::<(String, i64), String>::plain("visits"));
     /// let last = app.output(&Topic::<String, String>::plain("last-pages"));

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 /// changelog topic goes too, where there is nothing else.
 ///
 /// ```
-/// # use eos_core::WindowStore;
+/// # use eos_core::state::WindowStore;
 /// # use std::time::Duration;
 /// // For a windowed count: kept until the windows are closed.
 /// let views = WindowStore::<String, u64>::plain("views");
@@ -150,7 +150,7 @@ impl<K, V> fmt::Debug for WindowStore<K, V> {
 /// records before it, not on when the database got around to deleting.
 ///
 /// # Errors
-/// As those of [`KeyValueView`](crate::KeyValueView).
+/// As those of [`KeyValueView`](crate::state::KeyValueView).
 pub struct WindowView<'c, K, V> {
     found: Result<Found<'c, WindowStore<K, V>>, StateError>,
     /// Windows that start before this are over.
@@ -201,7 +201,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
     }
 
     /// The values of a key in the windows that start at these times, those that are there;
-    /// [`Tumbling::starts`](crate::Tumbling::starts) tells the starts of a stretch of time.
+    /// [`Tumbling::starts`](crate::windows::Tumbling::starts) tells the starts of a stretch of time.
     #[must_use = "hand the failure on with `?`"]
     pub fn fetch(
         &self,

@@ -1,6 +1,7 @@
 //! What can be wrong with a graph.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use eos_protocol::TopicName;
@@ -205,6 +206,32 @@ pub enum Mistake {
         /// The topic.
         topic: TopicName,
     },
+    /// A topic is read as two types.
+    #[error(
+        "the topic {topic} is read as {first} and as {second}, so each record fails in one of them: give both sources \
+         the same type, or read one of them as a view, with `topic.values::<..>()`"
+    )]
+    TwoTypes {
+        /// The topic.
+        topic: TopicName,
+        /// The types that were declared first.
+        first: String,
+        /// The others.
+        second: String,
+    },
+    /// Topics that one task reads together have different partitioners.
+    #[error(
+        "one task reads {} and {}, so the records of one key would be in different tasks: give both topics the same \
+         `partition_by`, or repartition one of the streams",
+        partitioned(first),
+        partitioned(second)
+    )]
+    Partitioners {
+        /// A topic, and the name of its partitioner; `None` is Kafka's.
+        first: (TopicName, Option<Arc<str>>),
+        /// Another topic of the same task.
+        second: (TopicName, Option<Arc<str>>),
+    },
     /// Records have no topic to go to.
     #[error("`route` was given no topics: give it those that its closure chooses among")]
     NoRoute,
@@ -228,6 +255,13 @@ pub enum Mistake {
         /// What it was given.
         what: &'static str,
     },
+}
+
+fn partitioned((topic, partitioner): &(TopicName, Option<Arc<str>>)) -> String {
+    match partitioner {
+        Some(name) => format!("{topic}, whose partitioner is {name:?},"),
+        None => format!("{topic}, whose partitioner is Kafka's,"),
+    }
 }
 
 /// A store's name goes into messages and metrics, and may become part of a topic's.

@@ -38,6 +38,15 @@ pub(crate) enum Fault {
     )]
     NoTime(Option<Timestamp>),
     #[error(
+        "the partitioner of the topic {topic} returned {chosen}, but the topic has {partitions} partitions: return a \
+         number below that"
+    )]
+    Partition {
+        topic: TopicName,
+        chosen: u32,
+        partitions: u32,
+    },
+    #[error(
         "the closure of `route` returned {name:?}, but its topics are {topics}: add the topic to `route`, or \
              return one of these names"
     )]
@@ -62,6 +71,7 @@ impl Fault {
             Self::State(_) => "StateError",
             Self::Oversize { .. } => "OversizeOutput",
             Self::NoTime(_) => "NoTimestamp",
+            Self::Partition { .. } => "UnknownPartition",
             Self::Route { .. } => "UnknownRoute",
             Self::Panic(_) => "Panic",
             Self::Aborts(_) => "RepeatedAborts",
@@ -92,7 +102,7 @@ impl Fault {
         if failure.is_permanent() {
             return Self::User(failure);
         }
-        match failure.state_error() {
+        match failure.downcast::<StateError>() {
             Ok(error) => Self::State(error),
             Err(failure) => Self::User(failure),
         }

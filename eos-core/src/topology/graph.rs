@@ -17,7 +17,7 @@ use super::output_spec::OutputSpec;
 use crate::codec::{Codec, Decode, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::store::StoreSpec;
-use crate::topic::{Topic, WritableTopic};
+use crate::topic::{ReadTypes, Topic, WritableTopic};
 
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
@@ -33,6 +33,9 @@ pub(crate) enum Exit {
 
 pub(super) struct SourceSpec {
     pub(super) topic: TopicName,
+    types: ReadTypes,
+    /// The name of the topic's own partitioner.
+    partitioner: Option<Arc<str>>,
     pub(super) make: MakeEntry,
     pub(super) out: Way,
     pub(super) policy: Arc<ErrorPolicy>,
@@ -122,6 +125,8 @@ impl Graph {
         let (name, topic) = (topic.name.clone(), topic.clone());
         self.sources.push(SourceSpec {
             topic: name,
+            types: topic.read_types(),
+            partitioner: topic.partitioner(),
             make: Box::new(move || Box::new(Read(topic.clone()))),
             out: Way::default(),
             policy: Arc::clone(&self.policy),
@@ -380,6 +385,8 @@ impl Graph {
             self.check_ends(at, source, &mut mistakes);
         }
         self.check_loops(&mut mistakes);
+        self.check_partitioners(&mut mistakes);
+        self.check_types(&mut mistakes);
         mistakes.none()
     }
 
@@ -399,6 +406,40 @@ impl Graph {
             let rest_ends = node.rest.children.is_empty();
             if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
                 dangling(node.kind.method());
+            }
+        }
+    }
+
+    /// Checks that each topic is read as one type.
+    fn check_types(&self, mistakes: &mut Mistakes) {
+        for (at, source) in self.sources.iter().enumerate() {
+            let mut before = self.sources.iter().take(at);
+            let disagrees =
+                |it: &&SourceSpec| it.topic == source.topic && !it.types.agree(&source.types);
+            if let Some(other) = before.find(disagrees) {
+                mistakes.add(Mistake::TwoTypes {
+                    topic: source.topic.clone(),
+                    first: other.types.to_string(),
+                    second: source.types.to_string(),
+                });
+            }
+        }
+    }
+
+    /// Checks that the topics of a stage agree on where a key lies.
+    fn check_partitioners(&self, mistakes: &mut Mistakes) {
+        for stage in self.stages() {
+            let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));
+            let mut sources = sources.peekable();
+            let Some(&first) = sources.peek() else {
+                continue;
+            };
+            if let Some(other) = sources.find(|it| it.partitioner != first.partitioner) {
+                let of = |source: &SourceSpec| (source.topic.clone(), source.partitioner.clone());
+                mistakes.add(Mistake::Partitioners {
+                    first: of(first),
+                    second: of(other),
+                });
             }
         }
     }

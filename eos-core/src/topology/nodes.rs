@@ -247,8 +247,7 @@ where
         timestamp,
         headers,
     } = record;
-    let written = ctx.write(output, topic, &key, &value, timestamp, headers);
-    written.map_err(Fault::Encode)?;
+    ctx.write(output, topic, &key, &value, timestamp, headers)?;
     topic.recycle(key, value);
     Ok(())
 }
@@ -278,15 +277,14 @@ where
         };
         if let Some(r) = record {
             let headers = std::mem::take(&mut r.headers);
-            let written = ctx.write(
+            ctx.write(
                 self.output,
                 &self.topic,
                 &r.key,
                 &r.value,
                 r.timestamp,
                 headers,
-            );
-            written.map_err(Fault::Encode)?;
+            )?;
         }
         if let Some(r) = record.take() {
             self.topic.recycle(r.key, r.value);

@@ -10,9 +10,10 @@ use eos_protocol::TaskId;
 use super::fault::Fault;
 use super::node::{Next, Node};
 use super::nodes::take;
-use crate::ctx::{Ctx, ProcessCtx, ValuesCtx};
+use crate::ctx::Ctx;
 use crate::failure::Failure;
-use crate::processor::{OnDiscard, Processor, ValueProcessor};
+use crate::process_ctx::{ProcessCtx, ValuesCtx};
+use crate::processors::{OnDiscard, Processor, ValueProcessor};
 use crate::record::Record;
 
 /// A processor of one task. It is made when the first record comes: what its factory does wrong is then a fault of

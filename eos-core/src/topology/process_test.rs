@@ -8,9 +8,8 @@ use eos_protocol::TaskId;
 
 use super::tests::{Bench, text};
 use crate::codec::{CodecError, Encode, Encoded, Field, Plain};
-use crate::{
-    Failure, KeyValueStore, OnDiscard, Output, ProcessCtx, Processor, Record, Timestamp, Topic,
-};
+use crate::processor::OnDiscard;
+use crate::{Failure, KeyValueStore, Output, ProcessCtx, Processor, Record, Timestamp, Topic};
 
 /// Emits how many records it has seen.
 struct Count {

@@ -31,6 +31,8 @@ pub(crate) struct Scratch {
 struct Output {
     /// Index into the topology's outputs, and so into the producer's topics.
     topic: usize,
+    /// The partition that the topic's own partitioner chose.
+    chosen: Option<Partition>,
     key: Option<Range<usize>>,
     /// The key's bytes that decide the partition.
     decides: Range<usize>,
@@ -39,13 +41,17 @@ struct Output {
     headers: Headers,
 }
 
+fn partition(number: u32) -> Option<Partition> {
+    Partition::new(i32::try_from(number).ok()?).ok()
+}
+
 impl Scratch {
     /// Encodes a record for an output. On an error nothing of it stays.
     pub(crate) fn write<K, V>(
         &mut self,
         output: usize,
         topic: &(impl WritableTopic<K, V> + ?Sized),
-        key: &K,
+        (key, chosen): (&K, Option<u32>),
         value: &V,
         timestamp: Option<Timestamp>,
         headers: Headers,
@@ -60,6 +66,7 @@ impl Scratch {
         let value = value.inspect_err(|_| self.bytes.truncate(start))?;
         self.outputs.push(Output {
             topic: output,
+            chosen: chosen.and_then(partition),
             decides,
             key,
             value,
@@ -101,6 +108,7 @@ impl Scratch {
         let (key, value) = (copy(key), copy(value));
         self.outputs.push(Output {
             topic: output,
+            chosen: None,
             decides: key.clone().unwrap_or_default(),
             key,
             value,
@@ -158,9 +166,10 @@ impl Scratch {
         let key = bytes(&output.key);
         let count = counts.get(output.topic).copied().unwrap_or(1).max(1);
         let decides = key.and_then(|_| self.bytes.get(output.decides.clone()));
-        let partition = match decides {
-            Some(key) => partition_for(key, count),
-            None => Partition::new(input.get() % i32::try_from(count).unwrap_or(i32::MAX))
+        let partition = match (output.chosen, decides) {
+            (Some(chosen), _) => chosen,
+            (None, Some(key)) => partition_for(key, count),
+            (None, None) => Partition::new(input.get() % i32::try_from(count).unwrap_or(i32::MAX))
                 .unwrap_or(Partition::ZERO),
         };
         Some(Outgoing {
@@ -215,7 +224,14 @@ mod tests {
     fn a_value_that_can_not_be_encoded_leaves_nothing_behind() {
         let mut scratch = Scratch::default();
         let topic = Topic::<String, String>::with("t", Plain, Refuses);
-        let result = scratch.write(0, &topic, &"k".into(), &"v".into(), None, Headers::new());
+        let result = scratch.write(
+            0,
+            &topic,
+            (&"k".into(), None),
+            &"v".into(),
+            None,
+            Headers::new(),
+        );
         assert!(result.is_err());
         assert_eq!((scratch.len(), scratch.size()), (0, 0));
     }
@@ -226,7 +242,7 @@ mod tests {
         let topic = Topic::<Option<String>, String>::plain("t");
         for key in [Some("foobar".to_owned()), None] {
             scratch
-                .write(0, &topic, &key, &"v".into(), None, Headers::new())
+                .write(0, &topic, (&key, None), &"v".into(), None, Headers::new())
                 .unwrap();
         }
         let partition = |at| {
@@ -239,7 +255,14 @@ mod tests {
         assert_eq!(partition(1).get(), 3);
         let tombstone = Topic::<String, Option<String>>::plain("t");
         scratch
-            .write(0, &tombstone, &"k".into(), &None, None, Headers::new())
+            .write(
+                0,
+                &tombstone,
+                (&"k".into(), None),
+                &None,
+                None,
+                Headers::new(),
+            )
             .unwrap();
         assert_eq!(scratch.get(2, &[6], Partition::ZERO).unwrap().value, None);
     }

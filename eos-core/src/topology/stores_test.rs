@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::golden_test::driver::{Driver, Piece};
 use super::tests::{app, text};
 use super::{Mistake, TopologyError};
-use crate::{App, Ctx, Failure, OrderedStore, Record, Timestamp, Topic, Tumbling, WindowStore};
+use crate::state::{OrderedStore, WindowStore};
+use crate::windows::Tumbling;
+use crate::{App, Ctx, Failure, Record, Timestamp, Topic};
 
 /// Values of the topic `in`, at time 0; answers the values of `out`.
 fn pipe(driver: &mut Driver, value: &str) -> Vec<String> {
@@ -28,7 +30,7 @@ type Text = Record<String, String>;
 fn ordered(
     f: impl Fn(
         &Ctx<'_>,
-        &crate::OrderedView<'_, (String, i64), String>,
+        &crate::state::OrderedView<'_, (String, i64), String>,
         &str,
     ) -> Result<Vec<String>, Failure>
     + Send
@@ -231,7 +233,7 @@ fn a_name_is_one_store_of_one_kind() {
 #[test]
 fn the_key_alone_decides_the_partition_of_a_windowed_key() {
     use crate::codec::{Decode, Encode, Encoded, Field, Part, Plain, TimeWindowed};
-    use crate::{Window, Windowed};
+    use crate::windows::{Window, Windowed};
     use eos_protocol::partition_for;
     let codec = TimeWindowed::of(Duration::from_millis(10));
     let field = Field::bare("t", Part::Key);
@@ -264,7 +266,7 @@ fn the_key_alone_decides_the_partition_of_a_windowed_key() {
     let topic = Topic::<Windowed<String>, String>::with("t", codec, Plain);
     let headers = crate::Headers::new();
     scratch
-        .write(0, &topic, &key, &"v".to_owned(), None, headers)
+        .write(0, &topic, (&key, None), &"v".to_owned(), None, headers)
         .unwrap();
     let out = scratch.get(0, &[7], eos_protocol::Partition::ZERO).unwrap();
     assert_eq!(out.partition, partition_for("zürich".as_bytes(), 7));

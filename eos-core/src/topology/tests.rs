@@ -34,6 +34,8 @@ pub(super) struct Bench {
     topology: Arc<Topology>,
     pub(super) chains: Chains,
     stage: usize,
+    /// Of the last record's outputs.
+    partitions: Vec<i32>,
 }
 
 impl Bench {
@@ -48,6 +50,7 @@ impl Bench {
             topology,
             chains,
             stage,
+            partitions: Vec::new(),
         }
     }
 
@@ -64,7 +67,7 @@ impl Bench {
         let timestamp = Some(Timestamp(17));
         let ctx = Ctx::new(
             self.topology.token(),
-            self.topology.outputs(),
+            (self.topology.outputs(), &[6; 9]),
             &scratch,
             StateAccess {
                 specs: self.topology.stores(),
@@ -92,6 +95,8 @@ impl Bench {
             source.entry.enter(&ctx, &raw, &mut next)?;
         }
         let scratch = scratch.into_inner();
+        let outputs = (0..scratch.len()).filter_map(|at| scratch.get(at, &[6; 9], Partition::ZERO));
+        self.partitions = outputs.map(|out| out.partition.get()).collect();
         let written = (0..scratch.len()).map(|at| {
             let out = scratch.get(at, &[], Partition::ZERO).unwrap();
             assert_eq!((out.timestamp, out.headers), (timestamp, &headers));
@@ -487,4 +492,80 @@ fn a_default_policy_is_of_sources_without_one_of_their_own() {
         found,
         [letters.clone(), letters, ErrorPolicy::skip().to_string()]
     );
+}
+
+#[test]
+fn a_partitioner_decides_and_a_number_that_is_too_large_fails_the_record() {
+    let by_length = |name| {
+        text(name).partition_by("length", |key: &String, partitions| {
+            assert_eq!(partitions, 6);
+            key.len() as u32
+        })
+    };
+    let mut bench = Bench::new(|app| {
+        let out = app.output(&by_length("log"));
+        let lines = app.source(&text("t"));
+        lines.clone().to(&by_length("out").values());
+        lines.route(&[by_length("a")], |_| "a".into());
+        app.source(&text("t"))
+            .for_each(move |ctx, r| ctx.emit(&out, r.key, r.value));
+    });
+    bench.check(0, "four=v", &["out:four=v", "a:four=v", "log:four=v"]);
+    assert_eq!(bench.partitions, [4, 4, 4]);
+    let fault = bench.run(0, "longer=v").unwrap_err().to_string();
+    assert_eq!(
+        fault,
+        "the partitioner of the topic out returned 6, but the topic has 6 partitions: return a number below that"
+    );
+}
+
+#[test]
+fn topics_of_one_task_have_one_partitioner() {
+    let by_length =
+        |name| text(name).partition_by("length", |key: &String, n| key.len() as u32 % n);
+    let merged = |first: PlainTopic<String, String>, second: PlainTopic<String, String>| {
+        app(|app| {
+            let first = app.source(&first);
+            first.merge(app.source(&second)).to(&text("out"));
+        })
+        .check()
+        .map(drop)
+    };
+    assert!(merged(by_length("a"), by_length("b")).is_ok());
+    let error = merged(by_length("a"), text("b")).unwrap_err().to_string();
+    assert!(
+        error.starts_with(
+            "one task reads a, whose partitioner is \"length\", and b, whose partitioner is Kafka's,"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_topic_is_read_as_one_type_or_as_a_view() {
+    let read = |read_again: fn(&mut App, &PlainTopic<String, String>)| {
+        let topic = text("t");
+        app(|app| {
+            app.source(&topic).to(&text("out"));
+            read_again(app, &topic);
+        })
+        .check()
+        .map(drop)
+    };
+    let two_types = read(|app, _| app.source(&Topic::<String, u64>::plain("t")).ignore());
+    assert_eq!(
+        two_types.unwrap_err().to_string(),
+        "the topic t is read as Topic<alloc::string::String, alloc::string::String> and as \
+         Topic<alloc::string::String, u64>, so each record fails in one of them: give both sources the same type, or \
+         read one of them as a view, with `topic.values::<..>()`"
+    );
+    let other_keys = read(|app, _| app.source(&Topic::<u64, String>::plain("t")).ignore());
+    assert!(other_keys.is_err());
+    let nulls = read(|app, _| {
+        app.source(&Topic::<String, Option<String>>::plain("t"))
+            .ignore()
+    });
+    assert!(nulls.is_ok(), "{nulls:?}");
+    let view = read(|app, topic| app.source(&topic.values::<Vec<u8>>()).ignore());
+    assert!(view.is_ok(), "{view:?}");
 }

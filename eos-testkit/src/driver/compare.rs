@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use eos_core::stepped::live_rows;
+use eos_core::spi::stepped::live_rows;
 use eos_state::StoreBackend;
 
 use super::TestDriver;

@@ -2,7 +2,7 @@
 
 use eos_client::Headers;
 use eos_core::codec::{Encode, Encoded, Field, Part};
-use eos_core::stepped::codecs;
+use eos_core::spi::stepped::{chosen_partition, codecs};
 use eos_core::{Timestamp, Topic};
 use eos_protocol::partition_for;
 
@@ -69,8 +69,7 @@ impl<K, V> Input<K, V> {
         self
     }
 
-    /// Into this partition. If it is not said the key decides as Kafka's default partitioner has it, and a null
-    /// key goes to partition 0.
+    /// Into this partition. Without it the topic's partitioner decides, and a null key goes to partition 0.
     pub fn to_partition(mut self, partition: i32) -> Input<K, V> {
         self.partition = Some(partition);
         self
@@ -102,9 +101,12 @@ impl<K, V> Input<K, V> {
         let field = |part| Field::new(topic.name(), part, &headers);
         let name = topic.name();
         let (keys, values) = codecs(topic);
+        let count = u32::try_from(partitions).unwrap_or(1);
+        let mut chosen = None;
         let (key, value) = match &self.content {
             Content::Raw(key, value) => (key.clone(), value.clone()),
             Content::Typed(key, value) => {
+                chosen = chosen_partition(topic, key, count).and_then(|it| i32::try_from(it).ok());
                 let (mut key_bytes, mut value_bytes) = (Vec::new(), Vec::new());
                 let key = keys.encode(key, &mut key_bytes, &field(Part::Key));
                 let key = key.map_err(|e| format!("a key for {name} can't be written: {e}"))?;
@@ -119,10 +121,10 @@ impl<K, V> Input<K, V> {
         };
         let by_key = |key: &Vec<u8>| {
             let deciding = keys.deciding_bytes(key).min(key.len());
-            let count = u32::try_from(partitions).unwrap_or(1);
             partition_for(&key[..deciding], count).get()
         };
-        let partition = self.partition.or_else(|| key.as_ref().map(by_key));
+        let partition = self.partition.or(chosen);
+        let partition = partition.or_else(|| key.as_ref().map(by_key));
         let partition = partition.unwrap_or(0);
         if !(0..partitions).contains(&partition) {
             return Err(format!(

@@ -30,8 +30,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use eos_core::stepped::{Process, Stepped};
-use eos_core::{App, Error, Metrics, Timestamp};
+use eos_core::metrics::Metrics;
+use eos_core::spi::stepped::{Process, Stepped};
+use eos_core::{App, Error, Timestamp};
 
 use crate::client::Cluster;
 use crate::disk::Disk;

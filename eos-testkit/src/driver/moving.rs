@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use eos_core::stepped::StopMode;
+use eos_core::spi::stepped::StopMode;
 
 use super::TestDriver;
 use super::dying::panic_if_ended;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use eos_core::codec::{Decode, Field, Part};
-use eos_core::stepped::codecs;
+use eos_core::spi::stepped::codecs;
 use eos_core::{Headers, Timestamp, Topic};
 use kafka_wire::batch::Record;
 

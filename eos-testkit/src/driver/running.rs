@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use eos_core::stepped::{InputStanding, Step, Worker};
-use eos_core::{Error, State};
+use eos_core::Error;
+use eos_core::spi::State;
+use eos_core::spi::stepped::{InputStanding, Step, Worker};
 
 use super::TestDriver;
 use super::faults::Died;

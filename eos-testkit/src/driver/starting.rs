@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::stepped::{Env, Stepped};
+use eos_core::spi::stepped::{Env, Stepped};
 use eos_core::{App, Error, Timestamp};
 use eos_protocol::Now;
 

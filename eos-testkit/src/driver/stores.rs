@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use eos_core::stepped::{StoreRows, TaskHome, live_rows};
+use eos_core::spi::stepped::{StoreRows, TaskHome, live_rows};
 use eos_protocol::Seq;
 use eos_protocol::state::{Family, Standing, StoreId};
 use eos_state::{MemoryBackend, StoreBackend};

@@ -3,7 +3,7 @@
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ApiKey;
 
-use eos_core::State;
+use eos_core::spi::State;
 
 use super::TestDriver;
 use super::dying::panic_if_ended;

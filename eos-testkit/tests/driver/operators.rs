@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 
+use eos_core::processor::OnDiscard;
 use eos_core::{
-    App, Failure, OnDiscard, Output, PlainTopic, ProcessCtx, Processor, Record, Stream, Timestamp,
-    Topic,
+    App, Failure, Output, PlainTopic, ProcessCtx, Processor, Record, Stream, Timestamp, Topic,
 };
 use eos_testkit::{Input, TestDriver, crash_everywhere};
 

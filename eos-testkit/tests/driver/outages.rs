@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eos_broker::broker::{Broker, BrokerOptions};
-use eos_core::stepped::{Env, InMemory, Process, Step, Stepped};
+use eos_core::spi::stepped::{Env, InMemory, Process, Step, Stepped};
 use eos_core::{App, KeyValueStore, Topic};
 use eos_protocol::Now;
 use eos_testkit::client::{Cluster, Fate, Sent, Watcher, Written};

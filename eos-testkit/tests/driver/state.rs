@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use eos_core::{App, KeyValueStore, OrderedStore, PlainTopic, Timestamp, Topic};
+use eos_core::state::OrderedStore;
+use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 fn input() -> PlainTopic<String, u64> {

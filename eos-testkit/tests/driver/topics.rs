@@ -2,9 +2,8 @@
 //!
 //! They are deleted, created again or given partitions. The app stops before further damage, and names the topic.
 
-use eos_core::{
-    App, Error, KeyValueStore, PlainTopic, Timestamp, Topic, TopicChange, TopicRole, WorkerError,
-};
+use eos_core::errors::{TopicChange, TopicRole, WorkerError};
+use eos_core::{App, Error, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::client::Written;
 use eos_testkit::{Input, TestDriver};
 

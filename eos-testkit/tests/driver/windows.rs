@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic, Tumbling, WindowStore, Windowed};
+use eos_core::state::WindowStore;
+use eos_core::windows::{Tumbling, Windowed};
+use eos_core::{App, KeyValueStore, PlainTopic, Timestamp, Topic};
 use eos_testkit::{TestDriver, crash_everywhere};
 
 const SIZE: Duration = Duration::from_millis(100);

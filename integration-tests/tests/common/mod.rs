@@ -7,7 +7,8 @@ pub(crate) mod sweeps;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{App, Error, Running, Topic};
+use eos_core::run::Running;
+use eos_core::{App, Error, Topic};
 use integration_tests::judge::{Expectation, Question};
 use integration_tests::wait::{is_through, nothing_is_open, wait_until};
 use kafka_launcher::for_tests;
@@ -149,7 +150,7 @@ impl Case {
         let mut running = app.start_blocking(&self.bootstrap)?;
         let what = format!("{} has {records} records", self.output);
         wait_until(PATIENCE, &what, || Ok(self.output()?.len() >= records))?;
-        running.handle().stop(eos_core::StopMode::Leave);
+        running.handle().stop(eos_core::run::StopMode::Leave);
         Ok(ended(&mut running)??)
     }
 }

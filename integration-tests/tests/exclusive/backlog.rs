@@ -9,7 +9,10 @@ use crate::common::{PATIENCE, With, ended};
 use anyhow::{Result, ensure};
 use eos_broker::EmbeddedKafka;
 use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::{App, StopMode, Topic, Tumbling, WindowStore};
+use eos_core::run::StopMode;
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
+use eos_core::{App, Topic};
 use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 6;

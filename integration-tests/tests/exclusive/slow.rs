@@ -10,7 +10,8 @@ use kafka_wire::{End, Isolation, Producer, TransactionalProducer};
 
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
-use eos_core::{App, Backoff, ErrorPolicy, Failure, Handle, Running, StopMode, Topic};
+use eos_core::run::{Running, StopMode};
+use eos_core::{App, Backoff, ErrorPolicy, Failure, Handle, Topic};
 use integration_tests::wait::wait_until;
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::common::{Case, With, on_kafka, says};
 use anyhow::{Result, bail, ensure};
-use eos_core::{Error, StartError, WorkerError};
+use eos_core::Error;
+use eos_core::errors::{StartError, WorkerError};
 
 /// Written by a program with other sources.
 const FOREIGN: &str = "eos1;91f0a2b3c4d5e6f7;1;42;00000000c0ffee00;-;-;-";

@@ -3,7 +3,8 @@
 
 use crate::common::{Case, on_kafka, says};
 use anyhow::{Result, bail, ensure};
-use eos_core::{App, Error, Failure, Topic, WorkerError};
+use eos_core::errors::WorkerError;
+use eos_core::{App, Error, Failure, Topic};
 
 const RECORDS: [&str; 7] = ["1", "2", "3", "4", "poison", "6", "7"];
 const POISON: i64 = 4;

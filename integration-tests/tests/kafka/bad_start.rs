@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Case, With, ended, on_kafka, says};
 use anyhow::{Result, bail, ensure};
-use eos_core::{App, Error, PreflightError, SlotError, Topic};
+use eos_core::errors::{PreflightError, SlotError};
+use eos_core::{App, Error, Topic};
 use integration_tests::fleet::Fleet;
 use integration_tests::process::{Program, build};
 
@@ -120,7 +121,7 @@ fn the_slot_is_taken(bootstrap: &str) -> Result<()> {
         &error,
         &["slot 0", "another live process", "leave the slot unset"],
     )?;
-    first.handle().stop(eos_core::StopMode::Leave);
+    first.handle().stop(eos_core::run::StopMode::Leave);
     ended(&mut first)??;
     Ok(())
 }

@@ -11,7 +11,8 @@ use kafka_wire::Isolation;
 use crate::common::{Case, PATIENCE, With, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
 use eos_core::metrics::RestoreKind;
-use eos_core::{App, KeyValueStore, Running, StopMode, Topic};
+use eos_core::run::{Running, StopMode};
+use eos_core::{App, KeyValueStore, Topic};
 use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 2;

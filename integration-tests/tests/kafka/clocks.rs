@@ -5,7 +5,9 @@ use kafka_wire::{Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended, on_kafka, says};
 use anyhow::{Result, bail, ensure};
-use eos_core::{App, Error, ErrorPolicy, StopMode, Topic, WorkerError};
+use eos_core::errors::WorkerError;
+use eos_core::run::StopMode;
+use eos_core::{App, Error, ErrorPolicy, Topic};
 use integration_tests::wait::wait_until;
 use std::time::{SystemTime, UNIX_EPOCH};
 

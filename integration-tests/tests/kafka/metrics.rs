@@ -5,7 +5,9 @@ use std::net::{TcpListener, TcpStream};
 
 use crate::common::{Case, PATIENCE, ended, on_kafka, says};
 use anyhow::{Context, Result, ensure};
-use eos_core::{CommitCause, Error, StopMode};
+use eos_core::Error;
+use eos_core::metrics::CommitCause;
+use eos_core::run::StopMode;
 use integration_tests::wait::wait_until;
 
 #[test]

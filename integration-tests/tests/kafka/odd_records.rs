@@ -5,7 +5,8 @@ use kafka_wire::{End, Isolation, Producer, Record, TransactionalProducer};
 
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
-use eos_core::{App, ErrorPolicy, StopMode, Topic};
+use eos_core::run::StopMode;
+use eos_core::{App, ErrorPolicy, Topic};
 use integration_tests::wait::wait_until;
 use std::time::Duration;
 

@@ -4,7 +4,8 @@ use kafka_launcher::for_tests;
 
 use crate::common::{Case, PATIENCE, With, ended};
 use anyhow::Result;
-use eos_core::{App, StopMode, Topic};
+use eos_core::run::StopMode;
+use eos_core::{App, Topic};
 use integration_tests::wait::wait_until;
 
 /// A coordinator gives a static member that comes back what it had before, whatever it subscribes

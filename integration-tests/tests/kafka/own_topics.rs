@@ -1,7 +1,9 @@
 //! The app's own topics, made and checked before the first worker starts.
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{App, Error, KeyValueStore, PreflightError, StopMode, Topic};
+use eos_core::errors::PreflightError;
+use eos_core::run::StopMode;
+use eos_core::{App, Error, KeyValueStore, Topic};
 use kafka_launcher::for_tests;
 use kafka_wire::protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_wire::protocol::messages::metadata_request::MetadataRequestTopic;

@@ -7,7 +7,8 @@ use kafka_wire::{Client, Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended};
 use anyhow::{Result, ensure};
-use eos_core::{StopMode, Topic};
+use eos_core::Topic;
+use eos_core::run::StopMode;
 use integration_tests::partitioner;
 use integration_tests::wait::wait_until;
 

@@ -11,7 +11,7 @@ use kafka_wire::{Isolation, Producer};
 
 use crate::common::{Case, PATIENCE, ended, on_kafka};
 use anyhow::{Context, Result, ensure};
-use eos_core::{Running, StopMode};
+use eos_core::run::{Running, StopMode};
 use integration_tests::wait::wait_until;
 
 const PARTITIONS: i32 = 4;

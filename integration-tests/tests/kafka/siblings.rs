@@ -10,7 +10,9 @@ use kafka_wire::{Client, End, Isolation, Producer, TransactionalProducer};
 
 use crate::common::{Case, KEEP, PATIENCE, With, ended, on_kafka, says};
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{App, Error, PreflightError, Running, StartError, StopMode, Topic, WorkerError};
+use eos_core::errors::{PreflightError, StartError, WorkerError};
+use eos_core::run::{Running, StopMode};
+use eos_core::{App, Error, Topic};
 use integration_tests::wait::{is_through, wait_until};
 
 #[test]

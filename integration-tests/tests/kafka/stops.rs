@@ -10,7 +10,7 @@ use kafka_wire::{Client, Isolation};
 
 use crate::common::{Case, PATIENCE, With, ended};
 use anyhow::{Result, ensure};
-use eos_core::StopMode;
+use eos_core::run::StopMode;
 use integration_tests::fleet::Fleet;
 use integration_tests::judge::{Expectation, Question};
 use integration_tests::kill::Load;

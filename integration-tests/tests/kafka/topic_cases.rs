@@ -11,11 +11,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{
-    App, Error, ErrorPolicy, KeyValueStore, PreflightError, Running, StopMode, Topic, TopicChange,
-    WorkerError,
-};
-use eos_core::{RestartError, StartError};
+use eos_core::errors::{PreflightError, TopicChange, WorkerError};
+use eos_core::errors::{RestartError, StartError};
+use eos_core::run::{Running, StopMode};
+use eos_core::{App, Error, ErrorPolicy, KeyValueStore, Topic};
 use integration_tests::sweep::each;
 use integration_tests::wait::wait_until;
 use kafka_launcher::{ClusterOptions, own_for_tests};

@@ -10,7 +10,9 @@ use kafka_launcher::for_tests;
 
 use crate::common::{Case, PATIENCE, Scenario, With, commits_go_on, each, ended, says};
 use anyhow::{Context, Result, ensure};
-use eos_core::{App, Error, Running, StopMode, Topic, WorkerError};
+use eos_core::errors::WorkerError;
+use eos_core::run::{Running, StopMode};
+use eos_core::{App, Error, Topic};
 use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;
 use tokio::runtime::Runtime;

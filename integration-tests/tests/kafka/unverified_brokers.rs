@@ -5,7 +5,8 @@ use kafka_launcher::{ClusterOptions, own_for_tests};
 
 use crate::common::{Case, With, says};
 use anyhow::{Result, ensure};
-use eos_core::{Error, PreflightError};
+use eos_core::Error;
+use eos_core::errors::PreflightError;
 
 #[test]
 fn exactly_once_is_refused_and_at_least_once_is_not() -> Result<()> {

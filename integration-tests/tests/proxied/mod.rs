@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use eos_core::failpoints::Failpoints;
-use eos_core::{Handle, Running, StopMode, Topic};
+use eos_core::run::{Running, StopMode};
+use eos_core::spi::failpoints::Failpoints;
+use eos_core::{Handle, Topic};
 use integration_tests::judge::{self, Expectation, Question};
 use integration_tests::proxy::Proxy;
 use integration_tests::wait::wait_until;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use eos_core::stepped::{Home, on_disk};
+use eos_core::spi::stepped::{Home, on_disk};
 use eos_sim::{Disks, Place, ProcessDisk, Seeds};
 
 /// As many as a test run has time for; `EOS_ROCKSDB_SEEDS` says another number.

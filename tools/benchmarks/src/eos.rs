@@ -1,8 +1,10 @@
 //! The work as a user of eos writes it.
 
 use anyhow::Result;
+use eos_core::metrics::Metrics;
 use eos_core::metrics::Phase;
-use eos_core::{App, Failure, Guarantee, KeyValueStore, Metrics, StopMode, Topic};
+use eos_core::run::StopMode;
+use eos_core::{App, Failure, Guarantee, KeyValueStore, Topic};
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::Layer as _;
@@ -118,8 +120,8 @@ fn phases(metrics: &Metrics) -> Value {
 
 /// Apps that are started while this is held go without.
 #[cfg(feature = "failpoints")]
-fn without_quarantine() -> Result<eos_core::failpoints::Entered> {
-    Ok(eos_core::failpoints::Failpoints::parse("", "quarantine")?.enter())
+fn without_quarantine() -> Result<eos_core::spi::failpoints::Entered> {
+    Ok(eos_core::spi::failpoints::Failpoints::parse("", "quarantine")?.enter())
 }
 
 #[cfg(not(feature = "failpoints"))]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use eos_core::stepped::Home;
+use eos_core::spi::stepped::Home;
 
 use eos_testkit::disk::Disk;
 

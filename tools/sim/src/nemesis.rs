@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use eos_core::stepped::Home;
+use eos_core::spi::stepped::Home;
 
 use super::fault::{Api, Fault, Kind, Place, passing};
 use super::topics::APP;

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use eos_core::WorkerError;
-use eos_core::stepped::{Env, Process, Step, Stepped, StopMode};
+use eos_core::errors::WorkerError;
+use eos_core::spi::stepped::{Env, Process, Step, Stepped, StopMode};
 use eos_protocol::{CommitCause, Now, Timestamp};
 
 use super::disks::{Disks, ProcessDisk};

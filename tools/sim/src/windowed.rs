@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::{App, Topic, Tumbling, WindowStore, Windowed};
+use eos_core::state::WindowStore;
+use eos_core::windows::{Tumbling, Windowed};
+use eos_core::{App, Topic};
 
 use super::case::Case;
 use super::plain::STATELESS;

@@ -33,7 +33,7 @@ pub fn check_defence(name: &str) -> Result<(), NoDefence> {
 }
 
 #[cfg(feature = "failpoints")]
-type TakenAway = eos_core::failpoints::Entered;
+type TakenAway = eos_core::spi::failpoints::Entered;
 /// Never made.
 #[cfg(not(feature = "failpoints"))]
 type TakenAway = std::convert::Infallible;
@@ -47,7 +47,7 @@ pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
             "{name:?} is not the name of one defence"
         )));
     }
-    match eos_core::failpoints::Failpoints::parse("", name) {
+    match eos_core::spi::failpoints::Failpoints::parse("", name) {
         Ok(failpoints) => Ok(failpoints.enter()),
         Err(unreadable) => Err(NoDefence(format!(
             "{unreadable}, {TASK_LOCK}, {COMPACTION}"

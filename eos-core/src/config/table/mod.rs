@@ -165,6 +165,46 @@ const fn fixed(
     }
 }
 
+impl Property {
+    /// Reads a value. A time may have a unit: `5s` for `5000`.
+    pub(crate) fn read(&self, text: &str) -> Option<Value> {
+        let with_unit = || self.kind.read(&in_milliseconds(text)?.to_string());
+        let value = self.kind.read(text);
+        if self.is_a_time() {
+            value.or_else(with_unit)
+        } else {
+            value
+        }
+    }
+
+    /// The values that it takes, for an error message.
+    pub(crate) fn expected(&self) -> String {
+        match self.is_a_time() {
+            true => format!("{}, or a duration such as 500ms, 5s, 2m or 1h", self.kind),
+            false => self.kind.to_string(),
+        }
+    }
+
+    fn is_a_time(&self) -> bool {
+        self.name.ends_with(".ms") && matches!(self.kind, Kind::Number { .. })
+    }
+}
+
+/// A duration with its unit.
+fn in_milliseconds(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let factor = match text.get(number.len()..)?.trim() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<i64>().ok()?.checked_mul(factor)
+}
+
 impl Kind {
     /// Reads a value; `None` if it is none of this kind.
     pub(crate) fn read(self, text: &str) -> Option<Value> {
@@ -279,6 +319,33 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_time_may_have_a_unit_and_nothing_else_may() {
+        let of = |name, text| property(name).and_then(|property| property.read(text));
+        let time = |text| of("commit.interval.ms", text);
+        for (text, ms) in [
+            ("7", 7),
+            ("7ms", 7),
+            (" 5s ", 5_000),
+            ("2 m", 120_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(time(text), Some(Value::Number(ms)), "{text}");
+        }
+        for none in [
+            "s",
+            "5 s s",
+            "1.5s",
+            "5sec",
+            "-5s",
+            "9223372036854775807d",
+            "2d",
+        ] {
+            assert_eq!(time(none), None, "{none}");
+        }
+        assert_eq!(of("num.stream.threads", "5s"), None);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Driver {
         let stream_time = running.stream_time.max(timestamp);
         let ctx = Ctx::new(
             self.topology.token(),
-            self.topology.outputs(),
+            (self.topology.outputs(), &[]),
             &scratch,
             StateAccess {
                 specs: self.topology.stores(),

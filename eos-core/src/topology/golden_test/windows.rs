@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::driver::Driver;
 use super::{bytes, cases, piece, read};
 use crate::codec::{Plain, TimeWindowed};
-use crate::{App, Topic, Tumbling, WindowStore, WindowedGroup};
+use crate::state::WindowStore;
+use crate::windows::{Tumbling, WindowedGroup};
+use crate::{App, Topic};
 
 /// As Kafka Streams takes them: a record without value counts.
 type Text = Option<String>;
@@ -20,7 +22,7 @@ fn windows(case: &Value) -> Tumbling {
 
 fn declare(operator: &str, windows: Tumbling, app: &mut App) {
     let source = app.source(&Topic::<String, Text>::plain("in"));
-    let group = |group: crate::Grouped<String, Text>| -> WindowedGroup<String, Text> {
+    let group = |group: crate::stream::Grouped<String, Text>| -> WindowedGroup<String, Text> {
         group.windowed_by(windows).late_to(&Topic::plain("late"))
     };
     let keys = TimeWindowed::of(windows.size());

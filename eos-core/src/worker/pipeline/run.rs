@@ -86,7 +86,7 @@ impl Pipeline {
         let topology = &*shared.topology;
         Ctx::new(
             topology.token(),
-            topology.outputs(),
+            (topology.outputs(), &shared.spec.output_partitions),
             &self.scratch,
             StateAccess {
                 specs: topology.stores(),

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::state::{Disk, stateful};
 use super::*;
+use crate::stream::Grouped;
 use crate::topology::{Apply, Forward, Kind};
-use crate::{Grouped, KeyValueStore, Record, Stream, Table};
+use crate::{KeyValueStore, Record, Stream, Table};
 
 /// The fake's keys are all one: here the value is the key as well.
 fn keyed(stream: Stream<String, String>) -> Grouped<String, String> {

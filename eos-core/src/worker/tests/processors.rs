@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use super::state::{Disk, stateful};
 use super::*;
-use crate::{KeyValueStore, OnDiscard, Output, ProcessCtx, Processor, Record, Store};
+use crate::processor::OnDiscard;
+use crate::{KeyValueStore, Output, ProcessCtx, Processor, Record, Store};
 
 type Log = Arc<Mutex<Vec<String>>>;
 

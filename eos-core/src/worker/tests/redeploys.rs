@@ -7,7 +7,9 @@ use eos_state::StoreBackend;
 use super::state::{Disk, stateful};
 use super::*;
 use crate::PlainTopic;
-use crate::{KeyValueStore, Store, Stream, Tumbling, WindowStore};
+use crate::state::WindowStore;
+use crate::windows::Tumbling;
+use crate::{KeyValueStore, Store, Stream};
 
 fn lines(name: &str) -> PlainTopic<String, String> {
     Topic::plain(name)

@@ -6,8 +6,10 @@ use eos_state::{Direction, KeyRange, StoreBackend, changelog};
 
 use super::state::{Disk, stateful};
 use super::*;
+use crate::ErrorPolicy;
+use crate::state::WindowStore;
 use crate::store::window_of;
-use crate::{ErrorPolicy, Tumbling, WindowStore};
+use crate::windows::Tumbling;
 
 const CHANGELOG: &str = "app-in-windowed-changelog";
 /// The call that starts to read the changelog.
@@ -261,7 +263,7 @@ fn told(declare: impl FnOnce(&mut App), records: &[&[&str]]) -> Vec<String> {
 /// `start:result@time`.
 fn tell<A: std::fmt::Debug + 'static>(
     app: &mut App,
-    updates: crate::Stream<crate::Windowed<String>, A>,
+    updates: crate::Stream<crate::windows::Windowed<String>, A>,
 ) {
     let out = app.output(&text("out"));
     updates.for_each(move |ctx, update| {
@@ -272,7 +274,7 @@ fn tell<A: std::fmt::Debug + 'static>(
     });
 }
 
-fn hundreds(app: &mut App) -> crate::WindowedGroup<String, String> {
+fn hundreds(app: &mut App) -> crate::windows::WindowedGroup<String, String> {
     let source = app.source(&text("in"));
     source.group_by_key().windowed_by(graceful(50))
 }

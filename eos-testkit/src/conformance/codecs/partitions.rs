@@ -17,7 +17,8 @@ use super::violation::{Violation, shown};
 /// ```
 /// # use std::time::Duration;
 /// # use eos_core::codec::TimeWindowed;
-/// # use eos_core::{Timestamp, Tumbling, Windowed};
+/// # use eos_core::windows::{Tumbling, Windowed};
+/// # use eos_core::Timestamp;
 /// # use eos_testkit::conformance::codecs::{Violation, check_partitions};
 /// # fn main() -> Result<(), Violation> {
 /// let hour = Duration::from_secs(3600);

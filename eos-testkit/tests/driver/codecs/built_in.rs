@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use eos_core::codec::{Json, Plain, PlainType, TimeWindowed};
-use eos_core::stepped::codecs;
-use eos_core::{Timestamp, Topic, Tumbling, Windowed};
+use eos_core::spi::stepped::codecs;
+use eos_core::windows::{Tumbling, Windowed};
+use eos_core::{Timestamp, Topic};
 use eos_testkit::conformance::codecs::{
     Violation, check_keys, check_ordered_keys, check_partitions, check_prefixes, check_refusals,
     check_values,

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use eos_core::Timestamp;
 use eos_core::codec::{CodecError, Decode, Encode, Encoded, Field, PlainType, TimeWindowed};
-use eos_core::{Timestamp, Tumbling, Windowed};
+use eos_core::windows::{Tumbling, Windowed};
 use eos_testkit::conformance::codecs::{
     Violation, Written, check_keys, check_partitions, check_values,
 };

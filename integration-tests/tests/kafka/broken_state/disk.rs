@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use eos_core::{Error, WorkerError};
+use eos_core::Error;
+use eos_core::errors::WorkerError;
 use kafka_launcher::print_skipped;
 
 use super::Told;

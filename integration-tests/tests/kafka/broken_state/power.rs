@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use eos_core::{Error, WorkerError};
+use eos_core::Error;
+use eos_core::errors::WorkerError;
 use integration_tests::faults::is_full;
 use integration_tests::kill::Random;
 use kafka_launcher::os::Signal;

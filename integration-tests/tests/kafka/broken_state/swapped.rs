@@ -4,7 +4,9 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use eos_core::{Error, KeyValueStore, StopMode, Topic, WorkerError};
+use eos_core::errors::WorkerError;
+use eos_core::run::StopMode;
+use eos_core::{Error, KeyValueStore, Topic};
 
 use super::Told;
 use crate::common::{ended, says};

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use eos_core::{Running, StopMode};
+use eos_core::run::{Running, StopMode};
 use integration_tests::faults::{Row, record};
 use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;

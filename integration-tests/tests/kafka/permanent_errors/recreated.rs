@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use eos_core::{Error, TopicChange, WorkerError};
+use eos_core::Error;
+use eos_core::errors::{TopicChange, WorkerError};
 use kafka_wire::Isolation;
 
 use super::{Feeder, copy};

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use eos_core::{Error, WorkerError};
+use eos_core::Error;
+use eos_core::errors::WorkerError;
 use integration_tests::faults::{Row, is_full, record};
 use integration_tests::judge::Expectation;
 use integration_tests::wait::wait_until;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use eos_core::StopMode;
+use eos_core::run::StopMode;
 use integration_tests::faults::{Row, record};
 use integration_tests::wait::wait_until;
 use kafka_wire::{Operation, Resource};

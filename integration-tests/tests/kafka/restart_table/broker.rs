@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use eos_core::RestartError;
+use eos_core::errors::RestartError;
 use kafka_launcher::Cluster;
 
 use super::scene::Scene;

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use eos_core::RestartError;
-use eos_core::failpoints::Failpoints;
+use eos_core::errors::RestartError;
+use eos_core::spi::failpoints::Failpoints;
 use kafka_wire::{End, TransactionalProducer};
 
 use super::scene::Scene;

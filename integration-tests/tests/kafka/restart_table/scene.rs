@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use eos_core::codec::{Plain, TimeWindowed};
-use eos_core::{
-    App, Error, KeyValueStore, RestartError, Running, StopMode, Topic, Tumbling, WindowStore,
-    WorkerError,
-};
+use eos_core::errors::{RestartError, WorkerError};
+use eos_core::run::{Running, StopMode};
+use eos_core::state::WindowStore;
+use eos_core::windows::Tumbling;
+use eos_core::{App, Error, KeyValueStore, Topic};
 use integration_tests::counted::{Counted, Counts};
 use integration_tests::files::{copy_dir, restart_rows};
 use integration_tests::process::{ChildGuard, Program, build};

@@ -2,7 +2,8 @@
 //! record, with the fix in its message. Where the fix is small it is done, and the app goes on.
 
 use anyhow::{Result, bail, ensure};
-use eos_core::{Error, RestartError, WorkerError};
+use eos_core::Error;
+use eos_core::errors::{RestartError, WorkerError};
 use integration_tests::wait::wait_until;
 
 use super::going_on::{cut_changelog, end_of_changelog, forget};

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::codec::{Plain, TimeWindowed};
-use crate::{Tumbling, WindowStore};
+use crate::state::WindowStore;
+use crate::windows::Tumbling;
 
 const SIZE: i64 = 10;
 const GRACE: i64 = 5;

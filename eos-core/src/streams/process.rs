@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use super::Stream;
-use crate::ctx::{Ctx, ProcessCtx, ValuesCtx};
+use crate::ctx::Ctx;
 use crate::failure::IntoOutcome;
 use crate::keys::Scattered;
-use crate::processor::{Processor, ValueProcessor};
+use crate::process_ctx::{ProcessCtx, ValuesCtx};
+use crate::processors::{Processor, ValueProcessor};
 use crate::record::Record;
 use crate::topology::{Closure, ForEach, Kind, Process, ProcessValues, ValuesClosure};
 

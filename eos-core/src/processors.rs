@@ -2,8 +2,8 @@
 
 use eos_protocol::TaskId;
 
-use crate::ctx::{ProcessCtx, ValuesCtx};
 use crate::failure::Failure;
+use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::record::Record;
 
 /// Processes the records of one task, and may keep state of its own between them.
@@ -127,7 +127,7 @@ impl<K, V, P: Processor<K, V> + ?Sized> Processor<K, V> for Box<P> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not process values with a key of type `{K}` and a value of type `{V}`",
     label = "no `ValueProcessor<{K}, {V}>`",
-    note = "implement `eos_core::ValueProcessor<{K}, {V}>` for it; `process_values_with` takes a closure that \
+    note = "implement `eos_core::processor::ValueProcessor<{K}, {V}>` for it; `process_values_with` takes a closure that \
             makes one, `process_values` takes a closure that processes the records itself"
 )]
 pub trait ValueProcessor<K, V>: Send + 'static {

@@ -7,10 +7,14 @@ use std::time::Duration;
 use eos_protocol::windows::check_retention;
 use eos_state::StoreKind;
 
-use super::{KeyValueStore, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView};
 use crate::app::App;
 use crate::codec::OrderedKey;
 use crate::ctx::Ctx;
+use crate::keys::Colocated;
+use crate::store::{
+    KeyValueStore, KeyValueView, OrderedStore, OrderedView, WindowStore, WindowView,
+};
+use crate::streams::Stream;
 use crate::topology::Mistake;
 
 /// The definition of a store that closures use: a [`KeyValueStore`], an [`OrderedStore`] or a [`WindowStore`].
@@ -32,9 +36,9 @@ pub trait StoreDef: sealed::Define + 'static {
 /// The handle of a store, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Made by
 /// [`App::store`](crate::App::store); closures capture it by `move`.
 pub struct Store<D> {
-    pub(crate) app: u64,
-    pub(crate) index: usize,
-    pub(crate) definition: PhantomData<fn(D) -> D>,
+    app: u64,
+    index: usize,
+    definition: PhantomData<fn(D) -> D>,
 }
 
 /// A [`Store`]. This trait is sealed.
@@ -57,6 +61,71 @@ impl<D: StoreDef> StoreHandle for Store<D> {
 
     fn view<'c>(&self, ctx: &'c Ctx<'_>) -> D::View<'c> {
         D::view(ctx, self)
+    }
+}
+
+impl App {
+    /// Declares a store and returns its handle, for [`Ctx::store`](crate::Ctx::store). Each stream whose closures use
+    /// the store needs [`Stream::with_store`].
+    ///
+    /// A [`WindowStore`](crate::state::WindowStore) needs its [`retention`](crate::state::WindowStore::retention) here.
+    ///
+    /// ```
+    /// # use eos_core::state::WindowStore;
+    /// # use eos_core::windows::Tumbling;
+    /// # use eos_core::{App, Topic};
+    /// # use std::time::Duration;
+    /// # let mut app = App::new("a");
+    /// let hours = Tumbling::of(Duration::from_secs(3600));
+    /// let seen = app.store(
+    ///     &WindowStore::<String, u64>::plain("seen").retention(Duration::from_secs(24 * 3600)),
+    /// );
+    /// app.source(&Topic::<String, String>::plain("clicks"))
+    ///     .with_store(&seen)
+    ///     .process_values(move |ctx, click| {
+    ///         let Some(hour) = click.timestamp.and_then(|time| hours.window(time)) else {
+    ///             return Ok(());
+    ///         };
+    ///         let store = ctx.store(&seen);
+    ///         let clicks = store.get(click.key, hour.start)?.unwrap_or(0) + 1;
+    ///         if store.put(click.key, hour.start, &clicks)? && clicks == 1000 {
+    ///             ctx.forward(clicks)?;
+    ///         }
+    ///         Ok(())
+    ///     })
+    ///     .to(&Topic::plain("busy-users"));
+    /// ```
+    pub fn store<D: StoreDef>(&mut self, definition: &D) -> Store<D> {
+        let index = definition.declare(self);
+        Store {
+            app: self.token(),
+            index,
+            definition: PhantomData,
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// A store, to read and to write for this record. The stream needs [`with_store`](Stream::with_store).
+    ///
+    /// # Exactly-once
+    /// Changes count in the transaction that also commits the input's offset and writes the outputs: all or nothing.
+    pub fn store<S: StoreHandle>(&self, store: &S) -> S::View<'_> {
+        store.view(self)
+    }
+}
+
+impl<K: 'static, V: 'static, P> Stream<K, V, P> {
+    /// Lets the steps behind it use a store, by [`Ctx::store`], up to the next step that changes the key. Several streams
+    /// may use one store: one task reads all their topics then, which need equally many partitions.
+    ///
+    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
+    /// [`repartition`](Self::repartition) first.
+    pub fn with_store<S: StoreHandle>(self, store: &S) -> Self
+    where
+        P: Colocated,
+    {
+        self.give_store(store.app(), store.index())
     }
 }
 

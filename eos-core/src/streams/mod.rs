@@ -14,7 +14,7 @@ use crate::codec::{Codec, Encode};
 use crate::error_policy::ErrorPolicy;
 use crate::keys::{Colocated, Partitioned, Scattered};
 use crate::record::Record;
-use crate::store::{KeyValueStore, StoreHandle, StoreSpec};
+use crate::store::{KeyValueStore, StoreSpec};
 use crate::topic::Topic;
 use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 
@@ -107,20 +107,12 @@ impl<K: 'static, V: 'static> Stream<K, V> {
 }
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Lets the steps behind it use a store, by [`Ctx::store`](crate::Ctx::store), up to the next step that changes the
-    /// key. Several streams may use one store: one task reads all their topics then, which need equally many
-    /// partitions.
-    ///
-    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
-    /// [`repartition`](Self::repartition) first.
-    pub fn with_store<S: StoreHandle>(mut self, store: &S) -> Self
-    where
-        P: Colocated,
-    {
+    /// Lets the steps behind it use this store of an app.
+    pub(crate) fn give_store(mut self, app: u64, store: usize) -> Self {
         let mut graph = self.graph();
-        let is_ours = store.app() == graph.token();
+        let is_ours = app == graph.token();
         if is_ours {
-            graph.use_store(store.index(), &self.sources);
+            graph.use_store(store, &self.sources);
         } else {
             graph.wrong(Mistake::OtherApp {
                 method: "with_store",
@@ -129,7 +121,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
         drop(graph);
         if is_ours {
-            self.stores.push(store.index());
+            self.stores.push(store);
         }
         self
     }

@@ -1,0 +1,185 @@
+//! The contexts of steps that forward.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use eos_protocol::Timestamp;
+
+use crate::client::Headers;
+use crate::ctx::Ctx;
+use crate::failure::Failure;
+use crate::record::Record;
+use crate::topology::{Fault, Next};
+
+/// The context of a record in [`Stream::process`](crate::Stream::process): forwards records to the next step.
+///
+/// It derefs to [`Ctx`], so functions that take `&Ctx<'_>` accept it.
+pub struct ProcessCtx<'r, K, V> {
+    ctx: Ctx<'r>,
+    next: RefCell<Next<'r>>,
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
+    pub(crate) fn new(ctx: Ctx<'r>, next: Next<'r>) -> Self {
+        Self {
+            ctx,
+            next: RefCell::new(next),
+            types: PhantomData,
+        }
+    }
+
+    /// Forwards a key and a value, with the time and the headers of the record at hand. The steps behind this one run
+    /// before `forward` returns (depth first, as in Kafka Streams).
+    ///
+    /// # Errors
+    /// If a step behind this one failed. The record fails even if the error is ignored; return it with `?`.
+    #[must_use = "return it with `?`: the record has failed if this is an error"]
+    pub fn forward(&self, key: K, value: V) -> Result<(), Failure> {
+        self.forward_record(self.ctx.record(key, value))
+    }
+
+    /// Forwards a record with a time and headers of its own. Without a time it gets that of the record at hand.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    #[must_use = "return it with `?`: the record has failed if this is an error"]
+    pub fn forward_record(&self, record: Record<K, V>) -> Result<(), Failure> {
+        forward(&self.ctx, &self.next, record)
+    }
+}
+
+impl<'r, K, V> Deref for ProcessCtx<'r, K, V> {
+    type Target = Ctx<'r>;
+
+    fn deref(&self) -> &Ctx<'r> {
+        &self.ctx
+    }
+}
+
+impl<K, V> fmt::Debug for ProcessCtx<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProcessCtx").field(&self.ctx).finish()
+    }
+}
+
+/// The context of a record in [`Stream::process_values`](crate::Stream::process_values): forwards values with the
+/// record's key to the next step.
+///
+/// It derefs to [`Ctx`], so functions that take `&Ctx<'_>` accept it.
+pub struct ValuesCtx<'r, V> {
+    ctx: Ctx<'r>,
+    next: RefCell<Next<'r>>,
+    key: &'r dyn Any,
+    forward: ForwardValue<V>,
+}
+
+/// Forwards a value, time and headers with a clone of a key, whose type it knows.
+type ForwardValue<V> = fn(
+    &Ctx<'_>,
+    &RefCell<Next<'_>>,
+    &dyn Any,
+    V,
+    Option<Timestamp>,
+    Headers,
+) -> Result<(), Failure>;
+
+impl<'r, V: 'static> ValuesCtx<'r, V> {
+    pub(crate) fn new<K: Clone + 'static>(ctx: Ctx<'r>, next: Next<'r>, key: &'r K) -> Self {
+        Self {
+            ctx,
+            next: RefCell::new(next),
+            key,
+            forward: |ctx, next, key, value, timestamp, headers| {
+                let Some(key) = key.downcast_ref::<K>() else {
+                    return Ok(());
+                };
+                let key = key.clone();
+                let record = Record {
+                    key,
+                    value,
+                    timestamp,
+                    headers,
+                };
+                forward(ctx, next, record)
+            },
+        }
+    }
+
+    /// Forwards a value, with the key, the time and the headers of the record at hand. The steps behind this one run
+    /// before `forward` returns (depth first, as in Kafka Streams). Each call clones the key.
+    ///
+    /// # Errors
+    /// If a step behind this one failed. The record fails even if the error is ignored; return it with `?`.
+    #[must_use = "return it with `?`: the record has failed if this is an error"]
+    pub fn forward(&self, value: V) -> Result<(), Failure> {
+        let (timestamp, headers) = (self.ctx.timestamp(), self.ctx.headers().clone());
+        (self.forward)(&self.ctx, &self.next, self.key, value, timestamp, headers)
+    }
+
+    /// Forwards a record with a time and headers of its own, under the key that was lent. Without a time it gets that
+    /// of the record at hand.
+    ///
+    /// ```
+    /// # use eos_core::{App, Topic};
+    /// # let mut app = App::new("a");
+    /// app.source(&Topic::<String, String>::plain("lines"))
+    ///     .process_values(|ctx, line| ctx.forward_record(line.header("checked", "yes")))
+    ///     .to(&Topic::plain("checked-lines"));
+    /// ```
+    ///
+    /// # Errors
+    /// If the key is not the one that the record at hand lends, or as [`forward`](Self::forward).
+    #[must_use = "return it with `?`: the record has failed if this is an error"]
+    pub fn forward_record<K: 'static>(&self, record: Record<&K, V>) -> Result<(), Failure> {
+        let lent = self.key.downcast_ref::<K>();
+        if !lent.is_some_and(|lent| std::ptr::eq(lent, record.key)) {
+            return Err(self.ctx.fail(Fault::User(Failure::from(
+                "`forward_record` of `process_values` was given another key than the record's: to change the key, \
+                 use `process`",
+            ))));
+        }
+        let timestamp = record.timestamp.or(self.ctx.timestamp());
+        (self.forward)(
+            &self.ctx,
+            &self.next,
+            self.key,
+            record.value,
+            timestamp,
+            record.headers,
+        )
+    }
+}
+
+impl<'r, V> Deref for ValuesCtx<'r, V> {
+    type Target = Ctx<'r>;
+
+    fn deref(&self) -> &Ctx<'r> {
+        &self.ctx
+    }
+}
+
+impl<V> fmt::Debug for ValuesCtx<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ValuesCtx").field(&self.ctx).finish()
+    }
+}
+
+/// Runs the steps behind a context's.
+fn forward<K: 'static, V: 'static>(
+    ctx: &Ctx<'_>,
+    next: &RefCell<Next<'_>>,
+    mut record: Record<K, V>,
+) -> Result<(), Failure> {
+    record.timestamp = record.timestamp.or(ctx.timestamp());
+    // Nothing behind the step has this context, so it is never borrowed twice.
+    let Ok(mut next) = next.try_borrow_mut() else {
+        return Err(Failure::from("a step forwards while it forwards"));
+    };
+    let forwarded = next.forward(ctx, &mut Some(record));
+    drop(next);
+    forwarded.map_err(|fault| ctx.fail(fault))
+}
