@@ -152,7 +152,7 @@ pub mod processor {
 pub mod run {
     pub use eos_protocol::FirstStart;
 
-    pub use crate::runtime::Running;
+    pub use crate::runtime::{AppState, Running};
     pub use crate::topology::{Description, Guarantees, Mermaid};
     pub use crate::worker::StopMode;
 }

@@ -85,6 +85,8 @@ pub(crate) struct WorkerMeter {
     open_since: Moment,
     /// The end of the last step; the worker's creation before the first step ends. None once the worker has ended.
     stepped: Moment,
+    /// The last response from a broker; the worker's creation before the first one. None once the worker has ended.
+    responded: Moment,
     tasks: Mutex<Tasks>,
 }
 
@@ -165,6 +167,10 @@ impl WorkerMeter {
     }
 
     /// Stores the end of a step, or the creation of the worker.
+    pub(crate) fn responded(&self, now: Now) {
+        self.responded.set(now);
+    }
+
     pub(crate) fn stepped(&self, now: Now) {
         self.stepped.set(now);
     }
@@ -188,6 +194,7 @@ impl WorkerMeter {
         self.state.store(0, Ordering::Relaxed);
         self.open_since.clear();
         self.stepped.clear();
+        self.responded.clear();
         *self.lock() = Tasks::default();
     }
 
@@ -203,6 +210,7 @@ impl WorkerMeter {
                 .and_then(|n| State::ALL.get(n).copied()),
             open_for: self.open_since.age(now),
             last_step: self.stepped.age(now),
+            last_response: self.responded.age(now),
             generation: tasks.generation,
             tasks: tasks.tasks.clone(),
             restoring: tasks.restoring.clone(),

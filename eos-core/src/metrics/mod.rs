@@ -275,6 +275,11 @@ pub struct WorkerMetrics {
     /// Kafka client does not return. [`tasks`](Self::tasks) and [`restoring`](Self::restoring) are then
     /// at least as old.
     pub last_step: Option<Duration>,
+    /// The time since it received a response from a broker, or since its creation before the first one. `None` once the
+    /// worker has ended.
+    ///
+    /// A worker queries the topics every ten seconds. If this value grows beyond that, it reaches no broker.
+    pub last_response: Option<Duration>,
     /// The group's generation as of the last commit; `None` before the first.
     pub generation: Option<Generation>,
     /// The tasks that it owns.

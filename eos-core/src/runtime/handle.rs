@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use eos_protocol::AppId;
 use tokio::sync::oneshot;
 
+use super::app_state::{AppState, Observed};
 use crate::error::Error;
 use crate::metrics::{Metrics, WorkerMeter};
 use crate::worker::{Env, StopMode};
@@ -23,6 +24,7 @@ struct Watched {
     app: AppId,
     env: Env,
     meters: Vec<Arc<WorkerMeter>>,
+    observed: Observed,
 }
 
 impl Handle {
@@ -30,7 +32,12 @@ impl Handle {
     pub(super) fn new(app: AppId, env: Env, meters: Vec<Arc<WorkerMeter>>) -> Self {
         Self {
             stop: Arc::default(),
-            watched: Arc::new(Watched { app, env, meters }),
+            watched: Arc::new(Watched {
+                app,
+                env,
+                meters,
+                observed: Observed::default(),
+            }),
         }
     }
 
@@ -50,8 +57,34 @@ impl Handle {
     /// have ended are still in it.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
-        let Watched { app, env, meters } = &*self.watched;
+        let Watched {
+            app, env, meters, ..
+        } = &*self.watched;
         Metrics::gather(app.as_str(), env.now(), meters)
+    }
+
+    /// The state of the app in this process, a quarter of a second ago at most.
+    #[must_use]
+    pub fn state(&self) -> AppState {
+        self.watched.observed.state()
+    }
+
+    /// Calls a function with the present state, and then with each new one.
+    ///
+    /// The function runs on a background thread. While it blocks, states and summaries are late; records are not.
+    ///
+    /// ```
+    /// # use eos_core::Handle;
+    /// fn watch(handle: &Handle) {
+    ///     handle.on_state(|state| println!("the app is {state:?}"));
+    /// }
+    /// ```
+    pub fn on_state(&self, f: impl Fn(AppState) + Send + Sync + 'static) {
+        self.watched.observed.listen(Box::new(f));
+    }
+
+    pub(super) fn observed(&self) -> &Observed {
+        &self.watched.observed
     }
 
     pub(super) fn asked(&self) -> Option<StopMode> {

@@ -53,7 +53,7 @@ fn roles(name: &TopicName, topology: &Topology) -> Vec<&'static str> {
 
 /// What is said of them: each with a command that makes it.
 pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
-    let told = topics.iter().map(|topic| {
+    let described = |topic: &MissingTopic| {
         let nearest = topic.nearest.as_ref();
         let meant = nearest.map_or(String::new(), |name| format!(" (did you mean {name}?)"));
         format!(
@@ -61,23 +61,29 @@ pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
             topic.roles.join(" and "),
             topic.name
         )
-    });
-    let commands = topics.iter().map(|topic| {
+    };
+    let command = |topic: &MissingTopic| {
         format!(
             "kafka-topics.sh --create --bootstrap-server {bootstrap} --topic {} --partitions 6",
             topic.name
         )
-    });
-    let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-    let (are, them) = match topics {
-        [_] => ("is", "it"),
-        _ => ("are", "them"),
     };
+    let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+    let names = names.join(" ");
+    if let [topic] = topics {
+        return format!(
+            "{} is missing. Create it: {}; or with the program of eos: eos kafka topic {names}",
+            described(topic),
+            command(topic)
+        );
+    }
+    let lines = topics
+        .iter()
+        .map(|topic| format!("\n- {}: {}", described(topic), command(topic)));
     format!(
-        "{} {are} not there. Create {them}: {}; or with the program of eos: eos kafka topic {}",
-        told.collect::<Vec<_>>().join(", "),
-        commands.collect::<Vec<_>>().join("; "),
-        names.join(" ")
+        "{} topics are missing:{}\nCreate them with these commands, or with the program of eos: eos kafka topic {names}",
+        topics.len(),
+        lines.collect::<String>()
     )
 }
 
@@ -122,7 +128,7 @@ mod tests {
                 &["copies", "orders", "prices"],
                 &["copies", "orders", "prices"]
             ),
-            "the dead letter topic orders-dlq is not there. Create it: kafka-topics.sh --create \
+            "the dead letter topic orders-dlq is missing. Create it: kafka-topics.sh --create \
              --bootstrap-server h:1 --topic orders-dlq --partitions 6; or with the program \
              of eos: eos kafka topic orders-dlq"
         );
@@ -135,10 +141,10 @@ mod tests {
                 &["copies", "orders-dlq"],
                 &["copies", "oders", "orders-dlq"]
             ),
-            "the input topic orders (did you mean oders?), the input and output topic prices are not \
-             there. Create them: kafka-topics.sh --create --bootstrap-server h:1 --topic orders \
-             --partitions 6; kafka-topics.sh --create --bootstrap-server h:1 --topic prices \
-             --partitions 6; or with the program of eos: eos kafka topic orders prices"
+            "2 topics are missing:\n- the input topic orders (did you mean oders?): kafka-topics.sh --create \
+             --bootstrap-server h:1 --topic orders --partitions 6\n- the input and output topic prices: \
+             kafka-topics.sh --create --bootstrap-server h:1 --topic prices --partitions 6\nCreate them with these \
+             commands, or with the program of eos: eos kafka topic orders prices"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! From an app to running workers: checks, identity, threads, a clean stop.
 
+mod app_state;
 mod chores;
 mod clock;
 #[cfg(feature = "rocksdb")]
@@ -9,6 +10,7 @@ mod internal;
 #[cfg(feature = "rocksdb")]
 mod left_over;
 mod missing;
+mod observer;
 #[cfg(feature = "rocksdb")]
 mod on_disk;
 #[cfg(feature = "rocksdb")]
@@ -23,6 +25,7 @@ mod supervise;
 mod time_of_day;
 mod watch;
 
+pub use app_state::AppState;
 pub use handle::{Handle, Running};
 pub use internal::{UncreatedTopic, Unfit, UnfitTopic};
 pub use missing::MissingTopic;

@@ -11,11 +11,13 @@ use eos_protocol::{InstanceId, MaxIdle, Stage, WorkerId, subscription};
 use eos_state::CacheMemory;
 use tokio::sync::oneshot;
 
+use super::app_state::AppState;
 use super::chores::{Chore, Chores};
 use super::clock::real_world;
 use super::handle::{Handle, Running};
 #[cfg(feature = "rocksdb")]
 use super::left_over;
+use super::observer;
 #[cfg(feature = "rocksdb")]
 use super::on_disk::OnDisk;
 use super::preflight::{Partitions, preflight};
@@ -106,6 +108,8 @@ where
         chores.push(left_over::chore(app, slot, delay, handle, env.clone()));
     }
     let chores = Chores::start(chores).map_err(Error::Thread)?;
+    let observers = observer::chores(&settings.app, &handle);
+    let observers = Chores::start(observers).map_err(Error::Thread)?;
     let limits = settings.limits();
     let crew = Workers {
         recruits: workers,
@@ -132,6 +136,8 @@ where
                     "a deletion of what nobody needs any more does not end; it is left to itself"
                 );
             }
+            // A listener may block.
+            let _in_time = observers.stop(CHORES);
             let totals = asked.metrics().totals;
             tracing::info!(
                 %app,
@@ -147,6 +153,7 @@ where
                 (Ok(()), Some(StopMode::Leave)) => slot.leave(),
                 _ => drop(slot),
             }
+            asked.observed().enter(AppState::Stopped);
             let _nobody_waits = ended.send(end);
         })
         .map_err(Error::Thread)?;

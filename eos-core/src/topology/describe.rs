@@ -23,6 +23,8 @@ use crate::error_policy::ErrorPolicy;
 pub struct Description {
     pub(super) guarantee: Guarantee,
     pub(super) subtopologies: Vec<Subtopology>,
+    /// Topics that closures may write to and the app reads.
+    pub(super) fed: Vec<TopicName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +71,18 @@ impl Graph {
         Description {
             guarantee,
             subtopologies: self.stages().iter().map(|s| self.subtopology(s)).collect(),
+            fed: self.fed(),
         }
+    }
+
+    /// Topics that closures may write to and the app reads.
+    fn fed(&self) -> Vec<TopicName> {
+        let emitted = self.outputs.iter().filter(|output| output.number.is_some());
+        let is_read = |name: &TopicName| self.sources.iter().any(|source| source.topic == *name);
+        let fed = emitted
+            .map(|output| &output.name)
+            .filter(|name| is_read(name));
+        fed.cloned().collect()
     }
 
     fn subtopology(&self, stage: &Stage) -> Subtopology {

@@ -210,6 +210,12 @@ impl fmt::Display for Guarantees<'_> {
                 writeln!(f, "  {from} --> {to}: {}; {how}", promise(guarantee))?;
             }
         }
+        for topic in &self.0.fed {
+            writeln!(
+                f,
+                "warning: closures may write to {topic}, which the app reads, so a record could be processed endlessly"
+            )?;
+        }
         Ok(())
     }
 }

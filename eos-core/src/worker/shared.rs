@@ -36,6 +36,7 @@ impl<C> Shared<C> {
         meter: Arc<WorkerMeter>,
     ) -> Self {
         let brokers = Cell::new(BrokerTime::new(env.now()));
+        meter.responded(env.now());
         let has_repartitions = topology.repartitions().next().is_some();
         Self {
             has_repartitions,
@@ -66,9 +67,10 @@ impl<C> Shared<C> {
 
     /// A broker answered a query.
     pub(super) fn broker_answered(&self) {
-        let mut brokers = self.brokers.get();
-        brokers.answered(self.env.now());
+        let (mut brokers, now) = (self.brokers.get(), self.env.now());
+        brokers.answered(now);
         self.brokers.set(brokers);
+        self.meter.responded(now);
     }
 
     /// The consumer reported an error. Returns the one with which the worker ends; `None` if the consumer goes on.

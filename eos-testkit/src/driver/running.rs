@@ -13,6 +13,8 @@ use crate::client::Cluster;
 
 /// How long it may take until everything is processed, in milliseconds of the broker's time.
 const PATIENCE: i64 = 900_000;
+/// The number of steps after which an app that is still busy counts as one that feeds itself.
+const MOST_STEPS: u32 = 200_000;
 /// For how long a worker with nothing to do is left alone at most.
 const NAP: i64 = 50;
 /// After how many busy rounds time goes on all the same: something may wait for it.
@@ -51,8 +53,10 @@ impl TestDriver {
         mut done: impl FnMut(&mut TestDriver) -> bool,
     ) -> Result<(), Ended> {
         let began = self.cluster.now();
-        let (mut busy, mut idle) = (0_u32, 0_u32);
+        let (mut busy, mut idle, mut steps) = (0_u32, 0_u32, 0_u32);
         loop {
+            steps += 1;
+            assert!(steps <= MOST_STEPS, "{}", self.is_busy());
             if let Some(error) = &self.error {
                 return Err(Arc::clone(error));
             }
@@ -82,6 +86,20 @@ impl TestDriver {
                 panic!("{}", self.stands_still());
             }
         }
+    }
+
+    fn is_busy(&self) -> String {
+        let (inputs, outputs) = (self.app.inputs(), self.app.outputs());
+        let both = inputs.iter().filter(|topic| outputs.contains(topic));
+        let both: Vec<&str> = both.map(|topic| topic.as_str()).collect();
+        let hint = match &both[..] {
+            [] => "No topic is both read and written".to_owned(),
+            both => format!("It reads and writes {}", both.join(", ")),
+        };
+        format!(
+            "the app is still busy after {MOST_STEPS} steps: does it write records that it reads again? {hint}. \
+             `app.describe()?.guarantees()` shows each edge"
+        )
     }
 
     /// Lets so many milliseconds pass, whatever is done meanwhile.

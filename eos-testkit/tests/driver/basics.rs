@@ -205,3 +205,20 @@ fn misuse_names_the_value_and_the_fix() {
         "{text}"
     );
 }
+
+#[test]
+fn an_app_that_feeds_itself_is_ended_with_the_topic() {
+    let lines = Topic::<String, String>::plain("lines");
+    let mut app = App::new("a");
+    let again = app.output(&lines);
+    app.source(&lines)
+        .for_each(move |ctx, line| ctx.emit(&again, line.key, line.value));
+    let warning = app.describe().unwrap().guarantees().to_string();
+    assert!(
+        warning.contains("warning: closures may write to lines, which the app reads"),
+        "{warning}"
+    );
+    let mut driver = TestDriver::new(app);
+    let text = panic_of(|| driver.pipe(&lines, "k", "v"));
+    assert!(text.contains("It reads and writes lines"), "{text}");
+}

@@ -113,7 +113,7 @@ fn a_missing_topic_is_told_before_anything_else_is_looked_at() {
     let f = facts(&[("in", Some(6)), ("out", None)], Verification::Off);
     let error = check(&f, Guarantee::ExactlyOnce).unwrap_err();
     assert!(
-        error.starts_with("the output topic out is not there"),
+        error.starts_with("the output topic out is missing"),
         "{error}"
     );
 }
