@@ -196,6 +196,26 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
+    /// Names the stage that this stream belongs to: all topics that one task reads together. The changelog topic of the
+    /// stage's stores is called `<app>-<name>-changelog` then.
+    ///
+    /// Without a name, the stage is named after the topic that was declared first, so its state is not found if another
+    /// topic is declared before it. To add such a topic, name the stage after the old first topic.
+    ///
+    /// ```
+    /// # use eos_core::{App, KeyValueStore, Topic};
+    /// # let mut app = App::new("shop");
+    /// app.source(&Topic::<String, u64>::plain("orders"))
+    ///     .stage("sales")
+    ///     .group_by_key()
+    ///     .count(&KeyValueStore::plain("counts"))
+    ///     .to(&Topic::plain("order-counts"));
+    /// ```
+    pub fn stage(self, name: &str) -> Self {
+        self.graph().name(name, &self.sources);
+        self
+    }
+
     /// Puts two streams together. One task reads both, the older record first.
     ///
     /// Their topics become siblings: they need equally many partitions, and one task reads the records of both with the

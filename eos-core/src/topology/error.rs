@@ -206,6 +206,25 @@ pub enum Mistake {
         /// The topic.
         topic: TopicName,
     },
+    /// A stage's name can't be a part of a topic's.
+    #[error(
+        "{name:?} is not a name for a stage: 1 to 100 letters, digits, dots, underscores and hyphens"
+    )]
+    StageName {
+        /// The name.
+        name: String,
+    },
+    /// One stage has two names.
+    #[error(
+        "one stage is named {first:?} and {second:?}: streams that are merged, joined or share a store are one stage. \
+         Keep one call of `stage`"
+    )]
+    TwoStageNames {
+        /// The name that was declared first.
+        first: String,
+        /// The other one.
+        second: String,
+    },
     /// A topic is read as two types.
     #[error(
         "the topic {topic} is read as {first} and as {second}, so each record fails in one of them: give both sources \

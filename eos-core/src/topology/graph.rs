@@ -84,6 +84,8 @@ pub(crate) struct Graph {
     pub(super) internals: Vec<Internal>,
     /// Sources that one task has to read together.
     links: Vec<(usize, usize)>,
+    /// The names of stages, each with sources of its stage.
+    names: Vec<(String, Vec<usize>)>,
     /// Of sources without one of their own.
     policy: Arc<ErrorPolicy>,
     /// Those that showed while it was declared.
@@ -104,6 +106,7 @@ impl Graph {
             users: Vec::new(),
             internals: Vec::new(),
             links: Vec::new(),
+            names: Vec::new(),
             policy: Arc::default(),
             mistakes: Mistakes::default(),
         }
@@ -316,6 +319,19 @@ impl Graph {
         }
     }
 
+    /// Names the stage of these sources.
+    pub(crate) fn name(&mut self, name: &str, sources: &[usize]) {
+        self.names.push((name.to_owned(), sources.to_vec()));
+    }
+
+    /// The names of a stage: more than one is a mistake.
+    fn names_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
+        let names = self.names.iter();
+        let names =
+            names.filter(|(_, sources)| sources.iter().any(|at| stage.sources.contains(at)));
+        names.map(|(name, _)| &name[..])
+    }
+
     /// One task reads these together.
     pub(crate) fn link(&mut self, sources: &[usize]) {
         let pairs = sources.iter().zip(sources.iter().skip(1));
@@ -384,6 +400,7 @@ impl Graph {
             }));
             self.check_ends(at, source, &mut mistakes);
         }
+        self.check_names(&mut mistakes);
         self.check_loops(&mut mistakes);
         self.check_partitioners(&mut mistakes);
         self.check_types(&mut mistakes);
@@ -406,6 +423,27 @@ impl Graph {
             let rest_ends = node.rest.children.is_empty();
             if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
                 dangling(node.kind.method());
+            }
+        }
+    }
+
+    /// Checks that a stage has one name at most, which can be a part of a topic's.
+    fn check_names(&self, mistakes: &mut Mistakes) {
+        for stage in self.stages() {
+            let mut names = self.names_of(&stage);
+            let Some(first) = names.next() else {
+                continue;
+            };
+            if check_store_name(first).is_err() {
+                mistakes.add(Mistake::StageName {
+                    name: first.to_owned(),
+                });
+            }
+            if let Some(second) = names.find(|name| *name != first) {
+                mistakes.add(Mistake::TwoStageNames {
+                    first: first.to_owned(),
+                    second: second.to_owned(),
+                });
             }
         }
     }
@@ -532,7 +570,8 @@ impl Graph {
     pub(super) fn changelog_name(&self, stage: &Stage, family: Family) -> String {
         let driving = stage.driving_topic().as_str();
         let own = driving.strip_prefix(&format!("{}-", self.app));
-        let stage = own.unwrap_or(driving);
+        let named = self.names_of(stage).next();
+        let stage = named.or(own).unwrap_or(driving);
         match family {
             Family::Plain => format!("{}-{stage}-changelog", self.app),
             Family::Windowed => format!("{}-{stage}-windowed-changelog", self.app),

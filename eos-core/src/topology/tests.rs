@@ -569,3 +569,33 @@ fn a_topic_is_read_as_one_type_or_as_a_view() {
     let view = read(|app, topic| app.source(&topic.values::<Vec<u8>>()).ignore());
     assert!(view.is_ok(), "{view:?}");
 }
+
+#[test]
+fn a_named_stage_names_its_changelog_and_has_one_name() {
+    let count = |app: &mut App, names: [&str; 2]| {
+        let (one, other) = (app.source(&text("t")), app.source(&text("u")));
+        one.stage(names[0])
+            .merge(other.stage(names[1]))
+            .group_by_key()
+            .count(&KeyValueStore::plain("counts"))
+            .to(&Topic::plain("counts"));
+    };
+    let topology = app(|app| count(app, ["sales", "sales"])).check().unwrap();
+    let names = topology.output_names();
+    assert!(
+        names
+            .iter()
+            .any(|name| name.as_str() == "a-sales-changelog"),
+        "{names:?}"
+    );
+    let two = error(|app| count(app, ["sales", "shop"]));
+    assert!(
+        two.starts_with("one stage is named \"sales\" and \"shop\""),
+        "{two}"
+    );
+    let bad = error(|app| app.source(&text("t")).stage("no good").to(&text("out")));
+    assert!(
+        bad.starts_with("\"no good\" is not a name for a stage"),
+        "{bad}"
+    );
+}

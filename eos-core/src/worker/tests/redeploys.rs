@@ -368,6 +368,22 @@ fn a_topic_that_drives_from_now_on_is_refused_even_if_it_is_accepted() {
     assert!(error.contains("declare another one first?"), "{error}");
 }
 
+/// As the error says: the name keeps the changelog, and the state with it.
+#[test]
+fn a_stage_that_keeps_its_name_keeps_its_state_behind_another_topic() {
+    let driven = |app: &mut App| {
+        let counts = named(app, "counts");
+        let more = app.source(&lines("more")).stage("in");
+        let source = app.source(&lines("in"));
+        count_in(more.merge(source), counts, app);
+    };
+    let accepted = old_layout();
+    let (bench, _disk) = redeployed_from(counting, driven, Some(&accepted));
+    let more = TopicPartition::new("more", tp(0).partition);
+    bench.assign_these([more]);
+    assert!(bench.goes_on(), "its state is found");
+}
+
 /// Two stages with state of their own have a changelog each: one of them would be left behind.
 #[test]
 fn two_stages_that_become_one_are_refused() {
