@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metrics::{Metrics, WorkerMetrics};
 
@@ -48,13 +48,14 @@ impl AppState {
     }
 }
 
-type Listener = Box<dyn Fn(AppState) + Send + Sync>;
+type Listener = Arc<dyn Fn(AppState) + Send + Sync>;
 
 /// The state that was last seen, and the listeners.
 #[derive(Default)]
 pub(super) struct Observed {
     state: AtomicU8,
-    listeners: Mutex<Vec<Listener>>,
+    /// Each with the last state that it was called with.
+    listeners: Mutex<Vec<(Listener, Option<AppState>)>>,
 }
 
 impl Observed {
@@ -63,29 +64,41 @@ impl Observed {
         AppState::ALL.get(at).copied().unwrap_or(AppState::Stopped)
     }
 
+    /// Adds a listener. The thread that looks at the workers calls it, so that its calls have an order.
     pub(super) fn listen(&self, listener: Listener) {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        call(&listener, self.state());
-        listeners.push(listener);
+        self.listeners().push((listener, None));
+        if self.state() == AppState::Stopped {
+            self.deliver(AppState::Stopped);
+        }
     }
 
-    /// Takes the state in, and calls the listeners if it is another one.
+    /// Takes the state in, and calls each listener that does not have it yet.
     pub(super) fn enter(&self, state: AppState) {
+        // A look that was late must not undo the end.
+        if self.state() == AppState::Stopped {
+            return;
+        }
         let at = AppState::ALL.iter().position(|known| *known == state);
         let at = at.and_then(|at| u8::try_from(at).ok()).unwrap_or_default();
-        let listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // A look that was late must not undo the end.
-        let is_new = self.state() != AppState::Stopped && self.state() != state;
-        if is_new {
-            self.state.store(at, Ordering::Relaxed);
-            listeners.iter().for_each(|listener| call(listener, state));
+        self.state.store(at, Ordering::Relaxed);
+        self.deliver(state);
+    }
+
+    fn deliver(&self, state: AppState) {
+        let mut due = Vec::new();
+        for (listener, seen) in &mut *self.listeners() {
+            if seen.replace(state) != Some(state) {
+                due.push(Arc::clone(listener));
+            }
         }
+        // Without the lock: a listener may add another one.
+        due.iter().for_each(|listener| call(listener, state));
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<(Listener, Option<AppState>)>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,8 +118,6 @@ impl fmt::Debug for Observed {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use eos_protocol::{State, TaskId};
 
     use super::*;
@@ -145,17 +156,36 @@ mod tests {
 
     #[test]
     fn listeners_get_the_present_state_and_each_change_once() {
-        let (observed, seen) = (Observed::default(), Arc::new(Mutex::new(Vec::new())));
-        let log = Arc::clone(&seen);
-        observed.listen(Box::new(|_| {
+        let (observed, seen) = (
+            Arc::new(Observed::default()),
+            Arc::new(Mutex::new(Vec::new())),
+        );
+        let note = || {
+            let seen = Arc::clone(&seen);
+            move |state| seen.lock().unwrap().push(state)
+        };
+        observed.listen(Arc::new(|_| {
             panic!("a listener that panics hurts no other")
         }));
-        observed.listen(Box::new(move |state| log.lock().unwrap().push(state)));
-        for state in [AppState::Running, AppState::Running, AppState::Stopped] {
+        let (first, second, again) = (note(), note(), Arc::clone(&observed));
+        observed.listen(Arc::new(move |state| {
+            first(state);
+            if state == AppState::Stopped {
+                again.listen(Arc::new(second.clone()));
+            }
+        }));
+        let states = [
+            AppState::Starting,
+            AppState::Running,
+            AppState::Running,
+            AppState::Stopped,
+        ];
+        for state in states {
             observed.enter(state);
         }
         observed.enter(AppState::Stopping);
-        let expected = [AppState::Starting, AppState::Running, AppState::Stopped];
+        let stopped = AppState::Stopped;
+        let expected = [AppState::Starting, AppState::Running, stopped, stopped];
         assert_eq!(*seen.lock().unwrap(), expected);
         assert_eq!(observed.state(), AppState::Stopped);
     }

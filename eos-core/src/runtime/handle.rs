@@ -69,7 +69,7 @@ impl Handle {
         self.watched.observed.state()
     }
 
-    /// Calls a function with the present state, and then with each new one.
+    /// Calls a function with the present state, within a quarter of a second, and then with each new one.
     ///
     /// The function runs on a background thread. While it blocks, states and summaries are late; records are not.
     ///
@@ -80,7 +80,7 @@ impl Handle {
     /// }
     /// ```
     pub fn on_state(&self, f: impl Fn(AppState) + Send + Sync + 'static) {
-        self.watched.observed.listen(Box::new(f));
+        self.watched.observed.listen(Arc::new(f));
     }
 
     pub(super) fn observed(&self) -> &Observed {
