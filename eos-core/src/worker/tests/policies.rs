@@ -243,6 +243,31 @@ fn rule_9_a_record_slower_than_a_transaction_gets_one_of_its_own() {
     bench.assert_done(&["a", "b", "slow", "c"], 4);
 }
 
+/// A worker that stands still with one record in its transaction loses the transaction, however often. The record took
+/// no time of it, so a policy must not drop it.
+#[test]
+fn rule_9_a_worker_that_stands_still_condemns_no_record() {
+    let clock = Clock::default();
+    let mut bench = Bench::with_clock(clock.clone(), Guarantee::ExactlyOnce, |app| {
+        app.source(&text("in"))
+            .on_error(ErrorPolicy::skip())
+            .to(&Topic::plain("out"));
+    });
+    bench.kafka.broker().input.insert(tp(0), texts(&["a"]));
+    bench.assign(&[0]);
+    let mut stalls = 0;
+    for _ in 0..2_000 {
+        bench.steps(1);
+        if stalls < 2 && bench.worker.txn.state() == State::Open {
+            stalls += 1;
+            clock.pass(Duration::from_secs(40));
+            bench.kafka.expire();
+        }
+    }
+    assert_eq!((stalls, bench.totals().skipped), (2, 0));
+    bench.assert_done(&["a"], 1);
+}
+
 /// What a record emitted waits for its transaction; if that can't begin, the record comes again.
 #[test]
 fn a_begin_that_fails_costs_no_output() {

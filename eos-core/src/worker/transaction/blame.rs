@@ -6,14 +6,21 @@ use eos_protocol::{Isolation, Offset, Taken, TopicPartition};
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Blame {
     isolation: Isolation,
-    /// Whether a record may be the cause of the end of the open transaction.
-    possible: bool,
+    /// Whether a record's output may be the cause of the end of the open transaction.
+    is_refused: bool,
+    /// Whether the open transaction has outlived its time.
+    is_late: bool,
 }
 
 impl Blame {
-    /// A failure that a record may have caused.
-    pub(super) fn add(&mut self, possible: bool) {
-        self.possible |= possible;
+    /// A failure that a record's output may have caused.
+    pub(super) fn refused(&mut self, possible: bool) {
+        self.is_refused |= possible;
+    }
+
+    /// The transaction has outlived its time.
+    pub(super) fn late(&mut self, is_late: bool) {
+        self.is_late |= is_late;
     }
 
     /// The record is known to abort its transactions.
@@ -38,7 +45,7 @@ impl Blame {
     /// The transaction of these records is committed.
     pub(in crate::worker) fn committed(&mut self, taken: impl Iterator<Item = Taken>) {
         self.isolation.committed(taken);
-        self.possible = false;
+        (self.is_refused, self.is_late) = (false, false);
     }
 
     /// The transaction of these records is gone.
@@ -47,7 +54,10 @@ impl Blame {
         taken: impl Iterator<Item = Taken>,
         records: u64,
     ) {
-        if std::mem::take(&mut self.possible) {
+        // A transaction begins when its first record is processed. If it has only that one and is late all the same,
+        // the worker stood still: the closure of the record took no time of it.
+        let is_late = std::mem::take(&mut self.is_late) && records > 1;
+        if std::mem::take(&mut self.is_refused) || is_late {
             let taken: Vec<Taken> = taken.collect();
             if !taken.is_empty() {
                 self.isolation.aborted(&taken, records);

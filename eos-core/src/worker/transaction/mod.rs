@@ -191,7 +191,7 @@ impl<C: Client> TransactionDriver<C> {
         // A closure that takes longer than `transaction.timeout.ms` costs the records before it their transaction;
         // alone it costs nothing. (Measured here: the time after this belongs to the brokers.)
         let is_late = age.is_some_and(|age| age >= shared.spec.transaction_timeout);
-        self.blame.add(is_late);
+        self.blame.late(is_late);
         self.calls.seal = true;
     }
 
@@ -234,7 +234,7 @@ impl<C: Client> TransactionDriver<C> {
     /// A call failed. Returns the event for it.
     pub(super) fn failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
         let (call, class) = (error.call, error.class());
-        self.blame.add(blames_a_record(error.fault.code));
+        self.blame.refused(blames_a_record(error.fault.code));
         if class == ErrorClass::Retriable {
             self.calls.pause_until = Some(shared.now().after(PAUSE));
         } else {
@@ -258,7 +258,7 @@ impl<C: Client> TransactionDriver<C> {
             (call, ErrorClass::Retriable) => (call, ErrorClass::Abortable),
             other => other,
         };
-        self.blame.add(blames_a_record(error.fault.code));
+        self.blame.refused(blames_a_record(error.fault.code));
         tracing::warn!(
             app = %shared.spec.app, worker = %shared.spec.id, transaction = self.machine.number(),
             ?class, %error, "an output was refused"
