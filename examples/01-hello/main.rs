@@ -1,8 +1,8 @@
-//! The simplest pipeline, complete: `cargo run -p eos-examples --bin 01-hello`
+//! The simplest complete pipeline: `cargo run -p eos-examples --bin 01-hello`
 //!
-//! Reads `cities`, greets each one in `greetings`. As it is, it brings a Kafka and some cities of its own.
-//! With `-- --kafka` it takes the Kafka at localhost:9092: start it twice there and the two share the work;
-//! kill either at any moment and every city is still greeted exactly once.
+//! Reads `cities` and writes a greeting for each one to `greetings`. It brings an embedded broker and some
+//! cities. With `-- --kafka` it uses the Kafka at localhost:9092. Start it twice there, and the two processes
+//! share the work. Kill either at any moment: every city is still greeted exactly once.
 
 use eos_core::{App, Topic};
 use eos_examples::{CITIES, City, Input, Kafka, log_to_stderr};

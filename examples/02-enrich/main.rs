@@ -1,10 +1,10 @@
 //! One input, two outputs, both or none: `cargo run -p eos-examples --bin 02-enrich`
 //!
-//! Reads `cities` and writes each one twice: enriched to `cities-enriched`, and a line for the
-//! auditors to `cities-audit`. A crash between the two writes is not a case that you have to think
-//! about: whoever reads with `read_committed` sees both or none.
+//! Reads `cities` and writes each city twice: enriched to `cities-enriched`, and as an audit line to
+//! `cities-audit`. A crash between the two writes needs no handling: readers with `read_committed` see both
+//! or none.
 //!
-//! `WORKERS=4` runs four workers in this process. `GUARANTEE=at-least-once` shows what you would get
+//! `WORKERS=4` runs four workers in this process. `GUARANTEE=at-least-once` shows the results
 //! without transactions: duplicates after each crash.
 
 use anyhow::bail;

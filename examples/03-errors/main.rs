@@ -1,14 +1,13 @@
-//! Records that can't be processed, and what becomes of them: `cargo run -p eos-examples --bin 03-errors`
+//! Error policies for failed records: `cargo run -p eos-examples --bin 03-errors`
 //!
-//! Prints name tags: for each city of `cities` one, and what is ordered in `tag-orders`. The closure
-//! has a bug, so that real data makes it panic. Each source has a policy of its own:
+//! Prints a name tag for each city of `cities` and for each order in `tag-orders`. The closure has a bug and
+//! panics on real data. Each source has its own policy:
 //!
 //! - `cities` skips: a city without a tag is no great loss;
-//! - `tag-orders` tries twice more, in case it was a passing trouble, and then gives the order to
-//!   `tag-orders-dlq`, in the transaction that also commits its offset: an order is done or is
-//!   there, never both, never neither.
+//! - `tag-orders` retries twice, in case the error was transient. Then it writes the order to `tag-orders-dlq`,
+//!   in the transaction that also commits its offset. An order is either processed or in that topic.
 //!
-//! To see more of it, with Kafka up:
+//! With Kafka up:
 //!
 //! ```sh
 //! cargo xtask kafka topic cities tag-orders tags tag-orders-dlq
@@ -17,10 +16,9 @@
 //! cargo run -p eos-examples --bin 03-errors -- --kafka
 //! ```
 //!
-//! Of the five orders one is good; the others can't be decoded, are refused, panic, and come out
-//! larger than `tags` takes. `cargo xtask kafka read tag-orders-dlq` shows all that Kafka keeps of
-//! them: each as it was, the reason in its headers. Without `on_error` the first one would have
-//! stopped the app, with what came before it committed.
+//! One of the five orders is good. The others can't be decoded, are refused, panic, and are too large for
+//! `tags`. `cargo xtask kafka read tag-orders-dlq` shows each original record, with the reason in its headers.
+//! Without `on_error`, the first one would stop the app, and everything before it would be committed.
 
 use std::time::Duration;
 
@@ -84,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
         .try_map(tag)
         .to(&tags);
 
-    // Anybody may read dead letters; here the app itself does, as bytes: they may be no orders.
+    // Any program may read dead letters. Here the app itself reads them, as bytes, because they may be no orders.
     app.source(&Topic::<Bytes, Bytes>::plain("tag-orders-dlq"))
         .for_each(|_, letter| tell(&letter));
 

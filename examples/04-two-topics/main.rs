@@ -1,10 +1,10 @@
-//! Two topics as one stream in order of time, and a memory between records:
+//! Two topics as one stream in time order, and a processor that remembers:
 //! `cargo run -p eos-examples --bin 04-two-topics`
 //!
-//! Reads `departures` and `arrivals`, both cities under their region, and writes for each arrival
-//! how far it is from where somebody last left in that region to `trips`.
+//! Reads `departures` and `arrivals`, both cities keyed by region. For each arrival, writes the distance from
+//! the last departure in that region to `trips`.
 //!
-//! As it is, everybody has left before the first one arrives. With Kafka up:
+//! In the sample data, all departures are before the first arrival. With Kafka up:
 //!
 //! ```sh
 //! cargo xtask kafka topic departures arrivals trips
@@ -15,16 +15,16 @@
 //! cargo xtask kafka read trips
 //! ```
 //!
-//! The third command sends departures that are later than all arrivals: no trip may know of them.
+//! The last generator sends departures that are later than all arrivals. No trip may contain them.
 //!
 //! `merge` makes the two topics siblings: they need equally many partitions, one task reads
-//! the same partition of both, and the older record comes first. While one topic has nothing, the
-//! task goes on with the other: `EOS_MAX_TASK_IDLE_MS=1000` lets it wait a second for a late producer.
+//! the same partition of both, and the older record comes first. While one topic has no records, the task
+//! continues with the other. `EOS_MAX_TASK_IDLE_MS=1000` makes it wait a second for a late producer.
 //!
-//! The memory is a `HashMap` in the processor, and that is all it is. Each trip is written exactly
-//! once, but what it says rests on what the processor has seen: after a restart, when the task moves,
-//! and after an aborted transaction it begins empty, and an arrival whose departure came before that
-//! is a trip from nowhere (`"from":null`). What has to survive belongs into a store, as in `06-word-count`.
+//! The memory is a `HashMap` in the processor. Each trip is written exactly once, but its content depends on
+//! that memory, which is empty after a restart, a move of the task or an aborted transaction. An arrival whose
+//! departure came before that is a trip without an origin (`"from":null`). Keep data that must survive in a
+//! store, as in `06-word-count`.
 
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ struct Trip {
     km: Option<u32>,
 }
 
-/// Remembers, for each region of its task, where somebody left last.
+/// Remembers the last departure in each region of its task.
 #[derive(Default)]
 struct Trips {
     left: HashMap<String, City>,

@@ -1,4 +1,4 @@
-//! Properties from the program, a file and the environment, and what an app says of itself:
+//! Properties from the program, a file and the environment, and the description of an app:
 //! `cargo run -p eos-examples --bin 05-configuration`
 //!
 //! Reads `cities` and writes their names to `city-names`.
@@ -11,10 +11,10 @@
 //! cargo run -p eos-examples --bin 05-configuration -- --kafka
 //! ```
 //!
-//! It prints what it does and the guarantee of each edge, and then a line each second. The program
-//! asks for one worker, `eos.properties` beside it for two, and the file wins; so does
-//! `EOS_NUM_STREAM_THREADS=3` over the file. `EOS_COMIT_INTERVAL_MS=5` does not start: it is
-//! misspelt, and the error says what was meant. `docs/configuration.md` lists all properties.
+//! It prints its graph and the guarantee of each edge, and then a line each second. The program sets one
+//! worker and `eos.properties` beside it sets two: the file wins. `EOS_NUM_STREAM_THREADS=3` wins over the
+//! file. `EOS_COMIT_INTERVAL_MS=5` is an unknown property: the app does not start, and the error suggests the
+//! right name. `docs/configuration.md` lists all properties.
 //!
 //! With `--features prometheus`, `METRICS_PORT=9464` serves `http://127.0.0.1:9464/metrics`.
 
@@ -35,7 +35,7 @@ fn tell(metrics: &Metrics) {
     let totals = &metrics.totals;
     let tasks = metrics.workers.iter().flat_map(|worker| &worker.tasks);
     let inputs = tasks.flat_map(|task| &task.inputs);
-    // An unknown lag is not zero: nothing was heard of the end yet.
+    // An unknown lag is not zero: the end of the partition is not known yet.
     let lag: Option<u64> = inputs.map(|input| input.lag).sum();
     println!(
         "workers {}, records {} in and {} out, commits {} ({} aborted), 99 % within {:?}, lag {}",

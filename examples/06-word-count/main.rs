@@ -1,14 +1,14 @@
-//! Counts words: something is kept per key, and survives whatever dies.
+//! A word count: state per key that survives crashes.
 //! `cargo run -p eos-examples --bin 06-word-count`
 //!
 //! ```text
 //! lines ─→ words ─(repartition: all of one word in one task)─→ counts ─→ word-counts
 //! ```
 //!
-//! Each update of a count goes to `word-counts`, as the 8 bytes that Kafka Streams would write: they are what is
-//! printed behind a word (`Topic::json` would write text). The counts are kept in a database of each task, and
-//! in a changelog topic that commits in the same transaction as the offsets and the outputs: kill this program
-//! at any moment, start it again, here or elsewhere, and no word counts twice or never.
+//! Each update of a count goes to `word-counts`, as the 8 bytes that Kafka Streams would write. The program
+//! prints these bytes after the word (`Topic::json` would write text). Each task keeps its counts in a database
+//! and in a changelog topic, which commits in the transaction of the offsets and the outputs. Kill this program
+//! at any moment and start it again, on any host: every word counts exactly once.
 
 use eos_core::{App, KeyValueStore, PlainTopic, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};

@@ -1,4 +1,4 @@
-//! Counts views of each page per minute: windows of time, and what becomes of records that come too late.
+//! Page views per minute: time windows, and a topic for late records.
 //! `cargo run -p eos-examples --bin 07-page-views`
 //!
 //! ```text
@@ -6,10 +6,10 @@
 //!                                             └─ too late ──→ late-page-views
 //! ```
 //!
-//! Windows go by the times of the records, not by the clock: a minute takes views until a record was read
-//! that is ten seconds younger than its end. What comes later is not lost: it goes to a topic of its own,
-//! as it was. Both topics commit in one transaction with the offsets and the counts, and so does how far
-//! time has come: kill this program at any moment, and no minute opens again that was closed.
+//! Windows follow the timestamps of the records, not the clock. A minute accepts views until the app reads a
+//! record that is ten seconds later than the end of that minute. Later views go to another topic, unchanged.
+//! Both topics commit in one transaction with the offsets, the counts and the stream time. Kill this program at
+//! any moment: no closed minute opens again.
 //!
 //! With Kafka up:
 //!
@@ -20,8 +20,7 @@
 //! cargo xtask kafka read page-views-per-minute
 //! ```
 //!
-//! Keys and counts are bytes there, as Kafka Streams writes them: the page and 8 bytes of time, and 8 bytes
-//! of a number.
+//! Keys and counts are bytes in Kafka Streams' format: the page and 8 bytes of time, and 8 bytes of a number.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Orders with what is known of their customers: a table of a topic, and a stream that joins with it.
+//! Orders joined with their customers: a table, and a stream that joins it.
 //! `cargo run -p eos-examples --bin 08-enriched-orders`
 //!
 //! ```text
@@ -16,12 +16,13 @@
 //! cargo xtask kafka read enriched-orders
 //! ```
 //!
-//! The table is the last value of each customer; a tombstone, as alan's, deletes one. Orders have keys of
-//! their own, so they go through a repartition topic first, which gets as many partitions as `customers`:
-//! one task has a customer and all its orders. It reads the two in order of time, so an order finds its
-//! customer as he was then. Customers that change later change no order that is written.
+//! The table holds the last value of each customer. A tombstone, such as alan's, deletes a customer. Orders have
+//! other keys, so they go through a repartition topic with as many partitions as `customers`. One task then has
+//! a customer and all its orders. It reads both in time order, so an order meets the customer data of its time.
+//! Later changes of a customer change no written order.
 //!
-//! The table is kept as all state is: stop it, kill it, start it elsewhere, and no customer is read twice.
+//! The table is state like any other: stop the program, kill it, start it elsewhere, and it reads no customer
+//! twice.
 
 use eos_core::{App, KeyValueStore, Topic};
 use eos_examples::{Input, Kafka, log_to_stderr};
@@ -42,7 +43,7 @@ struct Customer {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Enriched {
     item: String,
-    /// Who ordered it and where to send it; nobody that we know.
+    /// The customer's name and address; `None` for an unknown customer.
     to: Option<String>,
 }
 
