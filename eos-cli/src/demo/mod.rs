@@ -59,7 +59,7 @@ pub(crate) struct Options {
     /// Lines per second [default: 2,200; with --calm 30,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Kills nobody: a book is counted, and that is all
+    /// Counts the book without killing any process
     #[arg(long)]
     calm: bool,
     /// Starts a real Kafka (with Java) instead of the embedded broker. KAFKA_BOOTSTRAP_SERVERS names one

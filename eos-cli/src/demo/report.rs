@@ -182,7 +182,7 @@ fn meaning(told: &Told, paint: Paint) -> String {
     }
     if told.kills.is_empty() {
         return format!(
-            "{} Nobody was killed meanwhile; without --calm somebody is, about once a second.\n",
+            "{} No process was killed. Without --calm, one is killed about once a second.\n",
             paint.bold("Every word is counted once.")
         );
     }
@@ -295,7 +295,7 @@ Exactly once. 3 times a process died";
             ..told(0, 0)
         };
         let text = render(&told, Duration::from_millis(1_900), Paint::Plain);
-        let expected = "Every word is counted once. Nobody was killed meanwhile";
+        let expected = "Every word is counted once. No process was killed";
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("All of this took 1.90 s."), "{text}");
         assert_eq!(told.exit_code(), ExitCode::SUCCESS);
