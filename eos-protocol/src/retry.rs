@@ -1,6 +1,6 @@
 //! When a record that failed is tried again.
 //!
-//! Nobody sleeps on it: what came before the record is committed, its task is parked until the next
+//! No thread sleeps: what came before the record is committed, its task is parked until the next
 //! try, and the worker's other tasks go on.
 
 use std::time::Duration;

@@ -138,8 +138,8 @@ pub enum StartError {
     },
     /// The task's inputs were not committed by one transaction.
     #[error(
-        "task {task}: {one} and {other} were not committed by the same transaction (somebody \
-         reset one of them?). Reset all inputs of group {group} together: \
+        "task {task}: {one} and {other} were not committed by the same transaction. Was one of \
+         them reset? Reset all inputs of group {group} together: \
          kafka-consumer-groups.sh --group {group} --reset-offsets --execute --all-topics \
          --to-earliest (or another point)"
     )]
@@ -440,7 +440,7 @@ mod tests {
         let eldest = name(1, 6);
         about.eldest = Some(&eldest);
         assert_eq!(from(&about), FirstStart::Latest);
-        // There were four: number 4 appeared later, with records that nobody has read.
+        // There were four: number 4 appeared later, with records that are still unread.
         let eldest = name(1, 4);
         about.eldest = Some(&eldest);
         assert_eq!(from(&about), FirstStart::Earliest);

@@ -52,7 +52,7 @@ impl CacheMemory {
 /// Values of one store, and the knowledge that a key is not there.
 ///
 /// Two generations: what is used goes into the young one; when that is full it becomes the old
-/// one, and what nobody used since is forgotten with the one before. It only ever holds what is
+/// one, and entries unused since then are evicted with the one before. It only ever holds what is
 /// committed, so an abort leaves it alone.
 #[derive(Debug)]
 pub(crate) struct CommittedCache {
@@ -212,7 +212,7 @@ mod tests {
             let _forgotten = cache.get(hash, &key);
         });
         late(&mut filled(), &|cache| cache.put(hash, &key, value));
-        // Nobody reads it or writes to it.
+        // It is neither read nor written.
         late(&mut filled(), &|cache| {
             cache.keep_to_limit();
         });

@@ -9,7 +9,7 @@
 //!
 //! Numbers are big-endian. The commit record is the last record of its transaction in each partition
 //! that the transaction wrote; its key is fixed, so compaction keeps the last one. A changelog is
-//! nobody else's to write: a record that is none of these stops whoever reads it, because state made
+//! written by its app alone. A record that is none of these stops the restore, because state made
 //! from a part of a changelog is silently wrong.
 
 use eos_protocol::state::{CommitRecord, Family, StoreId};

@@ -176,7 +176,7 @@ impl std::error::Error for EngineFault {}
 mod tests {
     use super::*;
 
-    /// Logs show the text alone: what is not in it, nobody reads.
+    /// Logs show the text alone, so it must hold every detail.
     #[test]
     fn an_error_says_what_its_source_said() {
         let path = || PathBuf::from("/state/db");

@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
         .try_map(tag)
         .to(&tags);
 
-    // Anybody may read dead letters; here the app itself does, as bytes: they may be no orders.
+    // Any consumer may read dead letters. Here the app itself does, as bytes: they may be no orders.
     app.source(&Topic::<Bytes, Bytes>::plain("tag-orders-dlq"))
         .for_each(|_, letter| tell(&letter));
 

@@ -46,7 +46,7 @@ struct Trip {
     km: Option<u32>,
 }
 
-/// Remembers, for each region of its task, where somebody left last.
+/// Remembers the last departure of each region of its task.
 #[derive(Default)]
 struct Trips {
     left: HashMap<String, City>,

@@ -42,7 +42,7 @@ struct Customer {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Enriched {
     item: String,
-    /// Who ordered it and where to send it; nobody that we know.
+    /// Name and address of the customer, unless the customer is unknown.
     to: Option<String>,
 }
 

@@ -188,9 +188,9 @@ fn meaning(told: &Told, paint: Paint) -> String {
     }
     let kills = counted(told.kills.len() as u64, "time");
     format!(
-        "{} {kills} a process died in the middle of its work, and whoever reads the counts\n\
-         cannot tell: of each word they go up by one, without a gap or a repeat, to the number that one\n\
-         loop over the input finds, in code that it does not share with the framework.\n",
+        "{} {kills} a process died in the middle of its work, and the counts do not show it.\n\
+         The count of each word goes up by one, without a gap or a repeat. It ends at the number that\n\
+         an independent loop over the input finds, which shares no code with the framework.\n",
         paint.bold("Exactly once.")
     )
 }

@@ -202,7 +202,7 @@ fn bytes_that_are_no_terms_are_told() {
 }
 
 proptest! {
-    /// Whoever comes with whatever retention: what one of them may have thrown away, none shows again.
+    /// With any sequence of retentions: a window that one of them may have dropped is never shown again.
     #[test]
     fn nothing_that_was_over_is_ever_there_again(
         programs in proptest::collection::vec((0_u64..200, 0_i64..300), 1..8),

@@ -74,7 +74,7 @@ impl History {
             None => 0,
             Some(found) => match seq_of(found) {
                 Some(seq) if *found == position(seq) => seq,
-                _ => return Ok(Err(Violation(format!("nobody wrote {found:?}")))),
+                _ => return Ok(Err(Violation(format!("{found:?} was never written")))),
             },
         };
         let expected = self.after(seq);

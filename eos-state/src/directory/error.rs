@@ -23,7 +23,7 @@ pub enum DirectoryError {
     },
     /// A symbolic link lies where a directory or file of ours should.
     #[error(
-        "{} is a symbolic link; what it points to may be anybody's. Remove it; to keep state \
+        "{} is a symbolic link, and its target may belong to another program. Remove it; to keep state \
          elsewhere, choose another state directory with `state_dir(..)` or EOS_STATE_DIR",
         path.display()
     )]
@@ -31,7 +31,7 @@ pub enum DirectoryError {
         /// The link.
         path: PathBuf,
     },
-    /// Somebody has it open.
+    /// Another process or worker has it open.
     #[error(
         "{} is locked: its stores are still open, in another process or by a worker of this one \
          that is closing. Try again once they are closed",
@@ -43,7 +43,7 @@ pub enum DirectoryError {
     },
     /// It is of another app.
     #[error(
-        "{} holds state of app {found}, and this is app {now}: somebody put it there. Move it away, \
+        "{} holds state of app {found}, and this is app {now}. Move the directory away, \
          or choose another state directory",
         path.display()
     )]

@@ -16,8 +16,8 @@ pub(crate) struct KeyHash(u32);
 
 /// Hashes keys alike for all tables of one task.
 ///
-/// Keys come from outside and the hash is a fast one, so each task draws a seed: nobody can
-/// prepare a topic of keys that all collide.
+/// Keys come from outside and the hash is a fast one, so each task draws a seed: a prepared topic
+/// of keys that all collide is impossible.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyHasher {
     seed: usize,

@@ -383,7 +383,7 @@ fn client(
 }
 
 /// # Safety
-/// `error` is null or an error object that nobody else destroys.
+/// `error` is null or an error object that no other code destroys.
 unsafe fn check(error: *mut sys::rd_kafka_error_t) -> Result<()> {
     if error.is_null() {
         return Ok(());

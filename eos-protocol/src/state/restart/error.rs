@@ -69,7 +69,7 @@ pub enum RestartError {
         /// The state.
         state: Evidence,
     },
-    /// Somebody else set the offset, but the task has state.
+    /// The offset was set from outside, but the task has state.
     #[error(
         "task {task}: the offset of {partition} in group {group} was set by another program \
          (metadata {metadata:?}), but {state}, which belongs to the offset before. Was it \
@@ -95,7 +95,7 @@ pub enum RestartError {
     /// The offsets have our name, but are not those that the transaction committed.
     #[error(
         "task {task}: the offsets in group {group} have the name of the task's last transaction, but \
-         are not those that it committed: somebody moved them and kept their metadata. Set them back, \
+         are not those that it committed: they were moved and kept their metadata. Set them back, \
          or start afresh under another app name"
     )]
     OffsetsMoved {
@@ -287,7 +287,7 @@ pub enum RestartError {
     #[error(
         "task {task}: {changelog} begins at offset {start} now, but was read only up to {position}: \
          its front was deleted meanwhile. Start again; if that repeats, keep its records for longer \
-         (retention.ms=-1, and nobody else's DeleteRecords)"
+         (retention.ms=-1, and no DeleteRecords from other programs)"
     )]
     TrimmedMeanwhile {
         /// The task.

@@ -6,7 +6,7 @@ use crate::ids::{Offset, Seq, TopicPartition};
 use crate::name::TransactionName;
 use crate::state::{Difference, Family, PerFamily, PositionError};
 
-/// Why local state can't be used, and the changelog makes it anew.
+/// Why local state can't be used and is rebuilt from the changelog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {

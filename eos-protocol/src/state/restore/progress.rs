@@ -48,8 +48,8 @@ pub struct Stalled {
 pub enum StalledBy {
     /// A transaction is open where the reader stands.
     #[error(
-        "A transaction is open at offset {lso} that nobody ended: its producer froze or died. The \
-         broker aborts it after the producer's transaction.timeout.ms; if not, it hangs: \
+        "A transaction is open at offset {lso}: its producer froze or died. The broker aborts it \
+         after the producer's transaction.timeout.ms. If it does not, the transaction hangs: run \
          `kafka-transactions.sh find-hanging`, then `abort`"
     )]
     OpenTransaction {

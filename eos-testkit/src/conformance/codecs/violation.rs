@@ -237,7 +237,7 @@ pub enum Violation {
         }
     )]
     Drifts {
-        /// The bytes that nobody wrote.
+        /// The bytes that were never written.
         bytes: Written,
         /// What they were read as.
         value: String,
