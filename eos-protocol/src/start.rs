@@ -108,7 +108,7 @@ impl Start {
 pub enum StartError {
     /// The stage read other topics, or another one drove it, when this offset was committed.
     #[error(
-        "task {task}: {partition} was committed by layout {found}, this program has layout \
+        "task {task}: {partition} was committed by layout {found}, but this program has layout \
          {expected}: its sources changed. Stop every instance of the old program, then start this \
          one once with EOS_ACCEPT_LAYOUT={found} in its environment; or give the app another name to start afresh"
     )]
@@ -124,9 +124,9 @@ pub enum StartError {
     },
     /// The task kept state that this program has no store for.
     #[error(
-        "task {task}: when {partition} was committed, its stage kept {family} stores, and in this \
-         program it has none. Going on would leave their state behind, and lose what comes now if they \
-         came back. Put them back under their names, or give the app another name to start afresh"
+        "task {task}: the stage of {partition} had {family} stores at the last commit, and this \
+         program declares none. Their state would miss the next records. Declare the stores again under \
+         their names, or give the app another name to start afresh"
     )]
     StoresGone {
         /// The task.

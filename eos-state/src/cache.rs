@@ -81,7 +81,7 @@ impl CommittedCache {
     }
 
     /// Keeps to what its part is by now: it shrinks as others come, and what was filled before may be
-    /// too large. Answers how large a generation may be.
+    /// too large. Returns how large a generation may be.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let limit = self.limit();
         if limit < self.limit {

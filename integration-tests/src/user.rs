@@ -111,7 +111,7 @@ impl<'a> User<'a> {
         self.home.path().join(name)
     }
 
-    /// Runs one line. Answers what it printed.
+    /// Runs one line. Returns what it printed.
     ///
     /// # Errors
     /// When it fails, or this type does not know how to run it.

@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of a connection. Answers how many there are, or none if the broker stops.
+    /// Takes note of a connection. Returns how many there are, or none if the broker stops.
     pub(super) fn opened(&self, id: u64, socket: TcpStream) -> Option<usize> {
         let mut sockets = locked(&self.sockets);
         if self.is_stopping() {

@@ -81,7 +81,7 @@ impl Trim {
         self.sealed = if wrote { self.newest } else { None };
     }
 
-    /// That transaction is committed, with this stream time. Answers up to where the changelog may be
+    /// That transaction is committed, with this stream time. Returns up to where the changelog may be
     /// deleted, if that is further than what was answered before.
     pub fn committed(&mut self, stream_time: Option<Timestamp>) -> Option<Offset> {
         self.commit_record = self.commit_record.max(self.sealed.take());

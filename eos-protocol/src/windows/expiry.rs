@@ -53,7 +53,7 @@ impl Expiry {
     }
 
     /// The store holds windows already, that were kept on these terms up to this committed stream time.
-    /// Answers whether they are other ones.
+    /// Returns whether they are other ones.
     ///
     /// # Errors
     /// [`OtherWindows`]: they are of another length.

@@ -114,7 +114,7 @@ fn duration(ms: i64) -> Duration {
 
 /// A store holds windows of another length than the program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("its windows are {} in the state that is there, and {} in this program", Length(*found), Length(*now))]
+#[error("its windows are {} in the existing state, and {} in this program", Length(*found), Length(*now))]
 pub struct OtherWindows {
     /// Size of the kept windows. Zero if it is unknown, because a closure keeps them.
     pub found: Duration,

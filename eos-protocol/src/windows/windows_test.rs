@@ -163,7 +163,7 @@ fn windows_of_another_length_are_other_windows() {
     };
     assert_eq!(
         refused(20),
-        "its windows are 10ms long in the state that is there, and 20ms long in this program"
+        "its windows are 10ms long in the existing state, and 20ms long in this program"
     );
     assert!(refused(0).ends_with("and a closure's own in this program"));
 }

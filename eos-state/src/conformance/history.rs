@@ -63,7 +63,7 @@ impl History {
         contents
     }
 
-    /// Whether the stores hold exactly what their position says. Answers the position's transaction;
+    /// Whether the stores hold exactly what their position says. Returns the position's transaction;
     /// 0 if there is none.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Why a directory can't be used.
+//! Errors of task directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub enum DirectoryError {
         /// The directory.
         path: PathBuf,
     },
-    /// It is of another app.
+    /// The directory belongs to another app.
     #[error(
         "{} holds state of app {found}, and this is app {now}. Move the directory away, \
          or choose another state directory",
@@ -50,7 +50,7 @@ pub enum DirectoryError {
     OtherApp {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The app that the directory belongs to.
         found: String,
         /// This app.
         now: AppId,
@@ -58,7 +58,7 @@ pub enum DirectoryError {
     /// A newer version made it.
     #[error(
         "{} has format {version}, this version reads up to {newest}: run the newest version that \
-         ever used it, or delete it; its state is then made again from the changelog",
+         ever used it, or delete it; its state is then rebuilt from the changelog",
         path.display()
     )]
     Newer {

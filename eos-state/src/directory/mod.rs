@@ -12,8 +12,8 @@
 //! |---|---|---|
 //! | nothing, or a lock alone | made | a crash while it was made leaves no more |
 //! | this app, cluster and task | opened | whether it is *up to date* its position says, not its path |
-//! | another task, or another cluster | [`Opened::Foreign`]: loudly cleared, made again from the changelog | it is the app's own, or was: test clusters come and go under one state directory |
-//! | no owner, or one that does not read | [`Opened::Foreign`] | a part of it was copied, and what is missing is unknown |
+//! | another task, or another cluster | [`Opened::Foreign`]: cleared with a warning, and rebuilt from the changelog | it is the app's own, or was: test clusters come and go under one state directory |
+//! | no owner, or an unreadable one | [`Opened::Foreign`] | a part of it was copied, and what is missing is unknown |
 //! | another app | refused | it lies under a path of this app, so it was put there: not ours to delete |
 //! | a newer format | refused | after a downgrade the app may be upgraded again |
 //! | a symbolic link | refused | its target may belong to another program, and clearing follows |

@@ -111,7 +111,7 @@ impl Table {
         self.find(hash, key).ok()
     }
 
-    /// Writes a value, or that there is none. Answers the entry's number, and whether it is new.
+    /// Writes a value, or that there is none. Returns the entry's number, and whether it is new.
     ///
     /// Key and value are shorter than `u32::MAX`: the task store has looked.
     pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) -> (u32, bool) {

@@ -205,7 +205,7 @@ impl Bench {
         check::read(&mut self.client, &play.task.output, check)
     }
 
-    /// Reads a play's whole output, which has to be right. Answers how many records it has.
+    /// Reads a play's whole output, which has to be right. Returns how many records it has.
     pub(crate) fn ensure_right(&mut self, play: &Play) -> Result<u64> {
         let Task { work, records, .. } = play.task;
         if work.counts() {

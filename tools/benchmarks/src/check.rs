@@ -41,7 +41,7 @@ impl Check {
         self
     }
 
-    /// One more record. Answers its number if it has one.
+    /// One more record. Returns its number if it has one.
     pub(crate) fn take(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Option<u64> {
         let seq = number(value);
         self.count += 1;

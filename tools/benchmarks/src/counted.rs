@@ -57,7 +57,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Whether the counts are those of the first `records`. Answers how many there were.
+    /// Whether the counts are those of the first `records`. Returns how many there were.
     pub(crate) fn complete(&self, records: u64) -> Result<u64> {
         if let Some(wrong) = &self.wrong {
             bail!("the output is wrong: {wrong}");

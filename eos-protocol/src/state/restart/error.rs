@@ -106,10 +106,10 @@ pub enum RestartError {
     },
     /// A store has windows of another length now.
     #[error(
-        "task {task}, store {store}: {source}. Where one begins says nothing of its length, so results of \
-         both would be taken for each other's. Nothing of it is lost: give the windows back their length; or \
-         start under another app name, with new state (a new name for the store alone is not enough, for \
-         the old one is in the changelog). Retention and grace may change at any time"
+        "task {task}, store {store}: {source}. A stored window has a start but no length, so results of \
+         both lengths would mix. No state is lost. Restore the length of the windows, or start under \
+         another app name with new state. A new name for the store alone is not enough, because the \
+         changelog holds the old one. Retention and grace may change at any time"
     )]
     OtherWindows {
         /// The task.
@@ -120,7 +120,7 @@ pub enum RestartError {
         source: OtherWindows,
     },
     /// On which terms a store keeps its windows can't be read.
-    #[error("task {task}: what the store {store} says of its windows can't be read: {source}")]
+    #[error("task {task}: the window definition of store {store} can't be read: {source}")]
     Terms {
         /// The task.
         task: TaskId,
@@ -131,7 +131,7 @@ pub enum RestartError {
     },
     /// The local state is of a newer version.
     #[error(
-        "task {task}: {source}, or delete the task's state directory, which is then made again from \
+        "task {task}: {source}, or delete the task's state directory, which is then rebuilt from \
          its changelog"
     )]
     NewerState {
@@ -143,7 +143,7 @@ pub enum RestartError {
     /// The committed offsets are of a topic that is gone.
     #[error(
         "task {task}: topic {topic} was deleted and made again (its id was {found}, now it is \
-         {now}), but the committed offsets are of the old one: they mean other records now. Start \
+         {now}), but the committed offsets belong to the old one and mean other records now. Start \
          afresh under another app name"
     )]
     InputRecreated {

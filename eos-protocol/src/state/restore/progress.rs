@@ -23,8 +23,8 @@ pub struct Progress {
 /// A restore that does not get further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "task {task}: its state is not whole and the restore stands still for {} s: {changelog} was \
-     read up to offset {position} of {end}. {by}",
+    "task {task}: the restore of {changelog} made no progress for {} s, at offset {position} of \
+     {end}, and the state is incomplete. {by}",
     waited.as_secs()
 )]
 pub struct Stalled {
