@@ -29,67 +29,67 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// A Kafka on this machine, without Docker
+    /// Runs a local Kafka, without Docker by default
     #[command(subcommand)]
     Kafka(Kafka),
-    /// A pipeline on a Kafka of its own, its processes killed while it works, and an audit of what is left
+    /// Runs a pipeline on its own Kafka, kills its processes meanwhile, and audits the result
     Demo(demo::Options),
 }
 
 #[derive(Debug, Subcommand)]
 enum Kafka {
-    /// Starts it, or finds it running, and prints where it is
+    /// Starts a cluster unless it runs, and prints its address
     Up {
-        /// 1 node, or 3 with replication
+        /// Number of nodes: 1, or 3 with replication
         #[arg(long, value_parser = ["1", "3"])]
         nodes: Option<String>,
         /// Port of the first node; further nodes take the next ones
         /// [default: 9092 if it is free, otherwise any free port]
         #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
         port: Option<u16>,
-        /// In containers, by docker-compose.yml
+        /// Runs the nodes in containers (docker-compose.yml)
         #[arg(long, conflicts_with = "port")]
         docker: bool,
-        /// The embedded broker: without Java, in memory, for development and tests
+        /// Runs the embedded broker: without Java, in memory, for development and tests
         #[arg(long, conflicts_with = "docker")]
         embedded: bool,
-        /// Without the topics and records of an earlier one, which are removed
+        /// Removes the topics and records of an earlier cluster first
         #[arg(long)]
         fresh: bool,
     },
-    /// Is the embedded broker until it is stopped; `up --embedded` calls it
+    /// Runs the embedded broker in the foreground; `up --embedded` calls it
     #[command(hide = true)]
     ServeEmbedded {
-        /// Where to listen
+        /// Port to listen on
         #[arg(long)]
         port: u16,
     },
-    /// Stops it and removes its data
+    /// Stops the cluster and removes its data
     Down,
-    /// Says what runs where, and whether it is ready
+    /// Prints the nodes, their addresses, and whether they are ready
     Status,
     /// Creates topics unless they exist
     Topic {
-        /// A name, or name:partitions
+        /// Name of the topic, optionally with its number of partitions
         /// [default: 6 partitions]
         #[arg(required = true, value_name = "NAME[:PARTITIONS]")]
         topics: Vec<NewTopic>,
     },
-    /// Sends each line of standard input as a record: `key:value`; nothing is Kafka's null
+    /// Sends each line of standard input as a record `key:value`. An empty part is Kafka's null
     Produce {
         /// The topic
         topic: String,
-        /// Lines are values only, spread over the partitions
+        /// Takes each line as a value without a key, spread over the partitions
         #[arg(long)]
         no_keys: bool,
     },
-    /// Prints what a topic holds: `partition@offset key:value`, and its headers; null is Kafka's null,
-    /// "null" the text
+    /// Prints the records of a topic as `partition@offset key:value` with headers. null is Kafka's null,
+    /// "null" is text
     Read {
         /// The topic
         topic: String,
-        /// Also what is in open and aborted transactions, as readers without
-        /// isolation.level=read_committed see it
+        /// Prints records of open and aborted transactions too, as with
+        /// isolation.level=read_uncommitted
         #[arg(long)]
         uncommitted: bool,
     },

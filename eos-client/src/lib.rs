@@ -61,8 +61,8 @@ pub trait Client {
     /// without facts. Waits until `within` has passed, then fails.
     fn facts(&self, topics: &[TopicName], within: Duration) -> Result<ClusterFacts>;
 
-    /// Creates topics, and answers for each of them, in their order. One that is there already is
-    /// fine, however it is set: somebody was quicker. Waits until `within` has passed, then fails.
+    /// Creates topics, and returns a result for each of them, in their order. A topic that exists
+    /// already is a success, whatever its settings. Fails after `within`.
     fn create_topics(
         &self,
         topics: &[NewTopic],
@@ -153,7 +153,7 @@ pub trait Source {
     fn end(&mut self, of: &TopicPartition) -> Option<Offset>;
 
     /// How many offsets an assigned partition's last stable offset is behind its high watermark:
-    /// what is written, but held back by somebody's open transaction. `None` while that is not known
+    /// what is written, but held back by an open transaction. `None` while that is not known
     /// without asking a broker: before everything stable was taken, above all.
     fn held_back(&mut self, of: &TopicPartition) -> Option<u64>;
 

@@ -81,7 +81,7 @@ pub enum SourceEvent {
     Revoked {
         /// The partitions.
         partitions: Vec<TopicPartition>,
-        /// Whether they are gone already: somebody else may own them.
+        /// Whether the partitions are lost already: another member may own them.
         lost: bool,
     },
     /// An offset that we asked for does not exist (`auto.offset.reset=error`). The partition is fetched no
@@ -122,7 +122,7 @@ pub struct OffsetBounds {
     pub end: Offset,
 }
 
-/// Where a partition begins and ends, for whoever reads it in order to restore.
+/// Where a partition begins and ends, for a restore.
 ///
 /// The three are looked up side by side, not at one moment; `end` is never less than `stable`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,9 +150,9 @@ pub struct OffsetToCommit {
 
 /// The group's view of a member, as the client has it at this moment: unchecked.
 pub trait GroupMetadata {
-    /// `generation.id`, or the member epoch; −1 for nobody.
+    /// `generation.id`, or the member epoch; −1 without a member.
     fn generation_id(&self) -> i32;
-    /// `member.id`; empty for nobody.
+    /// `member.id`; empty without a member.
     fn member_id(&self) -> &str;
 }
 
@@ -177,8 +177,8 @@ pub struct ClusterFacts {
     pub cluster_id: Option<String>,
     /// The topics that were asked for; `None` for one that does not exist.
     pub topics: Vec<(TopicName, Option<TopicFacts>)>,
-    /// The topics that the cluster has, as far as we may see them; empty unless one that was asked for
-    /// does not exist, or if nobody answered.
+    /// The visible topics of the cluster. Empty unless a requested topic does not exist, and if no
+    /// broker responded.
     pub others: Vec<TopicName>,
     /// See [`Verification`].
     pub verification: Verification,

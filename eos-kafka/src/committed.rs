@@ -103,7 +103,7 @@ impl Asker {
                 all
             };
             if let Poll::Ready(answer) = answer {
-                // Nobody listens if the query was abandoned just now.
+                // The receiver is gone if the query was abandoned just now.
                 let _ = self
                     .answer
                     .send(answer.map_err(|e| e.at(CallSite::Committed)));

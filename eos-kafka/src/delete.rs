@@ -1,4 +1,4 @@
-//! Deletes records that nobody needs any more.
+//! Deletes records that are no longer needed.
 //!
 //! Each order has a client of its own, which is told of brokers only after it was given the order: the
 //! only way that keeps librdkafka 2.12.1 from using memory that it has freed (docs/design/0025). A client

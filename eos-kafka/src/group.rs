@@ -26,7 +26,7 @@ impl GroupQuery {
         let (client, group, wake) = (Arc::clone(client), group.to_owned(), Arc::clone(wake));
         let (sender, answer) = channel();
         let asking = move || {
-            // Nobody may be waiting any more.
+            // The receiver may be gone.
             let _ = sender.send(client.group(&group, ANSWER));
             wake.signal();
         };

@@ -7,7 +7,7 @@
 //! The price: one leader that does not answer costs a request its answers of all others. So what is
 //! asked at the same time travels together only until it fails. A partition that did not answer
 //! alone is a *suspect*, and what asks for suspects is asked last, one question at a time. Its leader
-//! may be another one by now: nobody else notices that for a partition that nothing is fetched from,
+//! may be another one by now: nothing else notices that for a partition that nothing is fetched from,
 //! so the metadata are asked for first.
 
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ const LONGEST_TRY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Lookups(Sender<Question>);
 
-/// A question that is on its way; nobody asks it any more once this is dropped.
+/// A query that is on its way. Dropping it abandons the query.
 #[derive(Debug)]
 pub(super) struct Lookup {
     answer: Receiver<Answer>,
@@ -215,7 +215,7 @@ where
     }
 
     fn tell(&self, question: &Question, answer: Answer) {
-        // Nobody listens if the lookup was dropped just now.
+        // The receiver is gone if the lookup was dropped just now.
         let _ = question.answer.send(answer);
         (self.answered)();
     }

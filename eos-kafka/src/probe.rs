@@ -8,13 +8,13 @@ use eos_protocol::TopicPartition;
 use super::ffi::OffsetSpec;
 use super::lookups::{Lookup, Lookups};
 
-/// How often one partition is asked for, at most: somebody else's transaction may stay open.
+/// Minimum interval between two queries of one partition: another producer's transaction may stay open.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the broker may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// A question that nobody waits for.
+/// A query that no caller waits for.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     asked: Option<Instant>,

@@ -84,8 +84,8 @@ impl KafkaProducer {
     /// Why this transaction, or this producer, cannot go on.
     ///
     /// A failed delivery carries no flags, and a record that a failed transaction refuses carries
-    /// only `_STATE`; librdkafka names the cause to whoever tries to begin now. Beginning cannot
-    /// succeed, for a transaction is open.
+    /// only `_STATE`. A call of `begin` makes librdkafka return the cause. It cannot succeed,
+    /// because a transaction is open.
     fn cause(&self, otherwise: Failure) -> Failure {
         if let Some(fatal) = self.client.fatal() {
             return fatal;

@@ -29,7 +29,7 @@ use super::queries::{BoundsQuery, CommitQuery, EndsQuery};
 use super::tail::{End, Tail};
 use super::wake::Wake;
 
-/// How long a close that nobody waits for any more may still take.
+/// How long an abandoned close may still take.
 const ABANDONED_CLOSE: Duration = Duration::from_secs(6);
 
 /// A member of a consumer group.
@@ -551,7 +551,7 @@ impl Source for KafkaSource {
                 return Poll::Ready(Ok(()));
             };
             if open.client.is_closed() {
-                // Events that nobody can answer any more.
+                // Events that can no longer be handled.
                 self.events
                     .retain(|event| matches!(event, SourceEvent::Failed(_)));
                 self.open = None;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How long a wait goes on after the first signal.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// A signal that is kept until somebody has waited for it.
+/// A signal that is kept until a waiter takes it.
 #[derive(Debug, Default)]
 pub(super) struct Wake {
     signalled: Mutex<bool>,

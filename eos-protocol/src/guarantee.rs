@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Guarantee {
     /// Outputs, state and the input's offset commit in one Kafka transaction: each record takes
-    /// effect exactly once, whatever dies.
+    /// effect exactly once, even after a crash.
     #[default]
     ExactlyOnce,
     /// Outputs are acknowledged before the offset is committed: nothing is lost, but whatever was

@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// A worker whose partitions take turns, each transaction being filled from one after the
-    /// other. One that holds a poisonous record aborts; the policy skips a culprit. Answers the
+    /// other. One that holds a poisonous record aborts; the policy skips a culprit. Returns the
     /// culprits, and how many transactions aborted and committed.
     fn run(
         partitions: usize,

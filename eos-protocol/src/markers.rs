@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-/// Longer than this nobody waits. While librdkafka waits, records are taken all the same, and only what they
+/// Upper bound of the wait. While librdkafka waits, records are taken all the same, and only what they
 /// write stands; while a worker waits, nothing is done.
 const AT_MOST: Duration = Duration::from_millis(10);
 

@@ -14,8 +14,8 @@ pub struct NotAMember {
 
 /// Checks the group metadata right before `send_offsets`.
 ///
-/// Brokers take a transactional offset commit with generation −1 and an empty member id from
-/// anybody, unfenced (kept for clients before KIP-447), so neither may ever be sent.
+/// Brokers accept a transactional offset commit with generation −1 and an empty member id from any
+/// client, unfenced (kept for clients before KIP-447). So neither may ever be sent.
 ///
 /// # Errors
 /// [`NotAMember`] if the generation is negative or the member id empty.

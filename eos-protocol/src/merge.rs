@@ -34,8 +34,8 @@ impl Default for MaxIdle {
 /// A value that `max.task.idle.ms` can't have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "max.task.idle.ms can't be {value}: -1 takes what is at hand, 0 waits for records that are on \
-     the broker, more waits that many milliseconds longer for a producer"
+    "max.task.idle.ms can't be {value}. Use -1 for no wait, 0 to wait for records that are on the \
+     broker, or the number of milliseconds to wait longer for a producer"
 )]
 pub struct BadMaxIdle {
     /// The value.
@@ -307,8 +307,8 @@ mod tests {
         assert_eq!(millis(0), MaxIdle::default());
         assert_eq!(
             MaxIdle::from_millis(-2).unwrap_err().to_string(),
-            "max.task.idle.ms can't be -2: -1 takes what is at hand, 0 waits for records that are \
-             on the broker, more waits that many milliseconds longer for a producer"
+            "max.task.idle.ms can't be -2. Use -1 for no wait, 0 to wait for records that are on \
+             the broker, or the number of milliseconds to wait longer for a producer"
         );
     }
 

@@ -10,7 +10,7 @@ pub enum Outcome {
     Committed,
     /// It did not: the name before ours is.
     Aborted,
-    /// Neither: somebody else was here, or the partitions disagree. What we hold is worth nothing.
+    /// Neither: another owner committed, or the partitions disagree. Our state is invalid.
     Dirty,
 }
 
@@ -24,7 +24,7 @@ pub fn outcome(
 ) -> Outcome {
     let mut found = None;
     for c in committed {
-        // An unreadable name is nobody's.
+        // An unreadable name belongs to no transaction.
         let Ok(name) = TransactionName::parse(&c.metadata) else {
             return Outcome::Dirty;
         };
@@ -99,7 +99,7 @@ mod tests {
             verdict(&[Some(ours.clone()), Some(before.clone())]),
             Outcome::Dirty
         );
-        assert_eq!(verdict(&[None]), Outcome::Dirty, "somebody reset the group");
+        assert_eq!(verdict(&[None]), Outcome::Dirty, "the group's offsets were reset");
         assert_eq!(verdict(&[]), Outcome::Dirty);
     }
 

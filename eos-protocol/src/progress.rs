@@ -310,7 +310,7 @@ impl TaskProgress {
         self.touched = false;
     }
 
-    /// The transaction is gone: back to the last committed offsets. Answers where to seek to:
+    /// The transaction is gone: back to the last committed offsets. Returns where to seek to:
     /// every input of a touched task.
     pub fn discarded(&mut self) -> Vec<(TopicPartition, Offset)> {
         self.sealed = None;

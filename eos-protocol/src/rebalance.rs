@@ -11,7 +11,7 @@ pub enum Settle {
     Nothing,
     /// It is sealed and committed, under one deadline.
     Commit,
-    /// It is aborted: somebody else may own the partitions already.
+    /// It is aborted: another member may own the partitions already.
     Abort,
 }
 

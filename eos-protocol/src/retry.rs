@@ -1,6 +1,6 @@
 //! When a record that failed is tried again.
 //!
-//! Nobody sleeps on it: what came before the record is committed, its task is parked until the next
+//! No thread sleeps: what came before the record is committed, its task is parked until the next
 //! try, and the worker's other tasks go on.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Attempt {
 }
 
 impl RetryPlan {
-    /// The record has failed. Answers when it is tried again; none if it has been tried often
+    /// The record has failed. Returns when it is tried again; none if it has been tried often
     /// enough, and the policy after this one decides.
     ///
     /// `before` is what this answered last for the task. If it was for this record the count goes

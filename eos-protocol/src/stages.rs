@@ -51,7 +51,7 @@ fn add(hash: &mut Fnv, text: &str) {
 ///
 /// It is part of a static member's `group.instance.id`. A coordinator gives a member that comes back
 /// under its old id its old partitions, whatever it subscribes to now (KIP-345): topics that are new
-/// would be read by nobody, and those that are gone would stay with it.
+/// would not be read, and those that are gone would stay with it.
 #[must_use]
 pub fn subscription(stages: &[Stage]) -> u32 {
     let mut topics: Vec<&str> = stages.iter().map(|s| s.driving_topic().as_str()).collect();

@@ -108,7 +108,7 @@ impl Start {
 pub enum StartError {
     /// The stage read other topics, or another one drove it, when this offset was committed.
     #[error(
-        "task {task}: {partition} was committed by layout {found}, this program has layout \
+        "task {task}: {partition} was committed by layout {found}, but this program has layout \
          {expected}: its sources changed. Stop every instance of the old program, then start this \
          one once with EOS_ACCEPT_LAYOUT={found} in its environment; or give the app another name to start afresh"
     )]
@@ -124,9 +124,9 @@ pub enum StartError {
     },
     /// The task kept state that this program has no store for.
     #[error(
-        "task {task}: when {partition} was committed, its stage kept {family} stores, and in this \
-         program it has none. Going on would leave their state behind, and lose what comes now if they \
-         came back. Put them back under their names, or give the app another name to start afresh"
+        "task {task}: the stage of {partition} had {family} stores at the last commit, and this \
+         program declares none. Their state would miss the next records. Declare the stores again under \
+         their names, or give the app another name to start afresh"
     )]
     StoresGone {
         /// The task.
@@ -138,8 +138,8 @@ pub enum StartError {
     },
     /// The task's inputs were not committed by one transaction.
     #[error(
-        "task {task}: {one} and {other} were not committed by the same transaction (somebody \
-         reset one of them?). Reset all inputs of group {group} together: \
+        "task {task}: {one} and {other} were not committed by the same transaction. Was one of \
+         them reset? Reset all inputs of group {group} together: \
          kafka-consumer-groups.sh --group {group} --reset-offsets --execute --all-topics \
          --to-earliest (or another point)"
     )]
@@ -440,7 +440,7 @@ mod tests {
         let eldest = name(1, 6);
         about.eldest = Some(&eldest);
         assert_eq!(from(&about), FirstStart::Latest);
-        // There were four: number 4 appeared later, with records that nobody has read.
+        // There were four: number 4 appeared later, with records that are still unread.
         let eldest = name(1, 4);
         about.eldest = Some(&eldest);
         assert_eq!(from(&about), FirstStart::Earliest);

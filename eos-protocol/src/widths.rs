@@ -40,7 +40,7 @@ impl fmt::Display for Counts {
 
 /// Checks that the topics of a stage have equally many partitions: at the start, and again when
 /// the metadata changed. `counts` are the partitions by topic; a topic that is not among them is
-/// not there, which is somebody else's error.
+/// not there, which another check reports.
 ///
 /// # Errors
 /// [`UnequalWidths`] if two of them differ.

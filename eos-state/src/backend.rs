@@ -56,8 +56,7 @@ pub trait StoreBackend: Send + fmt::Debug {
     /// What the last [`apply`](Self::apply) said; nothing if there was none.
     fn position(&self) -> Option<&Position>;
 
-    /// Bytes that only the engine's memory and its log hold, for whoever decides which
-    /// database flushes.
+    /// Bytes that only the engine's memory and its log hold. They decide which database flushes.
     fn bytes_unflushed(&self) -> u64 {
         0
     }

@@ -7,7 +7,7 @@ use crate::range::KeyRange;
 /// Writes to the stores of one task, by reference.
 ///
 /// Of several writes to one key the last counts. Engines are fastest with sorted batches, and a
-/// [`TaskStore`](crate::TaskStore) makes no others; whoever gathers records of a changelog calls
+/// [`TaskStore`](crate::TaskStore) makes no others. A restore from a changelog calls
 /// [`sort`](Self::sort).
 #[derive(Debug, Clone, Default)]
 pub struct Batch<'a> {

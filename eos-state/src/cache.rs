@@ -52,7 +52,7 @@ impl CacheMemory {
 /// Values of one store, and the knowledge that a key is not there.
 ///
 /// Two generations: what is used goes into the young one; when that is full it becomes the old
-/// one, and what nobody used since is forgotten with the one before. It only ever holds what is
+/// one, and entries unused since then are evicted with the one before. It only ever holds what is
 /// committed, so an abort leaves it alone.
 #[derive(Debug)]
 pub(crate) struct CommittedCache {
@@ -81,7 +81,7 @@ impl CommittedCache {
     }
 
     /// Keeps to what its part is by now: it shrinks as others come, and what was filled before may be
-    /// too large. Answers how large a generation may be.
+    /// too large. Returns how large a generation may be.
     pub(crate) fn keep_to_limit(&mut self) -> usize {
         let limit = self.limit();
         if limit < self.limit {
@@ -212,7 +212,7 @@ mod tests {
             let _forgotten = cache.get(hash, &key);
         });
         late(&mut filled(), &|cache| cache.put(hash, &key, value));
-        // Nobody reads it or writes to it.
+        // It is neither read nor written.
         late(&mut filled(), &|cache| {
             cache.keep_to_limit();
         });

@@ -9,7 +9,7 @@
 //!
 //! Numbers are big-endian. The commit record is the last record of its transaction in each partition
 //! that the transaction wrote; its key is fixed, so compaction keeps the last one. A changelog is
-//! nobody else's to write: a record that is none of these stops whoever reads it, because state made
+//! written by its app alone. A record that is none of these stops the restore, because state made
 //! from a part of a changelog is silently wrong.
 
 use eos_protocol::state::{CommitRecord, Family, StoreId};
@@ -91,7 +91,7 @@ pub enum BadRecord {
     /// It has no store's id.
     #[error(
         "the record's key has {len} bytes and can't name a store: another program wrote to this \
-         topic. Deny it that (only the app may write its changelogs), then delete the topic and the \
+         topic. Revoke its access (only the app may write its changelogs), then delete the topic and the \
          app's offsets together, or give the app another name"
     )]
     NoStore {
@@ -121,7 +121,7 @@ pub enum BadRecord {
         /// The format's number.
         version: u8,
     },
-    /// A commit record that does not read.
+    /// A commit record that can't be read.
     #[error(
         "the commit record is damaged ({found}): another program wrote to this topic. Delete the \
          topic and the app's offsets together, or give the app another name"

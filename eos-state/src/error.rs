@@ -14,8 +14,8 @@ use eos_protocol::state::{PositionError, StoreId};
 pub enum StoreError {
     /// The disk has no room left.
     #[error(
-        "the disk is full under the state in {path} ({source}): nothing was committed on top; free some \
-         space and start again, the changelog brings back what is missing"
+        "the disk is full under the state in {path} ({source}): nothing was committed on top. Free some \
+         space and start again; missing state is restored from the changelog"
     )]
     DiskFull {
         /// The database.
@@ -176,7 +176,7 @@ impl std::error::Error for EngineFault {}
 mod tests {
     use super::*;
 
-    /// Logs show the text alone: what is not in it, nobody reads.
+    /// Logs show the text alone, so it must hold every detail.
     #[test]
     fn an_error_says_what_its_source_said() {
         let path = || PathBuf::from("/state/db");

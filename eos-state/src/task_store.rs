@@ -59,7 +59,7 @@ struct Slot {
     overlay: Overlay,
     /// The largest record batch that the changelog accepts, in bytes.
     limit: usize,
-    /// The overlay's entries by key, once somebody asked; anything written makes it stale.
+    /// The overlay's entries by key, after the first query. Every write makes it stale.
     sorted: Option<Arc<Vec<u32>>>,
 }
 
@@ -137,8 +137,8 @@ impl TaskStore {
         self
     }
 
-    /// Lets go of cached values that have no room any more, because others came to share the memory.
-    /// Whoever is read or written does it by itself; this is for those that are not.
+    /// Evicts cached values that have no room any more, because other stores came to share the memory.
+    /// A store that is read or written does so by itself; this is for idle ones.
     pub fn keep_to_cache_limit(&mut self) {
         for cache in self.caches.get_mut() {
             cache.keep_to_limit();

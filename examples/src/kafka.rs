@@ -120,7 +120,7 @@ fn told(
     Ok(variable.or_else(|| usual.then(|| USUAL.to_owned())))
 }
 
-/// Prints results until the broker is gone, or nobody reads them.
+/// Prints results until the broker is gone, or stdout is closed.
 fn show(mut follower: Follower) {
     let mut lines = Vec::new();
     loop {

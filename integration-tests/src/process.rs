@@ -118,7 +118,7 @@ impl ChildGuard {
     /// # Errors
     /// When the operating system refuses.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // Not reaped before `wait`, so the id cannot be somebody else's.
+        // Not reaped before `wait`, so the id cannot belong to another process.
         os::signal(self.id(), signal).with_context(|| format!("signal {}", self.name))
     }
 

@@ -1,4 +1,4 @@
-//! Somebody who follows written instructions: runs their commands as they stand there.
+//! A user who runs the commands of written instructions.
 //!
 //! With a cache, a state directory and a Kafka of their own, so that a Kafka which is already up on
 //! this machine is left alone; and with a directory beside the repository, for crates of their own.
@@ -53,7 +53,7 @@ impl Pipeline<'_> {
             return Ok(false);
         }
         let inputs = self.inputs.iter().map(|input| (input, 0));
-        // The marker of the last transaction is an offset that nobody commits.
+        // The marker of the last transaction is an offset that is never committed.
         let own = self.own_outputs.iter().map(|own| (own, 1));
         for (topic, rest) in inputs.chain(own) {
             let ends = client.end_offsets(topic, Isolation::ReadCommitted)?;
@@ -80,7 +80,7 @@ pub fn blocks(markdown: &str, kind: &str) -> Vec<String> {
 }
 
 impl<'a> User<'a> {
-    /// Somebody new, who has nothing but the repository and what was downloaded before.
+    /// A new user, who has only the repository and what was downloaded before.
     ///
     /// # Errors
     /// When `xtask` does not build or there is no room.
@@ -111,10 +111,10 @@ impl<'a> User<'a> {
         self.home.path().join(name)
     }
 
-    /// Runs one line. Answers what it printed.
+    /// Runs one line. Returns what it printed.
     ///
     /// # Errors
-    /// When it fails, or nobody taught this type how to run it.
+    /// When it fails, or this type does not know how to run it.
     pub fn run(&self, line: &str) -> Result<String> {
         self.run_with(&[], line)
     }

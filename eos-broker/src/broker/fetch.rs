@@ -27,7 +27,7 @@ impl Waiting {
 
 impl Broker {
     pub(super) fn fetch(&mut self, request: FetchRequest, context: &Context) -> Reply {
-        // Sessions are never given out, so nobody can have one.
+        // The broker gives out no fetch sessions, so no client can have one.
         if request.session_id != 0 && request.session_epoch > 0 {
             let error = Error::FetchSessionIdNotFound.code();
             return FetchResponse::default().with_error_code(error).into();

@@ -80,7 +80,7 @@ pub struct Broker {
     held_back: Vec<HeldBack>,
     /// Requests whose answers something will happen to.
     answers_hurt: BTreeMap<Ticket, Act>,
-    /// The second requests of duplicates: their answers, now or later, are nobody's.
+    /// The second requests of duplicates. Their responses are discarded.
     doubles: BTreeSet<Ticket>,
     doubled: u64,
     /// Where no markers are written for now.

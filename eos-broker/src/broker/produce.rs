@@ -63,7 +63,7 @@ impl Broker {
         if let Some(error) = refused {
             let request = RequestKind::Produce(request);
             let Some(answer) = refuse(&request, context.version, error.code()) else {
-                // Nobody waits for an answer that could say so.
+                // With acks=0 no response can carry the error.
                 self.out.push(Output::Disconnect(context.ticket));
                 return Reply::Held;
             };

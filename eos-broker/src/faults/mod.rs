@@ -47,7 +47,7 @@ pub enum Act {
 /// use eos_broker::faults::{Act, Rule};
 /// use kafka_protocol::messages::ApiKey;
 ///
-/// // The second EndTxn of anybody whose client id begins with "copy" loses its answer.
+/// // The second EndTxn from client ids that begin with "copy" loses its response.
 /// let rule = Rule::on(ApiKey::EndTxn, Act::DropAnswer).client("copy").skip(1).times(1);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -136,7 +136,7 @@ impl Group {
         }
     }
 
-    /// Whether nobody is here and nothing is kept.
+    /// Whether the group has no members and no offsets.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == GroupState::Empty && self.pending.is_empty()
     }

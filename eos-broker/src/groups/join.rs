@@ -135,7 +135,7 @@ impl Group {
         self.complete_if_all_joined(now, out);
     }
 
-    /// A static member is back under another id; whoever has the old one is fenced.
+    /// A static member is back under another id. The client with the old id is fenced.
     fn replace(
         &mut self,
         old: &str,
@@ -172,7 +172,7 @@ impl Group {
             if version >= SKIP_ASSIGNMENT {
                 answer.skip_assignment = led;
             } else if led {
-                // It must not take itself for the leader: it would assign anew.
+                // It must not take itself for the leader: it would assign again.
                 answer.leader = old.to_owned();
             }
             out.push(Answer::Join(caller, Ok(answer)));

@@ -4,7 +4,7 @@
 //!             join                  all have joined, or       the leader's SyncGroup
 //!   Empty ──────────► Preparing ────the rebalance time-out──► Completing ──────────► Stable
 //!     ▲                  ▲                                        │ join, leave,         │
-//!     └── nobody left ───┴────────────────────────────────────────┴─ session time-out ◄──┘
+//!     └── no members ────┴────────────────────────────────────────┴─ session timeout ◄───┘
 //! ```
 //! JoinGroup and SyncGroup are held meanwhile, and answered together. The rules are those of Kafka's
 //! `GroupMetadataManager` and `ClassicGroup`.

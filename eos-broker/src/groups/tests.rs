@@ -143,7 +143,7 @@ fn everybody_who_waits_is_told_of_a_rebalance() {
     assert_eq!(play.group.state, GroupState::Preparing);
 }
 
-/// A client that lost its connection asks again on another one: nobody waits on the first for ever.
+/// A client that lost its connection asks again on another one: the first request does not wait for ever.
 #[test]
 fn who_asks_again_while_it_waits_is_answered_on_both() {
     let mut play = Play::two();
@@ -193,7 +193,7 @@ fn a_member_whose_request_is_held_does_not_time_out() {
     );
 }
 
-/// Kafka counts a session anew whenever it answers a SyncGroup, refusals included: the client could not beat
+/// Kafka restarts a session whenever it responds to a SyncGroup, refusals included: the client could not beat
 /// while it was held.
 #[test]
 fn a_member_whose_request_was_held_is_still_one_when_a_rebalance_ends_that() {

@@ -42,7 +42,7 @@ impl Transactions {
         }
     }
 
-    /// A producer id that nobody had.
+    /// A producer id that was never used.
     pub(crate) fn new_producer_id(&mut self) -> i64 {
         self.next_producer_id += 1;
         self.next_producer_id - 1
@@ -56,7 +56,7 @@ impl Transactions {
         self.by_id.iter()
     }
 
-    /// InitProducerId: a new epoch for its owner; whoever had it before is fenced.
+    /// InitProducerId: a new epoch for its owner. The previous owner is fenced.
     ///
     /// An open transaction is aborted first; the caller is told to ask again.
     pub(crate) fn init(
@@ -102,7 +102,7 @@ impl Transactions {
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
                 let current = transaction.epoch;
                 let asked_by_owner = expected.is_none_or(|(_, epoch)| epoch == current);
-                // Its owner before it was fenced: the epoch that fenced it is given to nobody.
+                // Its owner before it was fenced: the epoch that fenced it is given to no producer.
                 let fenced_owner = current > LAST_EPOCH
                     && expected.is_some_and(|(_, epoch)| epoch == transaction.last_epoch);
                 let rotates = transaction.is_exhausted() && asked_by_owner || fenced_owner;
@@ -283,8 +283,8 @@ impl Transactions {
 
 /// Aborts a transaction under the next epoch, so that its producer can do nothing more.
 fn fence(id: &str, transaction: &mut Transaction) -> Markers {
-    // Its owner may still ask for the new epoch by naming the old one (KIP-588): unless somebody else
-    // asked first, nobody came between.
+    // Its owner may still request the new epoch by naming the old one (KIP-588): unless another
+    // producer requested it first, no other owner came between.
     transaction.last_epoch = transaction.epoch;
     transaction.epoch = transaction.epoch.saturating_add(1);
     prepare(id, transaction, false)
@@ -388,7 +388,7 @@ mod tests {
             assert_eq!(all.end("x", 0, 0, commit).0, refused);
         }
         let unknown = Err(Error::InvalidProducerIdMapping);
-        assert_eq!(all.end("nobody", 0, 0, true).0, unknown);
+        assert_eq!(all.end("unknown", 0, 0, true).0, unknown);
         assert_eq!(all.end("x", 9, 0, true).0, unknown);
     }
 

@@ -14,7 +14,7 @@ use crate::broker::{Output, Request, Unanswered};
 
 /// Enough for the small requests; a large one is read into its own buffer.
 const BUFFER: usize = 16 << 10;
-/// How often it is looked whether somebody still waits for the answer to a held request.
+/// Interval of the checks that a client still waits for the response to a held request.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Serves one client until it is gone, or sends what cannot be understood.

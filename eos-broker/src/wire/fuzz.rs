@@ -236,7 +236,7 @@ fn life(seed: u64, frames: u32, seen: &mut HashMap<(ApiKey, bool), u64>, appende
             Ok(Frame::Request(request)) => {
                 let ticket = Ticket(u64::from(index));
                 asked.insert(ticket, (request.key, request.version));
-                // Topics that go, or come anew, take their logs along.
+                // Topics that are deleted or recreated lose their logs.
                 cuts = matches!(
                     request.body,
                     RequestKind::DeleteTopics(_) | RequestKind::CreateTopics(_)

@@ -116,7 +116,7 @@ impl Shared {
     pub(super) fn step(&self, make: impl FnOnce(Ticket) -> Request) -> Stepped {
         let mut state = locked(&self.state);
         if self.is_stopping() {
-            // Nobody would ever answer it.
+            // It would never get a response.
             return Stepped::Never;
         }
         state.next_ticket += 1;
@@ -142,7 +142,7 @@ impl Shared {
         }
     }
 
-    /// Nobody waits for this answer any more.
+    /// Discards the response to this ticket.
     pub(super) fn forget(&self, ticket: Ticket) {
         locked(&self.state).held.remove(&ticket);
     }
@@ -200,7 +200,7 @@ impl Shared {
     /// Ends every thread that waits for something.
     pub(super) fn stop(&self) {
         let mut state = locked(&self.state);
-        // With the state locked: whoever comes after it sees it.
+        // With the state locked: every later holder of the lock sees it.
         self.stopping.store(true, Ordering::Relaxed);
         state.held.clear();
         drop(state);
@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of a connection. Answers how many there are, or none if the broker stops.
+    /// Takes note of a connection. Returns how many there are, or none if the broker stops.
     pub(super) fn opened(&self, id: u64, socket: TcpStream) -> Option<usize> {
         let mut sockets = locked(&self.sockets);
         if self.is_stopping() {
@@ -238,7 +238,7 @@ impl Shared {
 }
 
 impl State {
-    /// Gives an answer to the connection that waits for it; if it is gone, nobody does.
+    /// Gives a response to the connection that waits for it, or drops it if that connection is gone.
     fn deliver(&mut self, output: Output) {
         if let Some(sender) = self.held.remove(&output.ticket()) {
             let _ = sender.try_send(output);
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::broker::BrokerOptions;
 
-    /// A request or a connection that comes while it stops would wait for an answer that nobody gives, and
+    /// A request or a connection that comes while it stops would wait for a response that never comes, and
     /// its thread with it.
     #[test]
     fn time_goes_on_while_the_machine_sleeps_and_never_back() {

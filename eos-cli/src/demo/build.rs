@@ -47,7 +47,7 @@ pub(crate) fn pipeline(rocksdb: bool, stop: &Stop) -> Result<PathBuf> {
         .context("start cargo: install Rust from https://rustup.rs")?;
     let outcome = follow(&mut child, stop);
     if outcome.is_err() {
-        // Cargo and its compilers are of no use to anybody now.
+        // Cargo and its compilers are of no use now.
         let _ = child.kill();
         let _ = child.wait();
     }

@@ -55,7 +55,7 @@ impl Guard {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        // Not reaped before it is waited for, so the id cannot be somebody else's.
+        // Not reaped before it is waited for, so the id cannot belong to another process.
         os::signal(self.id(), signal).with_context(|| format!("signal {}", self.name))
     }
 

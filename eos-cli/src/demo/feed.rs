@@ -47,7 +47,7 @@ impl Drop for Feed {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whatever went wrong, nobody waits for it any more.
+            // The demo has ended already, so an error of the feed does not matter.
             let _ = thread.join();
         }
     }

@@ -53,24 +53,24 @@ const INTERRUPTED: u8 = 130;
 /// What the user may choose.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// How many lines go in [default: 40,000; with --calm 3,000]
+    /// Number of input lines [default: 40,000; with --calm 3,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     lines: Option<u64>,
     /// Lines per second [default: 2,200; with --calm 30,000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Kills nobody: a book is counted, and that is all
+    /// Counts the book without killing any process
     #[arg(long)]
     calm: bool,
-    /// Starts a real Kafka (with Java) instead of the embedded broker. KAFKA_BOOTSTRAP_SERVERS names one
-    /// that is there already
+    /// Starts a real Kafka (with Java) instead of the embedded broker. KAFKA_BOOTSTRAP_SERVERS selects a
+    /// running one
     #[arg(long)]
     kafka: bool,
     /// Keeps the counts in RocksDB, so that a killed process finds them on its disk. Without it they are
     /// in memory and read from the changelog topic again
     #[arg(long)]
     rocksdb: bool,
-    /// Decides who is killed when; a new one each time if not given
+    /// Seed of the kill schedule [default: random]
     #[arg(long)]
     seed: Option<u64>,
     /// The built program of the pipeline; the demo builds nothing
@@ -88,7 +88,7 @@ impl Options {
     }
 }
 
-/// Runs the demo and tells its story on standard output.
+/// Runs the demo and reports on standard output.
 ///
 /// # Errors
 /// When something cannot be built, started or reached, or a process of the pipeline gives up. What

@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) rate: u64,
     /// Decides who is killed when.
     pub(crate) seed: u64,
-    /// Nobody is killed.
+    /// No process is killed.
     pub(crate) calm: bool,
     /// Whether Kafka goes away with the demo.
     pub(crate) own_kafka: bool,
@@ -50,7 +50,7 @@ impl fmt::Display for Plan {
             OUTPUTS.join(" + ")
         )?;
         match calm {
-            true => writeln!(f, "Nobody is killed (--calm)"),
+            true => writeln!(f, "No process is killed (--calm)"),
             false => writeln!(
                 f,
                 "About once a second one of them is killed with SIGKILL (--seed {seed} makes the same \
@@ -66,7 +66,7 @@ impl Plan {
         Duration::from_secs_f64(self.lines as f64 / self.rate as f64)
     }
 
-    /// Nobody is killed once so many lines are in.
+    /// The number of input lines after which no process is killed.
     pub(crate) fn last_kill(&self) -> u64 {
         if self.calm {
             return 0;
@@ -107,7 +107,7 @@ mod tests {
             ..plan(400_000)
         };
         assert_eq!((calm.fewest_kills(), calm.last_kill()), (0, 0));
-        assert!(calm.to_string().contains("Nobody is killed"));
+        assert!(calm.to_string().contains("No process is killed"));
     }
 
     #[test]

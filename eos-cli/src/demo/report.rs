@@ -182,15 +182,15 @@ fn meaning(told: &Told, paint: Paint) -> String {
     }
     if told.kills.is_empty() {
         return format!(
-            "{} Nobody was killed meanwhile; without --calm somebody is, about once a second.\n",
+            "{} No process was killed. Without --calm, one is killed about once a second.\n",
             paint.bold("Every word is counted once.")
         );
     }
     let kills = counted(told.kills.len() as u64, "time");
     format!(
-        "{} {kills} a process died in the middle of its work, and whoever reads the counts\n\
-         cannot tell: of each word they go up by one, without a gap or a repeat, to the number that one\n\
-         loop over the input finds, in code that it does not share with the framework.\n",
+        "{} {kills} a process died in the middle of its work, and the counts do not show it.\n\
+         The count of each word goes up by one, without a gap or a repeat. It ends at the number that\n\
+         an independent loop over the input finds, which shares no code with the framework.\n",
         paint.bold("Exactly once.")
     )
 }
@@ -295,7 +295,7 @@ Exactly once. 3 times a process died";
             ..told(0, 0)
         };
         let text = render(&told, Duration::from_millis(1_900), Paint::Plain);
-        let expected = "Every word is counted once. Nobody was killed meanwhile";
+        let expected = "Every word is counted once. No process was killed";
         assert!(text.contains(expected), "{text}");
         assert!(text.contains("All of this took 1.90 s."), "{text}");
         assert_eq!(told.exit_code(), ExitCode::SUCCESS);

@@ -96,7 +96,7 @@ impl<'a> Stage<'a> {
         self.catch_up()?;
         let signal = match self.plan.own_kafka {
             true => Signal::Term,
-            // Nobody comes back to a group that stays: its members leave rather than time out.
+            // No member comes back to a group that stays: its members leave rather than time out.
             false => Signal::Interrupt,
         };
         let processes = self.fleet.started();

@@ -32,8 +32,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 /// Members of an earlier run stay in the group for half a minute after they were killed.
 const GROUP_LIMIT: Duration = Duration::from_secs(45);
 
-/// Topics that exist. In a cluster of somebody else's, those that did not exist before are deleted
-/// when this is dropped.
+/// Topics that exist. In a cluster that the demo did not start, drop deletes the topics that it
+/// created.
 #[derive(Debug)]
 pub(crate) struct Topics {
     client: Client,
@@ -94,7 +94,7 @@ impl Topics {
                 "Waiting for group {APP}: members of an earlier run hold it for half a minute"
             );
         }
-        let what = format!("nobody is in group {APP}: stop the other programs that use it");
+        let what = format!("group {APP} has no members: stop the other programs that use it");
         stop.wait_for(GROUP_LIMIT, &what, || {
             let free = self.client.group_members(APP)?.members.is_empty();
             Ok(free.then_some(()))

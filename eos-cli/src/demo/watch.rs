@@ -125,8 +125,8 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compared with the first look that began after the moment, lest a commit that was made just
-/// before be taken for a recovery.
+/// Compared with the first look that began after the moment, so that a commit made just before is
+/// not taken for a recovery.
 fn recovery(samples: &[Sample], moment: Instant) -> Option<Duration> {
     let mut after = samples.iter().skip_while(|sample| sample.began < moment);
     let then = &after.next()?.committed;

@@ -51,7 +51,7 @@ impl std::str::FromStr for NewTopic {
     }
 }
 
-/// Creates topics unless they exist. Answers what is there now, for people.
+/// Creates topics unless they exist. Returns the resulting topics as text.
 ///
 /// # Errors
 /// When no cluster is up, a name is refused, or a topic exists with another number of partitions.

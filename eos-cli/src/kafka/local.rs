@@ -252,7 +252,7 @@ fn difference(state: &State, wanted: &Up) -> Option<String> {
     }
 }
 
-/// Stops what `up` started and removes its data. Answers what it did, for people.
+/// Stops what `up` started and removes its data. Returns a summary as text.
 ///
 /// # Errors
 /// When a process cannot be stopped or data cannot be removed.

@@ -266,7 +266,7 @@ fn kill(pid_file: &Path) {
     }
 }
 
-/// Its parent is gone, and where process 1 collects nobody it stays one. While other threads than its
+/// Its parent is gone, and where process 1 reaps no children it stays a zombie. While other threads than its
 /// first still end, it may hold files and ports.
 fn is_zombie(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

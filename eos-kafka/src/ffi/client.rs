@@ -164,7 +164,7 @@ impl Client {
 }
 
 impl Client {
-    /// Answers the rebalance that nobody answered, and makes sure that there is no further one.
+    /// Completes the pending rebalance, and makes sure that there is no further one.
     ///
     /// librdkafka 2.12.1 never finishes to destroy a consumer that was handed an assignment and
     /// has not called `assign`: `rd_kafka_destroy` waits for its main thread, which spins
@@ -265,7 +265,7 @@ impl Conf {
             // `rd_kafka_poll` for up to 10 ms after the last acknowledgement, with events it waits
             // for the count of messages to become zero.
             Kind::Producer => sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_DR,
-            // Nobody would take them. Errors are logged then.
+            // No code takes them. Errors are logged then.
             Kind::Lookup => sys::RD_KAFKA_EVENT_NONE,
         };
         // SAFETY: a live configuration; the callbacks have the types that librdkafka asks for, and
@@ -358,7 +358,7 @@ unsafe extern "C" fn on_log(
     }));
 }
 
-/// Called by whoever takes records in batches, for what stands among them and is neither a record nor
+/// Called by the batch fetch for what stands among the records and is neither a record nor
 /// an error of the fetcher: `rd_kafka_topic_propagate_notexists`. Without a callback it would only be
 /// logged, and the partition would be silent for ever.
 unsafe extern "C" fn on_error(

@@ -19,8 +19,8 @@ impl Client {
     /// Only for a client that knows no broker yet: [`Client::meet`] comes after it, and once. To find the
     /// leaders, `rd_kafka_DeleteRecords` begins on the calling thread what librdkafka's main thread goes
     /// on with as soon as it hears of topics, and frees (docs/design/0025). As long as there is no broker
-    /// there is nobody to hear it from. The request's own time-out would be another reason to go on with
-    /// it, so there is none to speak of: who waits for the answer drops the client.
+    /// none of them arrive. The request's own timeout would be another reason to go on with it, so
+    /// it is practically infinite: the caller that waits for the result drops the client.
     pub(crate) fn order_deletion(
         &self,
         before: &[(TopicPartition, Offset)],

@@ -24,7 +24,7 @@ pub(crate) enum EventKind {
     OffsetCommit,
     /// A query is answered.
     Answer,
-    /// Something that nobody asked for.
+    /// An event that is not the result of a request.
     Other,
 }
 

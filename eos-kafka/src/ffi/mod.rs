@@ -88,7 +88,7 @@ impl Failure {
     /// Takes over what a call returned; null is success.
     ///
     /// # Safety
-    /// `error` is null or an error object that nobody else destroys.
+    /// `error` is null or an error object that no other code destroys.
     unsafe fn check(error: *mut sys::rd_kafka_error_t) -> Result<(), Self> {
         if error.is_null() {
             return Ok(());

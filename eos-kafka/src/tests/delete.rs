@@ -13,7 +13,7 @@ fn at(topic: &TopicName, partition: i32, offset: i64) -> (TopicPartition, Offset
     (TopicPartition::new(topic.clone(), partition), offset)
 }
 
-/// A topic of which nobody but us deletes anything: its records carry small numbers as times, and would
+/// A topic of which only this test deletes records: they carry small numbers as times, and would
 /// be gone half a minute after the broker's start.
 fn kept(fixture: &mut Fixture, partitions: i32) -> TopicName {
     let name = format!("{}-in", fixture.group());
@@ -51,7 +51,7 @@ fn what_lies_before_an_offset_is_deleted_and_nothing_else() {
         assert_eq!(outcomes(answers), [Ok(4), Ok(10)]);
     }
     let first = fixture.wire.start_offsets(topic.as_str()).unwrap();
-    assert_eq!(first, [4, 10, 0], "nobody asked for the last one");
+    assert_eq!(first, [4, 10, 0], "no deletion of the last one was requested");
     let nothing = fixture.client.delete_records(&[], PATIENCE);
     assert_eq!(nothing, Ok(Vec::new()));
 }

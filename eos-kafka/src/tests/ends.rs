@@ -51,7 +51,7 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     take(&mut source, &p0, 1);
     settles_at(&mut source, &p0, 1);
 
-    // Open, then aborted: a record and a marker that nobody ever gets.
+    // Open, then aborted: a record and a marker that no reader ever gets.
     write(&mut producer, "b");
     settles_at(&mut source, &p0, 1);
     ready(|slice| producer.abort(slice)).unwrap();

@@ -60,7 +60,7 @@ fn report(source: &mut KafkaSource, topic: &TopicName, known: SeenTopic) -> Seen
 
 #[test]
 fn a_longer_log_under_the_same_name_is_reported_and_not_read() {
-    let Some(mut fixture) = Fixture::new("anew") else {
+    let Some(mut fixture) = Fixture::new("recreated-longer") else {
         return;
     };
     let topic = fixture.topic("in", 1);

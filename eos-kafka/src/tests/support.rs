@@ -22,8 +22,8 @@ use crate::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
 /// How long anything may take before a test gives up on it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a session or a transaction lasts for which nobody waits to end: longer than a stall of the
-/// machine, and than whatever is made in the meantime, the group's own topic for one.
+/// Timeout of a session or a transaction whose end no test waits for. It is longer than a stall of the
+/// machine and than the creation of the group's own topic.
 pub(super) const OUTLASTS: Duration = Duration::from_secs(60);
 
 /// One broker for all scenarios that run at the same time.

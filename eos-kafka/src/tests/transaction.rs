@@ -254,7 +254,7 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     close(source);
 }
 
-/// Whoever owned the partition meanwhile has committed since the question was asked.
+/// Another owner of the partition has committed since the query was sent.
 #[test]
 fn a_revocation_forgets_what_was_asked_before_it() {
     let Some(mut fixture) = Fixture::new("asked-before") else {

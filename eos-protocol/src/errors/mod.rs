@@ -154,10 +154,10 @@ pub enum ErrorClass {
     Abortable,
     /// The group has moved on without us: abort, then let the rebalance tell what is still ours.
     GroupFenced,
-    /// This producer is over; a new one with the same id may go on. Its epoch is an old one: somebody
-    /// else has our id, or the coordinator ended our transaction for its time-out.
+    /// This producer is fenced; a new one with the same id may go on. Its epoch is an old one: another
+    /// producer has our id, or the coordinator aborted our transaction after its timeout.
     ProducerFenced,
-    /// This producer is over, too, but nobody has fenced it: the coordinator knows no such
+    /// This producer can't go on either, but it was not fenced: the coordinator knows no such
     /// transaction, or the sequence of records is broken.
     ProducerLost,
     /// What should be there is not: an offset out of range. Going on would lose or double records.

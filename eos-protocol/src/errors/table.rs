@@ -66,7 +66,7 @@ pub const TABLE: &[Row] = &[
         ],
         class: Fatal,
     },
-    // The epoch was bumped by somebody: a newer owner of the id, or the coordinator's time-out.
+    // A newer owner of the id bumped the epoch, or the coordinator did after the timeout.
     Row {
         calls: Calls::Producer,
         codes: &[

@@ -6,15 +6,15 @@ use crate::ids::Offset;
 
 /// From where a restore of one open store would have to read its changelogs.
 ///
-/// Delivery reports are off, so nobody tells at which offset a transaction's records came to lie. The
-/// LSO does, roughly: everything below it is decided. But it is read some time after a commit, and by
-/// then somebody else may own the task: the LSO lies behind *his* records, while our state lacks them.
-/// Stored beside our state it would skip them for ever.
+/// Delivery reports are off, so the offsets of a transaction's records are unknown. The LSO bounds
+/// them: everything below it is decided. But the LSO is read some time after a commit, and by then
+/// another worker may own the task. Then the LSO lies behind *that worker's* records, which our state
+/// lacks. Stored beside our state, it would skip them for ever.
 ///
 /// So an LSO is only *heard* at first. It is stored in the batch of the next transaction that touches
-/// the task, if it was heard before that transaction asked to commit; that it did commit proves that
-/// nobody came between (design rule 2: it carried the task's offsets, fenced by the group). What is
-/// heard later waits for the transaction after. Nothing else moves a stored offset.
+/// the task, if it was read before that transaction began to commit. The commit proves that no other
+/// owner came between (design rule 2: it carried the task's offsets, fenced by the group). An LSO that
+/// is read later waits for the transaction after. Nothing else moves a stored offset.
 ///
 /// ```text
 /// apply(k) ─ heard: LSO ─ seal(k+1) ─ commit(k+1) ok ─→ batch of k+1 stores it

@@ -85,7 +85,7 @@ impl Log {
     }
 }
 
-/// What goes wrong without the rule: we commit 1 and freeze; somebody else commits 2; we wake up, read
+/// What goes wrong without the rule: we commit 1 and freeze; another worker commits 2; we wake up, read
 /// the LSO, and store it beside transaction 1.
 #[test]
 fn an_lso_stored_with_the_transaction_before_it_loses_what_a_successor_wrote() {

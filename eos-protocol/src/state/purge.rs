@@ -18,10 +18,10 @@ pub fn is_of_another_log(error: i32) -> bool {
     )
 }
 
-/// The partitions of which nobody needs the front any more, and how far that is.
+/// The partitions with records that are no longer needed, and the offset up to which they are not.
 ///
-/// It knows nothing of its own: whoever [tells](Self::told) it an offset vouches that everything below
-/// is done with for good, whatever fails later. Several owners of a partition may tell, in any order,
+/// It has no knowledge of its own. The caller of [`told`](Self::told) guarantees that everything below
+/// the offset is processed for good, whatever fails later. Several owners of a partition may call it, in any order,
 /// and one that lost it long ago too: the highest offset counts, and each of them was right.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Purge {
@@ -37,7 +37,7 @@ struct Front {
 }
 
 impl Purge {
-    /// Below this offset nobody needs anything any more.
+    /// Records below this offset are no longer needed.
     pub fn told(&mut self, partition: &TopicPartition, needless: Offset) {
         match self.partitions.get_mut(partition) {
             Some(front) => front.needless = front.needless.max(needless),
@@ -97,7 +97,7 @@ mod tests {
         purge.told(&tp(0), offset(5));
         purge.told(&tp(1), offset(0));
         assert_eq!(due(&purge), [(0, 5)], "there is nothing below 0");
-        assert_eq!(due(&purge), [(0, 5)], "nobody said that it was done");
+        assert_eq!(due(&purge), [(0, 5)], "no deletion was reported");
         purge.begins(&tp(0), offset(5));
         assert_eq!(due(&purge), []);
         purge.told(&tp(0), offset(9));
@@ -113,8 +113,8 @@ mod tests {
         assert_eq!(due(&purge), [(0, 9)], "an owner of before is late");
         purge.begins(&tp(0), offset(20));
         purge.told(&tp(0), offset(15));
-        assert_eq!(due(&purge), [], "somebody else deleted more");
+        assert_eq!(due(&purge), [], "another worker deleted more");
         purge.begins(&tp(7), offset(1));
-        assert_eq!(due(&purge), [], "nobody told of it");
+        assert_eq!(due(&purge), [], "it was never reported");
     }
 }

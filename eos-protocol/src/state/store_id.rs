@@ -14,7 +14,7 @@ const STAMPED: &str = "\0stamped";
 /// FNV-1a (32 bit) of the store's name, and of a mark behind it where values have a time in front, except
 /// for the top bit, which is set for windowed stores: the id alone tells which changelog a key belongs to.
 /// The smallest id of each family is reserved, its commit record's; a name that hashes there moves on by
-/// one. Two names of one app may meet in one id: that is for whoever declares stores to refuse.
+/// one. Two names of one app may meet in one id: the declaration of stores refuses that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(u32);
 

@@ -17,10 +17,10 @@ const STEPS: i64 = 16;
 ///
 /// Two things stay all the same:
 /// - what lies behind the last commit record, and it itself: without it a restart would find a changelog
-///   that lost data. Below an LSO that was heard before the transaction was sealed that wrote it is fine;
-/// - what somebody else may have written since: an LSO counts only once a transaction committed that was
-///   sealed later, which proves that nobody came between (as for
-///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no answer is beyond what the position holds.
+///   that lost data. Below an LSO that was read before the transaction was sealed that wrote it is fine;
+/// - what another worker may have written since: an LSO counts only once a transaction committed that was
+///   sealed later, which proves that no other owner came between (as for
+///   [`ChangelogOffsets`](super::ChangelogOffsets)). So no result is beyond what the position holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trim {
     retention: i64,
@@ -81,7 +81,7 @@ impl Trim {
         self.sealed = if wrote { self.newest } else { None };
     }
 
-    /// That transaction is committed, with this stream time. Answers up to where the changelog may be
+    /// That transaction is committed, with this stream time. Returns up to where the changelog may be
     /// deleted, if that is further than what was answered before.
     pub fn committed(&mut self, stream_time: Option<Timestamp>) -> Option<Offset> {
         self.commit_record = self.commit_record.max(self.sealed.take());

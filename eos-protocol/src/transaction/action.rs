@@ -28,7 +28,7 @@ pub enum Event {
     Committed,
     /// The abort is done.
     Aborted,
-    /// Partitions were lost: somebody else may own them already.
+    /// Partitions were lost: another member may own them already.
     Lost,
     /// A control request left and was never answered.
     Unanswered,

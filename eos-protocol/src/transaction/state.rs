@@ -7,7 +7,7 @@ pub enum State {
     Cold,
     /// A new producer fences its predecessors and ends what they left open.
     Initializing,
-    /// Nothing is open. An idle worker stays here and holds back nobody's last stable offset.
+    /// Nothing is open. An idle worker stays here and holds back no last stable offset.
     Idle,
     /// A transaction is open and takes records.
     Open,

@@ -29,7 +29,7 @@ pub(super) struct Shell {
     open: bool,
     offsets_sent: bool,
     drained: bool,
-    /// EndTxn(commit) may have reached the broker, and nobody has told us what became of it.
+    /// EndTxn(commit) may have reached the broker, and its outcome is unknown.
     undecided: bool,
     /// We know that it committed.
     known_committed: bool,

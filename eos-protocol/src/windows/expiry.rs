@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{OtherWindows, Terms, ms};
 use crate::ids::Timestamp;
 
-/// Deleting a range costs something, and what is over for a while harms nobody: a store forgets in
+/// Deleting a range has a cost, and expired windows do no harm: a store expires its windows in
 /// steps of this part of its retention.
 const STEPS: i64 = 8;
 
@@ -53,7 +53,7 @@ impl Expiry {
     }
 
     /// The store holds windows already, that were kept on these terms up to this committed stream time.
-    /// Answers whether they are other ones.
+    /// Returns whether they are other ones.
     ///
     /// # Errors
     /// [`OtherWindows`]: they are of another length.
@@ -95,8 +95,8 @@ impl Expiry {
     /// A transaction with this stream time is committed: which windows the database is to forget with
     /// it, by their starts, from and up to (not included); none while they are too few.
     ///
-    /// Nobody knows what was forgotten before the database was opened, so the first time it is asked
-    /// it answers everything that is over.
+    /// What expired before the database was opened is unknown. So the first call returns everything
+    /// that is over.
     #[must_use]
     pub fn due(&self, stream_time: Option<Timestamp>) -> Option<(Option<Timestamp>, Timestamp)> {
         // No window starts before 1970.

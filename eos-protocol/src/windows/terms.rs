@@ -55,7 +55,7 @@ pub enum TermsError {
 }
 
 impl Terms {
-    /// How long the windows are; zero if nobody said, because a closure keeps them.
+    /// Size of the windows. Zero if it is unknown, because a closure keeps them.
     #[must_use]
     pub fn size(&self) -> Duration {
         duration(self.size)
@@ -114,9 +114,9 @@ fn duration(ms: i64) -> Duration {
 
 /// A store holds windows of another length than the program's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("its windows are {} in the state that is there, and {} in this program", Length(*found), Length(*now))]
+#[error("its windows are {} in the existing state, and {} in this program", Length(*found), Length(*now))]
 pub struct OtherWindows {
-    /// How long those are that are kept; zero if nobody said, because a closure keeps them.
+    /// Size of the kept windows. Zero if it is unknown, because a closure keeps them.
     pub found: Duration,
     /// How long the program has them; zero likewise.
     pub now: Duration,

@@ -163,7 +163,7 @@ fn windows_of_another_length_are_other_windows() {
     };
     assert_eq!(
         refused(20),
-        "its windows are 10ms long in the state that is there, and 20ms long in this program"
+        "its windows are 10ms long in the existing state, and 20ms long in this program"
     );
     assert!(refused(0).ends_with("and a closure's own in this program"));
 }
@@ -202,7 +202,7 @@ fn bytes_that_are_no_terms_are_told() {
 }
 
 proptest! {
-    /// Whoever comes with whatever retention: what one of them may have thrown away, none shows again.
+    /// With any sequence of retentions: a window that one of them may have dropped is never shown again.
     #[test]
     fn nothing_that_was_over_is_ever_there_again(
         programs in proptest::collection::vec((0_u64..200, 0_i64..300), 1..8),

@@ -63,7 +63,7 @@ impl History {
         contents
     }
 
-    /// Whether the stores hold exactly what their position says. Answers the position's transaction;
+    /// Whether the stores hold exactly what their position says. Returns the position's transaction;
     /// 0 if there is none.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl History {
             None => 0,
             Some(found) => match seq_of(found) {
                 Some(seq) if *found == position(seq) => seq,
-                _ => return Ok(Err(Violation(format!("nobody wrote {found:?}")))),
+                _ => return Ok(Err(Violation(format!("{found:?} was never written")))),
             },
         };
         let expected = self.after(seq);

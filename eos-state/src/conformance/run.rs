@@ -286,7 +286,7 @@ impl Expected {
         self.open = (false, false);
     }
 
-    /// Of what is committed next; what the record at hand wrote stays. Answers the keys that go.
+    /// Of what is committed next; what the record at hand wrote stays. Returns the keys that go.
     fn forget(&mut self, over: &[(StoreId, KeyRange)]) -> Vec<(StoreId, Key)> {
         let is_over = |(store, key): &&(StoreId, Key)| {
             let mut ranges = over.iter();

@@ -250,7 +250,7 @@ fn left_overs_are_listed_with_their_age_and_removed_when_nobody_has_them() {
     let age = found[0].age.as_secs();
     assert!((3590..=3600).contains(&age), "{age}");
 
-    // Written an hour later, as a killed process does it: without a word to anybody.
+    // Written an hour later, as a killed process does it: without a note in the lock.
     let log = File::options()
         .write(true)
         .open(file(&slot, "db/CURRENT"))
@@ -271,7 +271,7 @@ fn left_overs_are_listed_with_their_age_and_removed_when_nobody_has_them() {
     assert_eq!(left_over(empty.path(), in_an_hour).unwrap(), []);
 }
 
-/// Who opens the lock just before it is removed must not hold a lock that keeps nobody out.
+/// A process that opens the lock just before its removal must not hold a lock without effect.
 #[cfg(unix)]
 #[test]
 fn a_lock_without_a_name_is_no_lock() {

@@ -1,4 +1,4 @@
-//! Why a directory can't be used.
+//! Errors of task directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub enum DirectoryError {
     },
     /// A symbolic link lies where a directory or file of ours should.
     #[error(
-        "{} is a symbolic link; what it points to may be anybody's. Remove it; to keep state \
+        "{} is a symbolic link, and its target may belong to another program. Remove it; to keep state \
          elsewhere, choose another state directory with `state_dir(..)` or EOS_STATE_DIR",
         path.display()
     )]
@@ -31,7 +31,7 @@ pub enum DirectoryError {
         /// The link.
         path: PathBuf,
     },
-    /// Somebody has it open.
+    /// Another process or worker has it open.
     #[error(
         "{} is locked: its stores are still open, in another process or by a worker of this one \
          that is closing. Try again once they are closed",
@@ -41,16 +41,16 @@ pub enum DirectoryError {
         /// The directory.
         path: PathBuf,
     },
-    /// It is of another app.
+    /// The directory belongs to another app.
     #[error(
-        "{} holds state of app {found}, and this is app {now}: somebody put it there. Move it away, \
+        "{} holds state of app {found}, and this is app {now}. Move the directory away, \
          or choose another state directory",
         path.display()
     )]
     OtherApp {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The app that the directory belongs to.
         found: String,
         /// This app.
         now: AppId,
@@ -58,7 +58,7 @@ pub enum DirectoryError {
     /// A newer version made it.
     #[error(
         "{} has format {version}, this version reads up to {newest}: run the newest version that \
-         ever used it, or delete it; its state is then made again from the changelog",
+         ever used it, or delete it; its state is then rebuilt from the changelog",
         path.display()
     )]
     Newer {

@@ -9,7 +9,7 @@ use eos_protocol::TaskId;
 use super::error::{DirectoryError, unusable};
 use super::{DB, clear, kind, lock, task, tasks};
 
-/// The directory of a task that nobody has open.
+/// The directory of a task that is not open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOver {
     /// The task.
@@ -55,10 +55,10 @@ pub fn left_over(slot: &Path, now: SystemTime) -> Result<Vec<LeftOver>, Director
     Ok(found)
 }
 
-/// Removes a directory that nobody has open. Answers whether it was there.
+/// Removes a directory that is not open. Returns whether it existed.
 ///
 /// # Errors
-/// If somebody opened it meanwhile, or a file can't be removed.
+/// If it was opened meanwhile, or a file can't be removed.
 pub fn remove(left: &LeftOver) -> Result<bool, DirectoryError> {
     if kind(&left.path)?.is_none() {
         return Ok(false);
@@ -66,13 +66,13 @@ pub fn remove(left: &LeftOver) -> Result<bool, DirectoryError> {
     let Some(_lock) = lock(&left.path)? else {
         return Ok(false);
     };
-    // The lock goes last, and with it held: whoever opens it meanwhile finds it locked, or gone.
+    // The lock is held and removed last: a process that opens it meanwhile finds it locked, or gone.
     clear(&left.path, &[super::LOCK])?;
     fs::remove_dir_all(&left.path).map_err(unusable(&left.path))?;
     Ok(true)
 }
 
-/// When the newest of its files was written: a process that was killed told nobody.
+/// Modification time of its newest file: a killed process leaves no other trace.
 fn last_written(path: &Path) -> SystemTime {
     let times = [path.to_owned(), path.join(DB)]
         .into_iter()

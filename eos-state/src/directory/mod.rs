@@ -12,11 +12,11 @@
 //! |---|---|---|
 //! | nothing, or a lock alone | made | a crash while it was made leaves no more |
 //! | this app, cluster and task | opened | whether it is *up to date* its position says, not its path |
-//! | another task, or another cluster | [`Opened::Foreign`]: loudly cleared, made again from the changelog | it is the app's own, or was: test clusters come and go under one state directory |
-//! | no owner, or one that does not read | [`Opened::Foreign`] | somebody copied a part of it: what is missing is unknown |
+//! | another task, or another cluster | [`Opened::Foreign`]: cleared with a warning, and rebuilt from the changelog | it is the app's own, or was: test clusters come and go under one state directory |
+//! | no owner, or an unreadable one | [`Opened::Foreign`] | a part of it was copied, and what is missing is unknown |
 //! | another app | refused | it lies under a path of this app, so it was put there: not ours to delete |
-//! | a newer format | refused | whoever went back to an older version may want to go forward again |
-//! | a symbolic link | refused | what it points to may be anybody's, and clearing follows |
+//! | a newer format | refused | after a downgrade the app may be upgraded again |
+//! | a symbolic link | refused | its target may belong to another program, and clearing follows |
 //! | locked | refused | by another process, or by a worker of this one that is still closing |
 //!
 //! A directory that was *copied* whole and put back later has the right owner. It is an older state
@@ -77,13 +77,13 @@ impl TaskDirectory {
     /// Opens and locks the directory of a task in a slot; makes it if need be.
     ///
     /// # Errors
-    /// [`DirectoryError`] if it is somebody else's, locked, or can't be written.
+    /// [`DirectoryError`] if it belongs to another app, is locked, or can't be written.
     pub fn open(slot: &Path, owner: &Owner) -> Result<Opened, DirectoryError> {
         let tasks = tasks(slot);
         make_private(&tasks)?;
         let path = tasks.join(owner.task.to_string());
         let lock = make_locked(&path)?;
-        // When it was last used, for whoever looks for left-overs. Not worth failing for.
+        // When it was last used, for the search for left-overs. Not worth failing for.
         let _ = lock.set_modified(SystemTime::now());
         let directory = Self { path, _lock: lock };
         match owner::compare(&directory.path, owner)? {
@@ -207,8 +207,8 @@ fn kind(path: &Path) -> Result<Option<fs::Metadata>, DirectoryError> {
     }
 }
 
-/// Makes a directory and takes its lock. Somebody who cleans up may take it away in between, but
-/// hardly time and again: then the file system does not know its own files.
+/// Makes a directory and takes its lock. A cleanup may remove it in between, but hardly time and
+/// again: then the file system does not know its own files.
 fn make_locked(path: &Path) -> Result<File, DirectoryError> {
     for _ in 0..10 {
         make_private(path)?;
@@ -243,8 +243,8 @@ fn lock(directory: &Path) -> Result<Option<File>, DirectoryError> {
     }
 }
 
-/// Whether this is still the file of that name: who cleans up may have removed it between our
-/// opening and our locking it, and a lock on a file without a name keeps nobody out.
+/// Whether this is still the file of that name: a cleanup may have removed it between our opening
+/// and our locking it, and a lock on a file without a name has no effect.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> Result<bool, DirectoryError> {
     use std::os::unix::fs::MetadataExt;

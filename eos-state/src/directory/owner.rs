@@ -60,8 +60,8 @@ pub enum Foreign {
     /// Files, but nothing that says whose.
     #[error("it has files, but no owner: was only a part of it copied?")]
     NoOwner,
-    /// An owner that does not read.
-    #[error("its owner file does not read: {found:?}")]
+    /// The owner file can't be read.
+    #[error("its owner file can't be read: {found:?}")]
     Damaged {
         /// What it holds.
         found: String,

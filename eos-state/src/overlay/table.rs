@@ -16,8 +16,8 @@ pub(crate) struct KeyHash(u32);
 
 /// Hashes keys alike for all tables of one task.
 ///
-/// Keys come from outside and the hash is a fast one, so each task draws a seed: nobody can
-/// prepare a topic of keys that all collide.
+/// Keys come from outside and the hash is a fast one, so each task draws a seed: a prepared topic
+/// of keys that all collide is impossible.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyHasher {
     seed: usize,
@@ -111,7 +111,7 @@ impl Table {
         self.find(hash, key).ok()
     }
 
-    /// Writes a value, or that there is none. Answers the entry's number, and whether it is new.
+    /// Writes a value, or that there is none. Returns the entry's number, and whether it is new.
     ///
     /// Key and value are shorter than `u32::MAX`: the task store has looked.
     pub(crate) fn write(&mut self, hash: KeyHash, key: &[u8], value: Written<'_>) -> (u32, bool) {

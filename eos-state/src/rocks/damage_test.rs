@@ -15,8 +15,8 @@ use crate::conformance::{History, Violation, position};
 const FLUSHED: u64 = 30;
 const LAST: u64 = 40;
 
-/// With a cache of its own: copies of one table have one place in a cache, and whoever read the whole
-/// one would never see the damage.
+/// With a cache of its own: copies of one table have one place in a cache, and a reader of the whole
+/// table would never see the damage.
 fn open(dir: &Path) -> Result<TaskStore, StoreError> {
     let backend = RocksBackend::open(dir, &Family::ALL, &StateMemory::new(1 << 20))?;
     History.stores(Box::new(backend))

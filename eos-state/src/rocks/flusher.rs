@@ -1,4 +1,4 @@
-//! A database's memory, for whoever decides which database flushes.
+//! The memory use of a database, and its flushes.
 
 use std::path::PathBuf;
 use std::sync::Arc;

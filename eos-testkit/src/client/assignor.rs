@@ -26,8 +26,8 @@ pub(super) struct Claim {
 
 /// The partitions of each member, in the order of the claims.
 ///
-/// What one member has and another is to get is nobody's this time: its owner gives it back first, and joins
-/// again.
+/// A partition that moves from one member to another is not assigned this time: its owner revokes it first,
+/// and rejoins.
 pub(super) fn assign(
     claims: &[Claim],
     partitions_of: impl Fn(&str) -> i32,
@@ -61,7 +61,7 @@ pub(super) fn assign(
     shares
 }
 
-/// Who owns it: of those who claim it the one of the newest generation; nobody if two are.
+/// The owner: the claimant with the newest generation; none if two claimants have it.
 fn owner(claims: &[Claim], partition: &TopicPartition) -> Option<usize> {
     let claiming = |(_, claim): &(usize, &Claim)| claim.owned.contains(partition);
     let newest = claims.iter().enumerate().filter(claiming);
@@ -85,7 +85,7 @@ fn least(
     members.min_by_key(|member| (shares[*member].len(), claims[*member].member.clone()))
 }
 
-/// Moves from whoever has two more than another.
+/// Moves partitions from members that have at least two more than another.
 fn even_out(claims: &[Claim], shares: &mut [Vec<TopicPartition>]) {
     loop {
         let most = (0..shares.len()).max_by_key(|member| shares[*member].len());

@@ -70,7 +70,7 @@ impl Call {
         self.under_way.is_none().then_some(self.rests_until)
     }
 
-    /// Nobody wants the answer any more.
+    /// Drops the call, and discards its response.
     pub(super) fn abandon(self, wire: &mut Wire<'_>) {
         if let Some(ticket) = self.under_way {
             wire.forget(ticket);

@@ -33,7 +33,7 @@ pub(super) fn fatal(call: CallSite, error: i32, text: &str) -> ClientError {
     }
 }
 
-/// Somebody else has the producer's id (`rd_kafka_txn_set_fatal_error`).
+/// Another producer has the producer's id (`rd_kafka_txn_set_fatal_error`).
 pub(super) fn fenced(call: CallSite) -> ClientError {
     let text = "a newer producer has its transactional id, or its transaction timed out";
     fatal(call, code::LOCAL_FENCED, text)

@@ -184,7 +184,7 @@ impl Member {
         !self.events.is_empty() || self.question.is_some()
     }
 
-    /// What is owned is given back before it closes. Answers whether that is done.
+    /// What is owned is given back before it closes. Returns whether that is done.
     pub(super) fn gives_back(&mut self) -> bool {
         if self.question.is_none() && !self.owned.is_empty() {
             self.revoke(self.owned.clone(), false);

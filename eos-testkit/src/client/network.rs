@@ -26,7 +26,7 @@ pub(crate) enum Line {
     Queries,
 }
 
-/// A request that a client sends, for whoever decides what becomes of it.
+/// A request that a client sends, before the network delivers, delays or drops it.
 #[derive(Debug)]
 pub struct Sent<'a> {
     /// `client.id`.
@@ -86,7 +86,7 @@ pub enum Fate {
 pub(crate) enum Heard {
     /// An answer.
     Answer(Box<ResponseKind>),
-    /// The connection broke: whether the request arrived nobody knows.
+    /// The connection broke: whether the request arrived is unknown.
     Broken,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Network {
     /// By when they arrive, then by the order in which they were sent.
     requests: BTreeMap<(i64, u64), Box<OnItsWay>>,
     answers: BTreeMap<(i64, u64), (Ticket, Heard)>,
-    /// How long answers take, by request; those that nobody waits for are not in it.
+    /// Delays of the responses by request, without those that no client waits for.
     back: BTreeMap<Ticket, i64>,
     /// What arrived, and was not asked for yet.
     arrived: BTreeMap<Ticket, (ClientId, Heard)>,
@@ -185,13 +185,13 @@ impl Network {
         self.arrived.remove(&ticket).map(|(_, heard)| heard)
     }
 
-    /// Nobody waits for this answer any more.
+    /// Discards the response to this ticket.
     pub(crate) fn forget(&mut self, ticket: Ticket) {
         self.owners.remove(&ticket);
         self.arrived.remove(&ticket);
     }
 
-    /// A client is gone: nobody hears what comes for it. What it sent is on its way all the same.
+    /// A client is gone: its responses are discarded. The requests that it sent are on their way all the same.
     pub(crate) fn forget_all(&mut self, client: ClientId) {
         self.owners.retain(|_, owner| *owner != client);
         self.lines.retain(|(of, _), _| *of != client);

@@ -138,7 +138,7 @@ impl Reader {
                     }
                 }
                 _ if self.wants(look, wire) == asked => self.fetch = Some((call, asked)),
-                // What it asks for is not what is wanted any more; the answer is nobody's.
+                // The request does not fit the wanted partitions any more; its response is discarded.
                 _ => call.abandon(wire),
             }
         }

@@ -84,7 +84,7 @@ impl Builder {
         TestDriver::started(self, app, None)
     }
 
-    /// Starts what this function builds, and builds it anew for each start of a process: see
+    /// Starts the app that this function builds, and builds it again for each start of a process: see
     /// [`TestDriver::of`].
     ///
     /// # Panics

@@ -126,7 +126,7 @@ impl TestDriver {
     }
 }
 
-/// Whoever does not ask for an error does not expect one.
+/// A call that does not return an error does not expect one.
 #[track_caller]
 pub(super) fn panic_if_ended(went: Result<(), Ended>) {
     if let Err(error) = went {

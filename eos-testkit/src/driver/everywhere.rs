@@ -6,7 +6,7 @@ use super::TestDriver;
 
 /// Runs a scenario once, and then again and again with a crash at each effect in turn: on both sides of each
 /// call to the Kafka client and of each write to a database, once with the local state kept and once with it
-/// lost. Whatever the scenario answers has to be the same each time. Answers in how many places it crashed.
+/// lost. Whatever the scenario answers has to be the same each time. Returns in how many places it crashed.
 ///
 /// ```
 /// use eos_core::{App, KeyValueStore, Topic};

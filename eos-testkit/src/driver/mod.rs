@@ -47,7 +47,7 @@ pub use output::OutputRecord;
 pub use stores::Rows;
 
 /// Builds the app as a start of its program does.
-type Anew = Box<dyn Fn() -> App + Send>;
+type Rebuild = Box<dyn Fn() -> App + Send>;
 
 /// A process of the app, and what outlives it.
 struct Seat {
@@ -102,8 +102,8 @@ struct Seat {
 /// [`restart`](Self::restart).
 pub struct TestDriver {
     app: Stepped<Cluster>,
-    /// Builds it anew for each start.
-    anew: Option<Anew>,
+    /// Builds the app again for each start.
+    rebuild: Option<Rebuild>,
     cluster: Cluster,
     faults: Faults,
     seats: Vec<Seat>,
@@ -133,7 +133,7 @@ impl TestDriver {
     }
 
     /// Starts what a function builds, with one process, and with one partition for each topic. Each start of a
-    /// process builds it anew, as the program does: what a closure keeps in a variable of its own is gone after a
+    /// process builds it again, as the program does: what a closure keeps in a variable of its own is gone after a
     /// crash. [`new`](Self::new) has one app for all of them, whose closures live on.
     ///
     /// ```
@@ -222,7 +222,7 @@ impl TestDriver {
     }
 
     /// The stream time of the task that reads a partition: the highest time of the records that it has taken.
-    /// `None` if none had a time, or if the app is down, so that nobody reads the partition.
+    /// `None` if none had a time, or if the app is down, so that no task reads the partition.
     ///
     /// # Panics
     /// If the app reads no such topic, or the topic has no such partition.

@@ -7,9 +7,9 @@ use eos_core::spi::stepped::StopMode;
 use super::TestDriver;
 use super::dying::panic_if_ended;
 
-/// After how long a process purges what nobody needs any more, as it does by default.
+/// Default interval at which a process purges records that are no longer needed, in milliseconds.
 const PURGE: i64 = 30_000;
-/// In steps of this many milliseconds, so often, a group is given time to share its partitions anew.
+/// In steps of this many milliseconds, so often, a group is given time to reassign its partitions.
 const SHARE: i64 = 500;
 const SHARES: u32 = 60;
 

@@ -115,7 +115,7 @@ impl TestDriver {
         Ok(())
     }
 
-    /// Steps every worker once. How long nobody has anything to do, in milliseconds; nothing if somebody has.
+    /// Steps every worker once. Returns how long all of them are idle, in milliseconds; `None` if one has work.
     fn step_all(&mut self) -> Result<Option<i64>, Ended> {
         let mut nap = Some(NAP);
         for at in 0..self.seats.len() {

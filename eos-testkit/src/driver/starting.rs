@@ -11,7 +11,7 @@ use eos_protocol::Now;
 
 use super::builder::Builder;
 use super::faults::{Died, Faults};
-use super::{Anew, Seat, TestDriver};
+use super::{Rebuild, Seat, TestDriver};
 use crate::client::Cluster;
 use crate::disk::Disk;
 use crate::rng::Rng;
@@ -34,7 +34,7 @@ impl TestDriver {
     pub(super) fn started(
         builder: Builder,
         app: App,
-        anew: Option<Anew>,
+        rebuild: Option<Rebuild>,
     ) -> Result<TestDriver, Error> {
         check(&builder);
         let faults = Faults::default();
@@ -43,7 +43,7 @@ impl TestDriver {
         let app = stepped(app, &cluster)?;
         let mut driver = TestDriver {
             app,
-            anew,
+            rebuild,
             cluster,
             faults,
             seats: Vec::new(),
@@ -125,8 +125,8 @@ impl TestDriver {
     pub(super) fn start(&mut self, at: usize) -> Result<(), Error> {
         let env = self.env();
         loop {
-            if let Some(anew) = &self.anew {
-                self.app = stepped(anew(), &self.cluster)?;
+            if let Some(rebuild) = &self.rebuild {
+                self.app = stepped(rebuild(), &self.cluster)?;
             }
             let seat = &mut self.seats[at];
             let home = Arc::new(self.faults.watch(&seat.disk));
@@ -177,7 +177,7 @@ fn check(builder: &Builder) {
     );
     assert!(
         builder.instances > 0,
-        "instances(0): nobody would work. Use 1 or more"
+        "instances(0): the app would have no process. Use 1 or more"
     );
     for (topic, partitions) in &builder.partitions {
         let partitions = *partitions;

@@ -88,7 +88,7 @@ impl TestDriver {
         Rows(rows)
     }
 
-    /// The database of each task: the one that is open; if nobody has it open, the one that knows of most.
+    /// The database of each task: the open one, or the most advanced one if none is open.
     pub(super) fn databases(&self) -> BTreeMap<TaskHome, MemoryBackend> {
         let mut found: BTreeMap<TaskHome, Copied> = BTreeMap::new();
         for copy in self.seats.iter().flat_map(|seat| seat.disk.copies()) {
@@ -102,8 +102,8 @@ impl TestDriver {
     }
 }
 
-/// Panics if there are rows of this name, found by nobody who asks for it with another kind of definition: windows
-/// and what has none are kept apart, and an empty answer would look like a mistake of the app.
+/// Panics if the store of this name holds rows of another kind: windowed and plain rows are kept apart, and an
+/// empty result would look like a mistake of the app.
 #[track_caller]
 fn refuse_another_kind<'a>(name: &str, databases: impl Iterator<Item = &'a MemoryBackend>) {
     let kinds = [

@@ -368,7 +368,7 @@ fn a_processor_is_memory_and_what_it_emits_counts_once() {
         |driver| {
             driver.pipe(&input(), "k", "a");
             driver.pipe(&input(), "l", "b");
-            // What it numbers starts anew with each process.
+            // Its numbers start again with each process.
             let values = values(driver).into_iter();
             let values = values.map(|value| value.split(' ').next().map(str::to_owned));
             values.collect::<Vec<_>>()

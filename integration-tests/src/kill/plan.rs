@@ -57,7 +57,7 @@ pub enum Strike {
 pub enum Parting {
     /// SIGINT: it leaves its group.
     Leave,
-    /// SIGTERM: a static member keeps its place in the group for whoever takes its slot next.
+    /// SIGTERM: a static member keeps its place in the group for the next process in its slot.
     Retire,
     /// SIGKILL.
     Vanish,
@@ -114,7 +114,7 @@ pub(super) fn kills(kills: usize, span: Duration, random: &mut Random) -> Vec<St
     steps
 }
 
-/// Somebody joins, then somebody parts, and so on in turn, from the first `every` to the end of
+/// A process joins, then a process leaves, and so on in turn, from the first `every` to the end of
 /// `span`. Of five partings three are by leave, one by SIGTERM and one by SIGKILL.
 pub(super) fn churn(every: Duration, span: Duration, random: &mut Random) -> Vec<Step> {
     use Parting::{Leave, Retire, Vanish};

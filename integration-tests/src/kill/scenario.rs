@@ -45,7 +45,7 @@ impl Members {
     pub(super) fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Members::Static => &[],
-            // Nobody takes the place of a dynamic member that was killed before its session ends.
+            // No process takes the place of a killed dynamic member before its session ends.
             Members::Dynamic => &[
                 ("EOS_STATIC_MEMBERSHIP", "false"),
                 ("EOS_SESSION_TIMEOUT_MS", "6000"),
@@ -116,7 +116,7 @@ impl Scenario {
         })
     }
 
-    /// Every three seconds somebody joins or leaves: for half a minute, or with `EOS_FULL=1` for
+    /// Every three seconds a process joins or leaves: for half a minute, or with `EOS_FULL=1` for
     /// five.
     ///
     /// # Errors

@@ -69,7 +69,7 @@ impl Watch {
                         seen.failed = None;
                         seen.samples.push(sample);
                     }
-                    // A broker is away: whoever waits for more has a limit of their own.
+                    // A broker is away: callers that wait for more have a limit of their own.
                     Err(error) => seen.failed = Some(format!("{error:#}")),
                 }
                 drop(seen);

@@ -55,7 +55,7 @@ pub enum Act {
 pub enum Cut {
     /// The request never reaches the broker.
     Before,
-    /// The request reaches the broker, its answer nobody. With [`Act::LoseAnswer`] the connection
+    /// The request reaches the broker, and its response is lost. With [`Act::LoseAnswer`] the connection
     /// is cut only once the broker has answered.
     After,
 }

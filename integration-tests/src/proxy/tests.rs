@@ -181,7 +181,7 @@ fn what_is_kept_until_answers_arrives_before_the_last_of_them() -> Result<()> {
         "not yet: no EndTxn"
     );
     assert_eq!(again.ask(&end())?, Some((21, 0)));
-    // Somebody else's answer is none of this client's.
+    // The response to another client does not reach this one.
     let mut other = Client::connect(&proxy, "other", 30)?;
     assert_eq!(other.ask(&partitions())?, Some((30, 0)));
     assert_eq!(broker.heard(), [20, 21, 30]);

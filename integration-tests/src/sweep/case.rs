@@ -323,7 +323,7 @@ pub fn zombie(case: &Case, program: &Path, bootstrap: &str) -> Result<Report> {
         let past = session.max(transaction) + SWEEP;
         thread::sleep(past.saturating_sub(frozen.elapsed()));
         if case.point == IN_REVOKE_LONG {
-            // Between two heartbeats of the successor: it hears late that somebody joins. (A stall is
+            // Between two heartbeats of the successor: it learns late that a member joins. (A stall is
             // as long as a heartbeat's interval.)
             let interval = LATE_HEARTBEAT.as_millis();
             while given.elapsed().as_millis() % interval < 200

@@ -102,7 +102,7 @@ impl Member {
         self.child.kill().map(|_| ())
     }
 
-    /// Waits until it ends by itself. Answers whether that was well.
+    /// Waits until it ends by itself. Returns whether that was well.
     ///
     /// # Errors
     /// When it goes on.

@@ -268,7 +268,7 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
 
 struct Done {
     findings: Findings,
-    /// Databases of processes that took the place of a killed one while nobody came or went.
+    /// Databases of processes that replaced a killed one while no member joined or left.
     calm: Calm,
     /// Databases that were thrown away.
     wiped: usize,

@@ -165,7 +165,7 @@ fn a_parked_record(bootstrap: &str) -> Result<()> {
 }
 
 /// A producer that had sent an offset of partition 0 and is gone: until its transaction times out,
-/// nobody can say where partition 0 goes on.
+/// the position of partition 0 is unknown.
 fn offsets_of_a_dead_peer(bootstrap: &str) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, "dead-peer", 2)?;
     let app = |case: &Case| -> App { case.copy() };

@@ -109,7 +109,7 @@ fn a_newer_format(bootstrap: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whoever set an offset by hand meant it.
+/// An offset that was set by hand is intended.
 fn text_of_a_user(bootstrap: &str) -> Result<()> {
     let mut case = ten(bootstrap, "text-of-a-user")?;
     case.set_offset(7, "reset by Ada on Friday; see the wiki")?;

@@ -13,7 +13,7 @@ use integration_tests::process::{Program, build};
 #[test]
 fn each_bad_start_ends_with_a_typed_error_that_names_the_fix() -> Result<()> {
     on_kafka(&[
-        ("nobody listens", nobody_listens),
+        ("no process listens", no_process_listens),
         ("who listens is no Kafka", who_listens_is_no_kafka),
         ("topics are missing", topics_are_missing),
         ("the slot is taken", the_slot_is_taken),
@@ -33,14 +33,14 @@ fn each_bad_start_ends_with_a_typed_error_that_names_the_fix() -> Result<()> {
 }
 
 /// The example as a user runs it, so that its log counts too.
-fn nobody_listens(_: &str) -> Result<()> {
-    // Bound and let go: nobody has it now.
+fn no_process_listens(_: &str) -> Result<()> {
+    // Bound and released: the port is free now.
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let dir = tempfile::tempdir()?;
     let environment = [
         ("KAFKA_BOOTSTRAP_SERVERS", port.to_string()),
         ("EOS_STATE_DIR", dir.path().display().to_string()),
-        // Lines are counted below, and whoever asks for backtraces gets 40 more.
+        // Lines are counted below, and a backtrace would add 40.
         ("RUST_BACKTRACE", "0".into()),
     ];
     let hello = build("eos-examples", Program::Bin("01-hello"), &[])?;

@@ -62,7 +62,7 @@ fn in_one_partition(bootstrap: &str) -> Result<()> {
     case.nothing_is_open()
 }
 
-/// They are merged by their times, and nobody waits ten hours for the other one.
+/// They are merged by their times, and no task waits ten hours for the other one.
 fn in_siblings(bootstrap: &str) -> Result<()> {
     let mut case = any_time(bootstrap, "sibling-clocks")?;
     let side = format!("{}-any-side", case.app);

@@ -87,7 +87,7 @@ fn every_city_is_greeted_once_in_order_under_its_key_and_time() -> Result<()> {
     ensure!(differing.is_none(), "greeted otherwise: {differing:?}");
     ensure!(
         sent.len() == greeted.len(),
-        "greetings under keys that nobody sent"
+        "greetings under keys that were never sent"
     );
     Ok(())
 }

@@ -2,8 +2,8 @@
 //! follows from it, and nothing else; a judge that complains of everything proves as little as one that
 //! never does.
 //!
-//! The brokers don't verify transactions here, as before Kafka 3.6: with verification nobody can plant
-//! a hanging transaction. What cannot be planted at all is a broker that shows what a marker aborts; for
+//! The brokers don't verify transactions here, as before Kafka 3.6: with verification a hanging
+//! transaction can't be planted. What cannot be planted at all is a broker that shows what a marker aborts; for
 //! that see the judge's unit tests.
 
 use std::thread;

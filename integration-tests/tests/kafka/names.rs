@@ -103,7 +103,7 @@ impl World {
     fn new(bootstrap: &str, state: &Path, start_deadline: Duration) -> Result<World> {
         let dir = TempDir::new()?;
         let (_, port) = bootstrap.rsplit_once(':').context("no port")?;
-        // Nobody's, for ever (RFC 6761).
+        // Reserved: it never resolves (RFC 6761).
         let name = "broker.eos.invalid".to_owned();
         let broker = format!("{name}:{port}");
         let hosts = dir.path().join("hosts");

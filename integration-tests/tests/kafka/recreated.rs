@@ -1,9 +1,10 @@
-//! An input topic is deleted and made anew under its name while the app reads it, and the new log is
-//! longer than the app has come in the old one: no offset is out of range, and yet the app must not
+//! An input topic that is recreated while the app reads it.
+//!
+//! The new log is longer than the app has come in the old one. No offset is out of range, and yet the app must not
 //! go on in the middle of it. It stops and names the topic, both ids and what to do; having done that,
 //! it reads the new one from its first record.
 //!
-//! (Made anew while the app is stopped: `permanent_errors`.)
+//! (Recreated while the app is stopped: `permanent_errors`.)
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -42,7 +43,7 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
         Ok(output(&mut client)?.len() == 100)
     })?;
 
-    // Frozen, so that the new log is longer before anybody looks at it.
+    // Frozen, so that the new log is longer before the app looks at it.
     fleet.signal(0, Signal::Stop)?;
     client.delete_topic("cities")?;
     client.create_topic("cities", 1, 1, &KEEP)?;
@@ -62,8 +63,8 @@ fn a_longer_log_under_the_name_of_an_input_is_not_read_from_its_middle() -> Resu
         "something of the new topic was read"
     );
 
-    // Kafka has deleted the group's offsets with the topic, and nobody has committed since: what the
-    // error asks for is done.
+    // Kafka has deleted the group's offsets with the topic, and there was no commit since: the fix that
+    // the error names is done.
     let committed = client.committed(APP, "cities")?;
     ensure!(committed == [None], "{committed:?}");
     fleet.start()?;

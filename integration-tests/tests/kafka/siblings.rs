@@ -278,7 +278,7 @@ fn both_move(bootstrap: &str, protocol: &str) -> Result<()> {
     let found = by_key(&mut pair.case.client, &pair.case.output)?;
     ensure!(found.len() == PARTITIONS as usize, "{:?}", found.keys());
     for (key, mut values) in found {
-        // Whoever takes a partition over has not heard of every end: between the topics the order
+        // A new owner of a partition does not know every end yet: between the topics the order
         // is only as good as what is there. Each record is there once.
         values.sort_unstable();
         let wanted: Vec<_> = (0..sent).map(|time| format!("{time:06}")).collect();

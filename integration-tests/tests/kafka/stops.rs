@@ -74,7 +74,7 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
         Question::of_app(bootstrap, APP, "cities", &OUTPUTS.map(str::to_owned))
             .must_be_clean(Expectation::Behind)?;
     }
-    // Somebody is impatient.
+    // A second signal follows.
     fleet.start()?;
     load.keep_going()?;
     let before = client.end_offsets(OUTPUTS[0], Isolation::ReadCommitted)?;
@@ -89,7 +89,7 @@ fn signals_under_load(bootstrap: &str) -> Result<()> {
     load.finish()
 }
 
-/// A static member stays for its restart; one who leaves is gone at once.
+/// A static member stays for its restart. A member that leaves is gone at once.
 fn by_handle(bootstrap: &str, mode: StopMode, members: usize) -> Result<()> {
     let mut case = Case::with_partitions(bootstrap, &format!("{mode:?}"), 4)?;
     case.send(&["1", "2", "3"])?;
@@ -110,7 +110,7 @@ fn by_handle(bootstrap: &str, mode: StopMode, members: usize) -> Result<()> {
     ensure!(case.committed()? == Some(3));
     case.nothing_is_open()?;
     let group = case.app.clone();
-    wait_until(PATIENCE, "who left is gone, and nobody else", || {
+    wait_until(PATIENCE, "the member that left is gone, and no other", || {
         Ok(case.client.group_members(&group)?.members.len() == members)
     })
 }
@@ -121,7 +121,7 @@ fn in_start_up(_: &str) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut fleet = fleet(&silent.local_addr()?.to_string(), dir.path())?;
     fleet.start()?;
-    // Somebody connects: the start is under way, and signals are heard before that.
+    // The app connects: the start is under way, and signals are handled before that.
     silent.accept()?;
     let start = Instant::now();
     fleet.stop_silent(0, Signal::Term)?;

@@ -34,7 +34,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     }
 }
 
-/// Reads a topic to its end as a reader of committed records, and does nothing with them. Answers how
+/// Reads a topic to its end as a reader of committed records, and does nothing with them. Returns how
 /// many they are and how long it took from the first one.
 pub(crate) fn read(bootstrap: &str, topic: &str, partitions: i32) -> Result<(u64, Duration)> {
     let consumer = client(
@@ -383,7 +383,7 @@ fn client(
 }
 
 /// # Safety
-/// `error` is null or an error object that nobody else destroys.
+/// `error` is null or an error object that no other code destroys.
 unsafe fn check(error: *mut sys::rd_kafka_error_t) -> Result<()> {
     if error.is_null() {
         return Ok(());

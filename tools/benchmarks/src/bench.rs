@@ -19,8 +19,8 @@ use crate::work::{COUNTS, Work};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// When the broker deletes the files of a topic that was deleted. It takes a minute by default, and the work of it
-/// would be a part of somebody else's turn.
+/// How long the broker keeps the files of a deleted topic. The default is a minute, and the work would fall into
+/// another side's turn.
 const DELETE_AFTER: Duration = Duration::from_secs(1);
 
 /// A broker and what is needed beside it.
@@ -37,7 +37,7 @@ pub(crate) struct Bench {
     cluster: Option<Cluster>,
 }
 
-/// A task with its topics, of which nobody else knows.
+/// A task with its own topics.
 #[derive(Debug)]
 pub(crate) struct Play {
     pub(crate) task: Task,
@@ -74,7 +74,7 @@ impl Bench {
         })
     }
 
-    /// CPU time of the broker so far; none if it is somebody else's.
+    /// CPU time of the broker so far; `None` if the benchmark did not start it.
     pub(crate) fn broker_cpu(&self) -> Result<Option<Duration>> {
         let Some(cluster) = &self.cluster else {
             return Ok(None);
@@ -143,7 +143,7 @@ impl Bench {
             topics.push(warm);
         }
         if work.counts() {
-            // The sides create them; somebody has to delete them.
+            // The sides create them and do not delete them.
             let group = &task.group;
             topics.extend([
                 format!("{group}-{input}-changelog"),
@@ -155,7 +155,7 @@ impl Bench {
     }
 
     /// Waits until a broker of ours on this machine has nothing left to do of the turn before: files to delete, pages to write
-    /// to the disk. A fast side would otherwise pay for the one before it (docs/design/0030). Somebody else's broker
+    /// to the disk. A fast side would otherwise pay for the one before it (docs/design/0030). A broker that we did not start
     /// deletes when it likes.
     pub(crate) fn settle(&self) -> Result<()> {
         std::thread::sleep(2 * DELETE_AFTER);
@@ -205,7 +205,7 @@ impl Bench {
         check::read(&mut self.client, &play.task.output, check)
     }
 
-    /// Reads a play's whole output, which has to be right. Answers how many records it has.
+    /// Reads a play's whole output, which has to be right. Returns how many records it has.
     pub(crate) fn ensure_right(&mut self, play: &Play) -> Result<u64> {
         let Task { work, records, .. } = play.task;
         if work.counts() {

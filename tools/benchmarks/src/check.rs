@@ -41,7 +41,7 @@ impl Check {
         self
     }
 
-    /// One more record. Answers its number if it has one.
+    /// One more record. Returns its number if it has one.
     pub(crate) fn take(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Option<u64> {
         let seq = number(value);
         self.count += 1;
@@ -66,7 +66,7 @@ impl Check {
         let at = usize::try_from(seq).unwrap_or(usize::MAX);
         match self.seen.get_mut(at) {
             _ if beside => self.count -= 1,
-            None => return Err("nobody sent it, or it came twice"),
+            None => return Err("it was never sent, or it came twice"),
             Some(seen) if *seen => return Err("it came twice"),
             Some(seen) => *seen = true,
         }
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(outcome(|_| {}), "");
         assert!(outcome(|all| drop(all.pop())).contains("89 records"));
         assert!(outcome(|all| drop(all.remove(40))).contains("missing: {201}"));
-        assert!(outcome(|all| all.push(all[40].clone())).contains("nobody sent it"));
+        assert!(outcome(|all| all.push(all[40].clone())).contains("it was never sent"));
         assert!(outcome(|all| all.push(all[3].clone())).contains("twice"));
         assert!(outcome(flipped).contains("another key or value"));
         assert!(outcome(swapped).contains("a later one came before"));

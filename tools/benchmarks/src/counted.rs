@@ -41,11 +41,11 @@ impl Counted {
     }
 
     fn judge(&mut self, partition: i32, key: &[u8], value: &[u8]) -> Result<()> {
-        let number = number_of_key(key).context("nobody sent this key")?;
+        let number = number_of_key(key).context("this key was never sent")?;
         let last = usize::try_from(number)
             .ok()
             .and_then(|at| self.last.get_mut(at));
-        let last = last.context("nobody sent this key")?;
+        let last = last.context("this key was never sent")?;
         let count = u64::from_be_bytes(value.try_into().context("no count")?);
         match self.work {
             Work::Count if count != *last + 1 => bail!("{count} follows {last}"),
@@ -57,7 +57,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Whether the counts are those of the first `records`. Answers how many there were.
+    /// Whether the counts are those of the first `records`. Returns how many there were.
     pub(crate) fn complete(&self, records: u64) -> Result<u64> {
         if let Some(wrong) = &self.wrong {
             bail!("the output is wrong: {wrong}");
@@ -135,6 +135,6 @@ mod tests {
         assert!(outcome(Count, without).contains("3 follows 1"));
         assert_eq!(outcome(CountPerCommit, without), "");
         let foreign = outcome(Count, |all| all.push((b"u9".to_vec(), 1)));
-        assert!(foreign.contains("nobody sent this key"), "{foreign}");
+        assert!(foreign.contains("this key was never sent"), "{foreign}");
     }
 }

@@ -141,7 +141,7 @@ impl Schedule {
     }
 }
 
-/// Sends each record when it is due, with those that became due during the last round trip. Answers how
+/// Sends each record when it is due, with those that became due during the last round trip. Returns how
 /// much too late the latest one was.
 fn generate(play: &Play, schedule: Schedule, stop: &AtomicBool) -> Result<Duration> {
     let mut producer = Producer::new(&play.task.bootstrap)?;

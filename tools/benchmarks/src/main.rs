@@ -79,7 +79,7 @@ fn work(mut words: impl Iterator<Item = String>) -> Result<()> {
         Side::Streams => bail!("Kafka Streams is no side of this program"),
         Side::Bare => {
             bare::run(&task)?;
-            // Until it is stopped: when it is gone, nobody can read its CPU time any more.
+            // Until it is stopped: when it is gone, its CPU time can't be read any more.
             loop {
                 std::thread::park();
             }

@@ -27,7 +27,7 @@ pub(crate) enum What {
     Quarantine,
     /// From SIGKILL to new results, by the size of the state
     Restart,
-    /// State made anew from its changelog: records/s, beside a bare reader
+    /// State rebuilt from its changelog: records/s, beside a bare reader
     Restore,
     /// Memory and disk of three stores: many keys, and many tasks
     StateMemory,

@@ -26,8 +26,8 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(user.parse::<u64>().ok()? + system.parse::<u64>().ok()?)
 }
 
-/// What all cores together were busy with so far, whoever kept them so: user, system, interrupts, and
-/// what a hypervisor took away.
+/// CPU time of all cores and processes so far: user, system, interrupts, and what a hypervisor took
+/// away.
 pub(crate) fn busy() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
     busy_ticks(&stat)

@@ -1,4 +1,4 @@
-//! How fast state is made anew from its changelog, beside a bare reader of the same topic.
+//! Restore rate from a changelog, beside a bare reader.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -66,7 +66,7 @@ impl Running {
         Ok(())
     }
 
-    /// Asks it to stop and waits until it has. Answers what it said.
+    /// Asks it to stop and waits until it has. Returns what it said.
     pub(crate) fn stop(mut self) -> Result<String> {
         self.check()?;
         if self.ended {

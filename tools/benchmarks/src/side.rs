@@ -23,7 +23,7 @@ pub(crate) enum Side {
     Eos,
     /// eos, at least once.
     EosAtLeastOnce,
-    /// eos with the commit interval that it has if nobody sets one.
+    /// eos with the default commit interval.
     EosDefault,
     /// eos without the look at unanswered requests: the feature `failpoints` has it.
     EosUnguarded,

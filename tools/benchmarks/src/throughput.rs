@@ -97,7 +97,7 @@ pub(crate) fn run(what: What, work: Work, sides: &[Side], options: &Options) -> 
     })
 }
 
-/// Each round begins with another side, so that a machine that slows down favours nobody.
+/// Each round begins with another side, so that a machine that slows down favours no side.
 pub(crate) fn alternating(sides: &[Side], round: u32) -> Vec<Side> {
     let mut sides = sides.to_vec();
     let by = round as usize % sides.len().max(1);

@@ -66,7 +66,7 @@ public class CopyLoop {
     Map<String, Object> config = new HashMap<>();
     config.put("bootstrap.servers", bootstrap);
     config.put("group.id", input + "-copiers");
-    // Whoever comes after a SIGKILL takes its place at once.
+    // The next process after a SIGKILL takes its place at once.
     config.put("group.instance.id", "copier");
     config.put("isolation.level", "read_committed");
     config.put("enable.auto.commit", "false");

@@ -3,7 +3,7 @@
 //! Two kinds of evidence show it, and neither rests on what a reader of committed data is given:
 //!
 //! - *The markers.* A record belongs to the transaction that its producer's next marker ends. If that
-//!   marker aborts, is of another epoch, or is not there, nobody may see the record.
+//!   marker aborts, is of another epoch, or is not there, no reader may see the record.
 //! - *The coordinators' log.* When a delayed EndTxn(commit) of one transaction lands in the next (the
 //!   gap that KIP-890 closes), its first half is committed by a marker like any other, and only its
 //!   second half is aborted. What such a half lacks are the offsets, which an application sends last:
@@ -50,7 +50,7 @@ fn span_of<'a>(output: &'a Output, row: &Row) -> Option<&'a Span> {
     (row.offset <= span.last).then_some(span)
 }
 
-/// Why nobody may see what is in it.
+/// Why no reader may see its records.
 fn complaint(span: &Span) -> Option<String> {
     if !span.transactional {
         return None;

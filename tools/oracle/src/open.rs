@@ -1,5 +1,6 @@
-//! Transactions that have not ended: those whose coordinator will end them, and those that nobody
-//! will.
+//! Open transactions: those that end, and those that hang.
+//!
+//! The coordinator will end the former. No component will end the latter.
 
 use kafka_wire::{CONSUMER_OFFSETS, OpenProducer};
 

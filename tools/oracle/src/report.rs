@@ -71,7 +71,7 @@ fn meaning(name: &str) -> &'static str {
         "torn" => "inputs that are in some outputs and not in others",
         "offsets" => "input partitions whose committed offset is not where the outputs are",
         "aborted" => "data that readers see although its transaction did not commit it",
-        "hanging" => "transactions that nobody will ever end",
+        "hanging" => "transactions that will never end",
         "state_ahead" => "copies of state that hold more than what is committed, or say so",
         "state_behind" => "copies of state that hold less than what is committed",
         "state_wrong" => "copies of state that no inputs lead to, or others than they say",

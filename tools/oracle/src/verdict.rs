@@ -14,7 +14,7 @@ pub struct Verdict {
     pub doubled: Finding,
     /// Outputs of a key out of the order of its inputs, or in more than one partition.
     pub reordered: Finding,
-    /// Outputs whose number no input has: data of nobody, or never committed.
+    /// Outputs whose number no input has: of unknown origin, or never committed.
     pub foreign: Finding,
     /// Outputs under another key than their input.
     pub rekeyed: Finding,
@@ -27,7 +27,7 @@ pub struct Verdict {
     pub offsets: Finding,
     /// Transactions that have not ended.
     pub open: Finding,
-    /// Transactions that nobody will ever end: a partition holds them open, and no coordinator knows
+    /// Transactions that will never end: a partition holds them open, and no coordinator knows
     /// them to be.
     pub hanging: Finding,
     /// Copies of state that hold more than what is committed, or say so.

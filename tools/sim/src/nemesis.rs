@@ -39,7 +39,7 @@ static PAIRS: LazyLock<Vec<(Place, Kind)>> = LazyLock::new(|| {
     pairs.collect()
 });
 
-/// Something that whoever steps the processes has to do.
+/// An instruction to the stepper of the processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
     Freeze(String),

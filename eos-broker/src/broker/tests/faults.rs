@@ -114,7 +114,7 @@ fn rules_are_narrow_skip_and_can_be_taken_away() {
     let mut model = Model::new();
     let other = Rule::on(ApiKey::Produce, Act::DropRequest);
     let elsewhere = model.broker.add_fault(other.clone().topic("u"));
-    let somebody = model.broker.add_fault(other.clone().client("else"));
+    let other_client = model.broker.add_fault(other.clone().client("else"));
     let third = model.broker.add_fault(other.skip(2).times(1));
     let seen: Vec<bool> = (0..4)
         .map(|_| {
@@ -123,7 +123,7 @@ fn rules_are_narrow_skip_and_can_be_taken_away() {
         })
         .collect();
     assert_eq!(seen, [true, true, false, true]);
-    let fired = [elsewhere, somebody, third].map(|id| model.broker.fired(id));
+    let fired = [elsewhere, other_client, third].map(|id| model.broker.fired(id));
     assert_eq!(fired, [0, 0, 1]);
     let all = model
         .broker
@@ -145,7 +145,7 @@ fn a_coordinator_is_away_for_a_while() {
     assert_eq!(model.broker.fired(rule), 2);
 }
 
-/// An admin client asks the coordinator as others do, and looks for it anew when it is told to.
+/// An admin client queries the coordinator as others do, and looks it up again on NOT_COORDINATOR.
 #[test]
 fn a_coordinator_that_is_away_answers_no_admin_either() {
     let mut model = Model::new();

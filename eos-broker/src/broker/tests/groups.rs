@@ -53,7 +53,7 @@ fn a_new_group_waits_for_more_members_if_told_to() {
     assert_eq!(
         model.joined(first),
         None,
-        "somebody came: it waits once more"
+        "a member joined: the group waits once more"
     );
     model.pass(1_000);
     let generations = (

@@ -36,8 +36,8 @@ fn ids(incarnation: u64) -> (String, String, String, i64) {
     (cluster, topic, member, model.init().1)
 }
 
-/// A client that outlives a broker on the same port would take its successor for it: an old producer id
-/// or member id would be somebody else's, a topic that is another one the same.
+/// A client that outlives a broker on the same port would take its successor for it. An old producer id
+/// or member id would belong to another client, and a new topic would pass for the old one.
 #[test]
 fn ids_of_one_incarnation_are_none_of_another() {
     let first = (

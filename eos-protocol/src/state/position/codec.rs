@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Numbers are big-endian; a text is its length (4 bytes) and its UTF-8; an optional value is 0, or 1
-//! and the value. The checksum keeps its place in every version, so that damage is told from a newer
-//! format. It is there besides the database's own checksums: whoever copies files around may mix
-//! what belongs to different times.
+//! and the value. The checksum keeps its place in every version, so that damage differs from a newer
+//! format. It is there besides the database's own checksums: a copy of the files may mix different
+//! points in time.
 
 use super::{Position, Standing};
 use crate::fnv::Fnv;

@@ -69,7 +69,7 @@ pub enum RestartError {
         /// The state.
         state: Evidence,
     },
-    /// Somebody else set the offset, but the task has state.
+    /// The offset was set from outside, but the task has state.
     #[error(
         "task {task}: the offset of {partition} in group {group} was set by another program \
          (metadata {metadata:?}), but {state}, which belongs to the offset before. Was it \
@@ -95,7 +95,7 @@ pub enum RestartError {
     /// The offsets have our name, but are not those that the transaction committed.
     #[error(
         "task {task}: the offsets in group {group} have the name of the task's last transaction, but \
-         are not those that it committed: somebody moved them and kept their metadata. Set them back, \
+         are not those that it committed: they were moved and kept their metadata. Set them back, \
          or start afresh under another app name"
     )]
     OffsetsMoved {
@@ -106,10 +106,10 @@ pub enum RestartError {
     },
     /// A store has windows of another length now.
     #[error(
-        "task {task}, store {store}: {source}. Where one begins says nothing of its length, so results of \
-         both would be taken for each other's. Nothing of it is lost: give the windows back their length; or \
-         start under another app name, with new state (a new name for the store alone is not enough, for \
-         the old one is in the changelog). Retention and grace may change at any time"
+        "task {task}, store {store}: {source}. A stored window has a start but no length, so results of \
+         both lengths would mix. No state is lost. Restore the length of the windows, or start under \
+         another app name with new state. A new name for the store alone is not enough, because the \
+         changelog holds the old one. Retention and grace may change at any time"
     )]
     OtherWindows {
         /// The task.
@@ -120,7 +120,7 @@ pub enum RestartError {
         source: OtherWindows,
     },
     /// On which terms a store keeps its windows can't be read.
-    #[error("task {task}: what the store {store} says of its windows can't be read: {source}")]
+    #[error("task {task}: the window definition of store {store} can't be read: {source}")]
     Terms {
         /// The task.
         task: TaskId,
@@ -131,7 +131,7 @@ pub enum RestartError {
     },
     /// The local state is of a newer version.
     #[error(
-        "task {task}: {source}, or delete the task's state directory, which is then made again from \
+        "task {task}: {source}, or delete the task's state directory, which is then rebuilt from \
          its changelog"
     )]
     NewerState {
@@ -143,7 +143,7 @@ pub enum RestartError {
     /// The committed offsets are of a topic that is gone.
     #[error(
         "task {task}: topic {topic} was deleted and made again (its id was {found}, now it is \
-         {now}), but the committed offsets are of the old one: they mean other records now. Start \
+         {now}), but the committed offsets belong to the old one and mean other records now. Start \
          afresh under another app name"
     )]
     InputRecreated {
@@ -287,7 +287,7 @@ pub enum RestartError {
     #[error(
         "task {task}: {changelog} begins at offset {start} now, but was read only up to {position}: \
          its front was deleted meanwhile. Start again; if that repeats, keep its records for longer \
-         (retention.ms=-1, and nobody else's DeleteRecords)"
+         (retention.ms=-1, and no DeleteRecords from other programs)"
     )]
     TrimmedMeanwhile {
         /// The task.

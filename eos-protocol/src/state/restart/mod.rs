@@ -30,13 +30,13 @@
 //! The first part is [`decide`], the part after reading is [`Restore::finish`](super::Restore::finish).
 //!
 //! **Age.** A tombstone goes `delete.retention.ms` after the cleaner first saw it. A copy that was away
-//! for longer keeps keys for ever whose deletion nobody tells it any more. Half of that time is left
+//! for longer keeps the keys for ever whose tombstones are gone. Half of that time is left
 //! for clocks that are wrong, in either direction: a position from the future is as suspect as an old one.
 
 //!
 //! **Windows that are over.** The changelog of windowed stores is trimmed below its oldest live window, so a
 //! copy that was away for a while finds its offset below the log start. What it missed is of no use to
-//! it if nothing that it holds is: windows that are over are read by nobody, and forgotten with the next commit.
+//! it if nothing that it holds is: windows that are over are never read, and expire with the next commit.
 //! Then all that is left of the changelog is read on top of it, as a rebuild would. One live window is
 //! enough to need what is gone: a later value of it, or its deletion. (Our own trimming leaves a copy no
 //! live one: it goes as far as the copy's offset only once stream time is a retention beyond the copy's.)
@@ -348,7 +348,7 @@ impl Situation<'_> {
     }
 
     /// Whether the changelog of plain stores has its beginning. Compaction leaves it where it is, so
-    /// somebody deleted records, and a key that was told only there is in no copy made from the rest.
+    /// records were deleted, and a key that was written only there is in no copy made from the rest.
     /// (That of windowed stores is trimmed below its oldest live window.)
     fn check_front(&self) -> Result<(), RestartError> {
         match &self.changelogs.plain {

@@ -6,14 +6,14 @@ use crate::ids::{Offset, Seq, TopicPartition};
 use crate::name::TransactionName;
 use crate::state::{Difference, Family, PerFamily, PositionError};
 
-/// Why local state can't be used, and the changelog makes it anew.
+/// Why local state can't be used and is rebuilt from the changelog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
     /// There is none: the task was never here, or its directory was deleted.
     #[error("there is no local state")]
     NoState,
-    /// Its position does not read.
+    /// Its position can't be read.
     #[error("{0}")]
     Damaged(PositionError),
     /// It is not this task's.
@@ -35,10 +35,10 @@ pub enum Why {
         /// The last one committed.
         committed: Seq,
     },
-    /// It holds changes that the committed offsets don't know of.
+    /// It holds changes that the committed offsets do not include.
     #[error(
         "it holds changes to the {family} stores up to transaction {}, which the committed offsets \
-         don't know",
+         do not include",
         local.0
     )]
     UnknownChanges {

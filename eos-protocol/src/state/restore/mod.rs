@@ -9,7 +9,7 @@
 //! or when its named commit record is there and the reader has come to the LSO: what a transaction of
 //! a dead owner still holds open beyond it can't commit any more, since its offsets would have had to
 //! be committed before ours were stable. Without the second rule a restore waits for the transaction
-//! time-out of whoever died; with an end taken read_committed it would be over too soon.
+//! timeout of a dead producer. With an end taken read_committed it would be over too soon.
 
 mod progress;
 
@@ -96,8 +96,8 @@ impl Restore {
         open.map(|(family, track)| (family, track.position))
     }
 
-    /// A committed record arrived. Answers whether it belongs into the store: not if it was read
-    /// before, or lies beyond what the offsets stand for (somebody else may own the task by now).
+    /// Takes a committed record. Returns whether it belongs into the store: not if it was read
+    /// before, or lies beyond what the offsets stand for (another worker may own the task by now).
     ///
     /// `bytes` is its size; `commit` is what it says if it is a commit record; `brokers` is the
     /// [`BrokerTime`](crate::BrokerTime).
@@ -214,7 +214,7 @@ impl Restore {
     /// # Errors
     /// If the changelogs' last commit records are not those that the offsets name. Before believing
     /// that a changelog is *ahead* ([`RestartError::OffsetsBehind`]), read the stable offsets once
-    /// more: if they went on meanwhile, somebody else owns the task, and its records are no riddle.
+    /// more: if they went on meanwhile, another worker owns the task and wrote those records.
     pub fn finish(&self, now: Now) -> Poll<Result<Restored, RestartError>> {
         if self.wanted().next().is_some() {
             return Poll::Pending;

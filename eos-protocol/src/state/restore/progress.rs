@@ -23,8 +23,8 @@ pub struct Progress {
 /// A restore that does not get further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "task {task}: its state is not whole and the restore stands still for {} s: {changelog} was \
-     read up to offset {position} of {end}. {by}",
+    "task {task}: the restore of {changelog} made no progress for {} s, at offset {position} of \
+     {end}, and the state is incomplete. {by}",
     waited.as_secs()
 )]
 pub struct Stalled {
@@ -48,8 +48,8 @@ pub struct Stalled {
 pub enum StalledBy {
     /// A transaction is open where the reader stands.
     #[error(
-        "A transaction is open at offset {lso} that nobody ended: its producer froze or died. The \
-         broker aborts it after the producer's transaction.timeout.ms; if not, it hangs: \
+        "A transaction is open at offset {lso}: its producer froze or died. The broker aborts it \
+         after the producer's transaction.timeout.ms. If it does not, the transaction hangs: run \
          `kafka-transactions.sh find-hanging`, then `abort`"
     )]
     OpenTransaction {

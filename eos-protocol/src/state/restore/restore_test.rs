@@ -89,7 +89,7 @@ fn c_above_m_stops() {
 
 #[test]
 fn c_above_m_is_seen_though_the_named_record_came() {
-    // Reading on to the LSO, also where the rest is held open by somebody.
+    // Reading on to the LSO, also where an open transaction holds the rest back.
     let mut restore = rebuild();
     take(&mut restore, 40, record(5, 50));
     assert_eq!(done(&restore), None);

@@ -13,8 +13,8 @@ use crate::client::fabric::Wire;
 use crate::client::network::Line;
 
 impl Writer {
-    /// Ends the transaction, until that is answered. An abort drops what is not sent, and waits for what is
-    /// under way; a transaction that nobody knows of ends without a word.
+    /// Ends the transaction, and waits for the response. An abort drops unsent records, and waits for those
+    /// under way. A transaction that the coordinator does not know ends without a request.
     pub(in crate::client) fn end(
         &mut self,
         commits: bool,

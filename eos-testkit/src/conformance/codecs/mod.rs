@@ -96,7 +96,7 @@ pub fn check_values<T: PartialEq + Debug>(
 
 /// Checks the codec of a topic's or a store's keys: all that [`check_values`] does, and
 ///
-/// - A key has the same bytes each time, whether it was read, recycled or made anew, and equal keys have equal
+/// - A key has the same bytes each time, whether it was read, recycled or created, and equal keys have equal
 ///   bytes: they decide the partition, and find what a store keeps.
 /// - Other keys have other bytes, or a store keeps both in one place. Of two keys, at most one is null.
 /// - [`deciding_bytes`](eos_core::codec::Encode::deciding_bytes) are no more than there are, and as many each time.

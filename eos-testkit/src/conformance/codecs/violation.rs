@@ -51,7 +51,7 @@ pub enum Violation {
 
     /// It was null, and bytes at once.
     #[error(
-        "{value} is written as {bytes}, and `Encoded::Null`: the bytes are lost. Append nothing to null, or answer \
+        "{value} is written as {bytes}, and `Encoded::Null`: the bytes are lost. Append nothing to null, or return \
          `Encoded::Bytes`"
     )]
     BytesBesideNull {
@@ -63,7 +63,7 @@ pub enum Violation {
 
     /// What was written can't be read.
     #[error(
-        "{value} is written as {bytes}, which can't be read: {error}. `decode` has to take all that `encode` makes"
+        "{value} is written as {bytes}, which can't be read: {error}. `decode` must accept all output of `encode`"
     )]
     Unreadable {
         /// The value.
@@ -76,7 +76,7 @@ pub enum Violation {
 
     /// What was written is read as something else.
     #[error(
-        "{value} is written as {bytes}, and read back as {read}. Write all that makes a value, and read all of it"
+        "{value} is written as {bytes}, and read back as {read}. Write every part of a value, and read every part"
     )]
     AnotherValue {
         /// The value.
@@ -136,8 +136,8 @@ pub enum Violation {
 
     /// More bytes decide the partition than there are.
     #[error(
-        "the key {key} has the bytes {bytes}, and {count} bytes of it shall decide the partition: `deciding_bytes` is \
-         at most the length of what it is given"
+        "the key {key} has the bytes {bytes}, and `deciding_bytes` returns {count} for them: the result must not \
+         exceed the length of its argument"
     )]
     DecidingBytesMissing {
         /// The key.
@@ -165,7 +165,7 @@ pub enum Violation {
     /// Keys that belong together are not together.
     #[error(
         "the keys {key} and {other} have the same part {part}, but their partitions are decided by {decides} and \
-         {other_decides}. Write the part first, and have `deciding_bytes` answer its length"
+         {other_decides}. Write the part first, and let `deciding_bytes` return its length"
     )]
     Apart {
         /// A key.
@@ -183,7 +183,7 @@ pub enum Violation {
     /// Less than the part decides.
     #[error(
         "the partitions of the keys {key} (of {part}) and {other} (of {other_part}) are both decided by {decides}: \
-         what should share them among the partitions does not. Have `deciding_bytes` answer the length of the whole \
+         what should share them among the partitions does not. Let `deciding_bytes` return the length of the whole \
          part"
     )]
     Together {
@@ -201,7 +201,7 @@ pub enum Violation {
 
     /// The codec panicked.
     #[error(
-        "{doing} panicked: {message}. A panic ends the worker, and the next one at the same record: answer a \
+        "{doing} panicked: {message}. A panic ends the worker, and the next one at the same record: return a \
          `CodecError`, and the error policy decides"
     )]
     Panicked {
@@ -213,7 +213,7 @@ pub enum Violation {
 
     /// The same bytes are not read the same each time.
     #[error(
-        "{bytes} is read as {first}, and after {after} as: {then}. `decode` may keep nothing from call to call but \
+        "{bytes} is read as {first}, and after {after} as: {then}. `decode` must keep nothing between calls except \
          empty memory"
     )]
     Remembers {
@@ -229,15 +229,15 @@ pub enum Violation {
 
     /// What was read from foreign bytes can't be written and read again.
     #[error(
-        "{bytes} is read as {value}, which {} {then}: what comes in so can't go on. Refuse such bytes with a \
-         `CodecError`, or write what you read",
+        "{bytes} is read as {value}, which {} {then}: such a record can be read but not written. Refuse such \
+         bytes with a `CodecError`, or write the value that was read",
         match written {
             Some(written) => format!("is written as {written}, and that is read as:"),
             None => "can't be written:".to_owned(),
         }
     )]
     Drifts {
-        /// The bytes that nobody wrote.
+        /// The bytes that were never written.
         bytes: Written,
         /// What they were read as.
         value: String,

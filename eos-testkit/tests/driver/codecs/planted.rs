@@ -223,7 +223,7 @@ fn it_loses_a_part() {
     let violation = trims.values(&["a", "b "]);
     assert_eq!(
         violation.to_string(),
-        r#""b " is written as b"b", and read back as "b". Write all that makes a value, and read all of it"#
+        r#""b " is written as b"b", and read back as "b". Write every part of a value, and read every part"#
     );
     found!(violation, Violation::AnotherValue { .. });
 }

@@ -79,7 +79,7 @@ pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
     ))
 }
 
-/// Nobody takes what was not tried for what went well, unless it was said beforehand.
+/// A skipped case does not count as passed, unless the skip was announced.
 fn skipped(reason: &anyhow::Error, told: bool) -> Result<Told> {
     ensure!(
         told,
@@ -140,7 +140,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: whoever has a file open keeps it.
+        // Lazily: processes keep their open files.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }

@@ -1,5 +1,5 @@
 //! State that breaks: the power goes and takes the end of the log along, the directory is deleted or
-//! replaced by an older copy, stopped and running, bytes flip, the disk is full, it is somebody else's,
+//! replaced by an older copy, stopped and running, bytes flip, the disk is full, it belongs to another app,
 //! or a value does not read. Each is found, is loud where something went wrong, and heals to exact counts,
 //! by itself or by doing what the error says.
 //!

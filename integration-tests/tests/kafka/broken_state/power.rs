@@ -91,7 +91,7 @@ pub(crate) fn flipped(scene: &mut Scene) -> Result<Told> {
             fs::write(&file, bytes)?;
             let how = heal(scene).with_context(|| format!("byte {at} of {}", file.display()))?;
             times += 1;
-            // What nobody has read is found by whoever does.
+            // Damage in unread records is found by their first reader.
             match scene.judge() {
                 Err(error) if error.to_string().contains("Corruption") => {
                     let how = "not read yet, and found by a program that reads all";
@@ -119,7 +119,7 @@ fn heal(scene: &mut Scene) -> Result<String> {
         Ok(began) => {
             let cleared = began.says("the damaged database is cleared away").is_ok();
             return Ok(match cleared {
-                true => "found at the start and made anew".to_owned(),
+                true => "found at the start and rebuilt".to_owned(),
                 false => began.rows.join(", "),
             });
         }
@@ -136,7 +136,7 @@ fn heal(scene: &mut Scene) -> Result<String> {
     scene.delete_databases()?;
     let app = scene.counting("counts");
     match scene.run_to_end(app)? {
-        Ok(_) => Ok("found later, stopped, and made anew as the error says".to_owned()),
+        Ok(_) => Ok("found later, stopped, and rebuilt as the error says".to_owned()),
         Err(error) => bail!("{error}, after its directory was moved away"),
     }
 }

@@ -1,5 +1,6 @@
-//! What somebody does to the directory: deletes it, puts an older copy or another's state there, or
-//! gives the store another codec.
+//! Changes to the state directory from outside.
+//!
+//! It is deleted, or replaced by an older copy or by another app's state, or the store gets another codec.
 
 use std::fs;
 
@@ -32,7 +33,7 @@ pub(crate) fn deleted_running(scene: &mut Scene) -> Result<Told> {
     let began = scene.run(&["a", "c"])?;
     began.took("no_state")?;
     scene.judge()?;
-    Ok((format!("exact; {end}; then made anew"), 1))
+    Ok((format!("exact; {end}; then rebuilt"), 1))
 }
 
 /// Replaced under the feet of the app, which goes on; what it finds at its next start is older, or
@@ -90,7 +91,7 @@ pub(crate) fn of_another_cluster(scene: &mut Scene) -> Result<Told> {
     began.says("state that is not this task's is cleared away")?;
     began.says("it holds state from cluster AAAAAAAAAAAAAAAAAAAAAA")?;
     scene.judge()?;
-    Ok(("exact; cleared away loudly and made anew".into(), 1))
+    Ok(("exact; cleared loudly and rebuilt".into(), 1))
 }
 
 pub(crate) fn of_another_task(scene: &mut Scene) -> Result<Told> {
@@ -100,20 +101,20 @@ pub(crate) fn of_another_task(scene: &mut Scene) -> Result<Told> {
     began.took("no_state")?;
     began.says("it holds state of task 0_7, not 0_0")?;
     scene.judge()?;
-    Ok(("exact; cleared away loudly and made anew".into(), 1))
+    Ok(("exact; cleared loudly and rebuilt".into(), 1))
 }
 
-/// Somebody put it there: it is not ours to delete.
+/// It was put there from outside: it is not ours to delete.
 pub(crate) fn of_another_app(scene: &mut Scene) -> Result<Told> {
     scene.run(&["a", "b"])?;
-    edit_owner(scene, "app ", "app of-somebody-else")?;
+    edit_owner(scene, "app ", "app of-another-app")?;
     let app = scene.counting("counts");
     let error = scene.case.failure_of(app)?;
     ensure!(
         matches!(&error, Error::Worker(WorkerError::Home { .. })),
         "{error}"
     );
-    says(&error, &["of-somebody-else", "tasks/0_0"])?;
+    says(&error, &["of-another-app", "tasks/0_0"])?;
     ensure!(scene.database()?.is_dir(), "it was deleted");
     scene.delete_databases()?;
     scene.run(&["a", "c"])?.took("no_state")?;

@@ -2,8 +2,8 @@
 //! transaction open: a right that is taken away, a topic that is deleted. What passes by itself never
 //! stops one.
 //!
-//! The brokers have an authorizer and no authentication: whoever denies something to the app denies it
-//! to everybody. `cargo test -p integration-tests --test kafka permanent_errors:: -- --nocapture`; with
+//! The brokers have an authorizer and no authentication: what is denied to the app is denied to every
+//! client. `cargo test -p integration-tests --test kafka permanent_errors:: -- --nocapture`; with
 //! `EOS_FULL=1` each fault under a running app happens thirty times instead of ten.
 
 pub(crate) mod feeder;
@@ -45,8 +45,8 @@ fn what_a_person_must_mend_stops_the_app_and_what_passes_does_not() -> Result<()
             ("while it runs", running::all),
             ("at the start", starting::all),
             ("a topic of the app's own", starting::own_topic),
-            ("a topic is made anew", recreated::all),
-            // Last: a quota is for everybody.
+            ("a topic is recreated", recreated::all),
+            // Last: a quota applies to every client.
             ("what passes", passing::all),
         ],
         cluster.bootstrap(),

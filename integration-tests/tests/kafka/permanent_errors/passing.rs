@@ -1,4 +1,4 @@
-//! What passes by itself: the app goes on, and nobody has to start it again.
+//! Passing errors, after which the app goes on by itself.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -19,7 +19,7 @@ pub(crate) fn all(bootstrap: &str) -> Result<()> {
 }
 
 fn while_it_runs(bootstrap: &str) -> Result<()> {
-    let mut case = Case::with_partitions(bootstrap, "input-anew", 2)?;
+    let mut case = Case::with_partitions(bootstrap, "input-recreated", 2)?;
     let feeder = Feeder::start(&case);
     let mut running = copy(&case).start_blocking(bootstrap)?;
     commits_go_on(&running)?;
@@ -65,7 +65,7 @@ fn while_it_runs(bootstrap: &str) -> Result<()> {
 /// The brokers forget a group's offsets of a topic that is deleted: the new one is read from where
 /// a first start begins.
 fn while_it_is_stopped(bootstrap: &str) -> Result<()> {
-    let mut case = Case::new(bootstrap, "anew-stopped")?;
+    let mut case = Case::new(bootstrap, "recreated-stopped")?;
     case.send(&["1", "2", "3"])?;
     case.run_to(copy(&case), 3)?;
     case.client.delete_topic(&case.input)?;

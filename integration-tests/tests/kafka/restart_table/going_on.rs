@@ -1,4 +1,6 @@
-//! The rows after which the task goes on: with its state as it is, or brought up, or made anew.
+//! The rows after which the task goes on.
+//!
+//! Its state is used as it is, or brought up, or rebuilt.
 
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,7 +22,7 @@ pub(crate) fn exact(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// j < k: somebody else was further, here another life of the same host.
+/// j < k: another owner was further, here an earlier process of the same host.
 pub(crate) fn replay(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b", "a"])?;
     let older = scene.keep()?;
@@ -78,7 +80,7 @@ pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// The same copy, before anybody did it again.
+/// The same copy, before another owner did it again.
 pub(crate) fn ahead(scene: &mut Scene) -> Result<()> {
     ahead_of_its_commit(scene)?;
     let began = scene.run(&["c"])?;
@@ -142,7 +144,7 @@ pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     scene.judge_output()
 }
 
-/// The same, and all windows of the copy are over: it misses nothing that anybody reads.
+/// The same, and all windows of the copy are over: it misses nothing that is still read.
 pub(crate) fn trimmed_windows_over(scene: &mut Scene) -> Result<()> {
     const HOURS: i64 = 3_600_000;
     // Brokers delete by their clock what is a week old.

@@ -1,6 +1,6 @@
 //! Every row of the restart table (`eos_protocol::state::decide`), reached on a real Kafka and on the
 //! embedded broker by a real app: what it finds is made by stopping it and copying, replacing or deleting its state directory, by
-//! setting or deleting the group's offsets, by making topics anew, or by taking a broker's data away.
+//! setting or deleting the group's offsets, by recreating topics, or by removing a broker's data.
 //! Each asserts that the start took that row, and that all counts are exact afterwards, or that nothing
 //! was counted and the error names the fix.
 //!

@@ -54,7 +54,7 @@ impl Scene {
 
     /// Counts, with the counts in a store of this name.
     pub(crate) fn counting(&self, store: &str) -> App {
-        // Who stopped by an error keeps its membership for a session, and nobody may set offsets.
+        // After an error the membership stays for a session, and offsets can't be set meanwhile.
         let app = self
             .case
             .app()

@@ -28,7 +28,7 @@ pub(crate) fn offsets_behind(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// c < m: the changelog was deleted, and the app made it anew.
+/// c < m: the changelog was deleted, and the app recreated it.
 pub(crate) fn changelog_lost(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let changelog = scene.changelog()?;
@@ -63,17 +63,17 @@ pub(crate) fn changelog_purged(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// The front of the changelog was purged, and its last commit record is there: what was told only once is
-/// gone, and a copy that is made anew would not have it.
+/// The front of the changelog was purged, and its last commit record is there. What was written only there
+/// is gone, and a rebuilt copy would lack it.
 pub(crate) fn front_purged(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let end = end_of_changelog(scene)?;
-    // Made anew, it knows how far the changelog is.
+    // Rebuilt, it knows how far the changelog is.
     scene.delete_state()?;
     scene.run(&["a"])?.took("no_state")?;
     cut_changelog(scene, end)?;
     let kept = scene.keep()?;
-    // Whoever has it all goes on, and so does a copy that is behind, but not below where it begins.
+    // A complete copy goes on, and so does a copy that is behind, but not below the changelog's beginning.
     scene.run(&["a"])?.took("exact")?;
     scene.put_back(&kept)?;
     scene.run(&["b"])?.took("replay")?;
@@ -112,7 +112,7 @@ pub(crate) fn offset_reset(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// What the message of the reset says: changelog and state deleted as well, and all counts begin anew.
+/// What the message of the reset says: changelog and state deleted as well, and all counts begin again.
 pub(crate) fn offset_reset_and_state(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     scene.set_offset(0, "")?;
@@ -128,7 +128,7 @@ pub(crate) fn offset_reset_and_state(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// Moved by somebody who kept the metadata.
+/// The offsets were moved and kept their metadata.
 pub(crate) fn offsets_moved(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
@@ -153,7 +153,7 @@ pub(crate) fn other_history(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// The input was deleted and made again, and somebody gave the group its old offset back.
+/// The input was recreated, and the group's old offset was restored by hand.
 pub(crate) fn input_recreated(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let (offset, name) = scene.named()?;
@@ -201,7 +201,7 @@ pub(crate) fn too_slow(scene: &mut Scene) -> Result<()> {
     scene.judge()
 }
 
-/// The store has another name now: what the changelog holds of the old one is nobody's.
+/// The store has another name now: the changelog's records of the old name belong to no store.
 pub(crate) fn store_renamed(scene: &mut Scene) -> Result<()> {
     scene.run(&["a", "b"])?;
     let app = scene.counting("other-counts");

@@ -207,7 +207,7 @@ fn go_on(scene: &mut Scene, mut member: Member, key: &str, input: &str) -> Resul
 }
 
 /// The position `Restoring`. A restore is killed after its first batch. That batch says that it is a part;
-/// if it says that it is all, the next start believes it, and keys beyond it begin anew.
+/// if it says that it is all, the next start believes it, and keys beyond it begin again.
 fn killed_in_a_restore(scene: &mut Scene, undefended: &str) -> Result<Findings> {
     // A batch of a restore is a mebibyte at least, and 4096 records at most beyond that: this is more than two.
     let keys: Vec<String> = (0..10_000)
@@ -288,7 +288,7 @@ fn killed_before_the_commit(scene: &mut Scene, undefended: &str) -> Result<Findi
         ensure!(!rows(&successor).is_empty(), "it had no state");
     } else {
         ensure!(begins > committed, "{begins}: nothing was deleted");
-        // What is gone is gone: nobody counts on.
+        // The deleted records are lost: no count goes on from them.
         let mut successor = scene.start(Start::on("one"))?;
         let well = successor.await_any_end(PATIENCE)?;
         let says = "Records were deleted before they were read";

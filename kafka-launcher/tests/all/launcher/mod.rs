@@ -68,7 +68,7 @@ fn an_owner_that_is_killed_takes_its_brokers_along() {
     assert!(owner.traces.are_there());
     owner.kill();
     owner.traces.wait_until_dead(Duration::from_secs(10));
-    // The directory waits for whoever starts a cluster next.
+    // The directory stays for the next cluster.
     let next = cluster(ClusterOptions::default()).unwrap();
     owner.traces.assert_gone();
     drop(next);

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         None => many(&options, &mut out),
     };
     match told.and_then(|()| out.flush()) {
-        // Whoever closed the pipe has read enough; what came of it stands all the same.
+        // The reader closed the pipe because it had enough; the result stands all the same.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("error: what came of it can't be written: {error}");
             return ExitCode::FAILURE;

@@ -177,7 +177,7 @@ final class AggregationCases {
             .in("a", "2", 5)
             .in("a", "3", 5),
         new Case(AGGREGATE, "null_result",
-            "an aggregator that returns null deletes the key; the next record starts anew")
+            "an aggregator that returns null deletes the key; the next record starts again")
             .in("a", "1", 10)
             .in("a", "-", 20)
             .in("a", "2", 30)

@@ -4,7 +4,7 @@ import java.util.Random;
 
 /**
  * Pseudo-random records: java.util.Random is one fixed algorithm, so a seed is a case. The records
- * are in the file too; nobody has to generate them again.
+ * are in the file too, so no reader has to generate them again.
  */
 final class Seeded {
   private final Case to;

@@ -215,7 +215,7 @@ final class WindowCases {
             .in("b", "3", 5_000)
             .in("a", "4", 5_000),
         aggregate("null_result",
-            "an aggregator that returns null deletes the window; the next record starts anew")
+            "an aggregator that returns null deletes the window; the next record starts again")
             .in("a", "1", 8_000)
             .in("a", "-", 3_000)
             .in("a", "2", 4_000)
