@@ -30,7 +30,7 @@ pub(crate) struct Origin<'r> {
 /// Neither `Send` nor `Sync`, and invariant in its lifetime.
 type Brand<'r> = (BelongsToOneRecord, fn(&'r ()) -> &'r ());
 
-/// Its name is what the compiler shows to whoever sends a context away.
+/// The compiler shows this name when a program sends a context to another thread.
 struct BelongsToOneRecord(
     #[allow(
         dead_code,

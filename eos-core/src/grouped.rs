@@ -75,7 +75,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// ```
     ///
     /// # Exactly-once
-    /// Each record counts once, whatever dies.
+    /// Each record counts once, even after a crash.
     pub fn count(self, store: &KeyValueStore<K, u64>) -> Table<K, u64> {
         self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
@@ -241,7 +241,7 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 ///
 /// `U` is what an update is: the new row, or `Option` of it where rows can be deleted. `None` is
 /// Kafka's tombstone.
-#[must_use = "a table is kept, but nobody hears of it until a stream joins with it, or it ends in `to` \
+#[must_use = "a table is kept, but its updates go nowhere until a stream joins with it, or it ends in `to` \
               or `to_stream`"]
 pub struct Table<K, V, U = V> {
     pub(crate) stream: Stream<K, U>,

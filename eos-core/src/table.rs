@@ -134,7 +134,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// app.source(&Topic::<u64, String>::plain("visits"))
     ///     .left_join(&names, |page, name| match name {
     ///         Some(name) => format!("{name} on {page}"),
-    ///         None => format!("somebody on {page}"),
+    ///         None => format!("unknown visitor on {page}"),
     ///     })
     ///     .to(&Topic::plain("visits-with-names"));
     /// ```

@@ -145,7 +145,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     /// # use eos_core::{App, Topic};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
-    /// // Alarms of each machine and hour that nobody has acknowledged.
+    /// // Alarms of each machine and hour that are not acknowledged.
     /// let hour = Duration::from_secs(3600);
     /// let events = Topic::<String, String>::plain("machine-events");
     /// app.source(&events)
@@ -251,7 +251,7 @@ impl<K, V> fmt::Debug for WindowedGroup<K, V> {
 ///
 /// `U` is what an update is: the new result, or `Option` of it where results can end. `None` is Kafka's
 /// tombstone.
-#[must_use = "a table is kept, but nobody hears of it until it ends in `to` or `to_stream`"]
+#[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
 pub struct WindowedTable<K, A, U = A> {
     stream: Stream<Windowed<K>, U>,
     /// Where its results are kept.

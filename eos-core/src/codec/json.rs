@@ -43,7 +43,7 @@ impl<T: Serialize + 'static> Encode<T> for Json {
 }
 
 /// To look once whether all of it is UTF-8 costs less than to look at each string, and most records
-/// are. The others are `from_slice`'s: it takes what is not UTF-8 where nobody reads it.
+/// are. The others are `from_slice`'s: it accepts bytes that are not UTF-8 in fields that are not read.
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),

@@ -63,12 +63,12 @@ pub(crate) enum StateError {
     Key { store: Arc<str>, source: CodecError },
     #[error("the value for the store {store} can't be encoded: {source}")]
     Value { store: Arc<str>, source: CodecError },
-    #[error("null can't be kept in the store {store}, as {what}: to forget a key, `delete` it")]
+    #[error("null can't be a {what} in the store {store}: `delete` the key instead")]
     Null { store: Arc<str>, what: &'static str },
     #[error(
-        "what the store {store} keeps for this key can't be decoded: {source}. If the type of its values \
-         changed, let it take the old ones, too (with serde: `#[serde(default)]` on a new field); to begin \
-         anew, give the app another name"
+        "the value of this key in the store {store} can't be decoded: {source}. If the value type changed, make it \
+         accept old values, e.g. with `#[serde(default)]` on a new field. To start with empty state, give the \
+         app another name"
     )]
     Unreadable { store: Arc<str>, source: CodecError },
     #[error("the store {store}: {source}")]

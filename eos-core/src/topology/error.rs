@@ -139,7 +139,7 @@ pub enum Mistake {
         /// The other.
         second: String,
     },
-    /// Nobody may use a store.
+    /// A store has no stream that may use it.
     #[error(
         "no stream has the store {name}: declare it with `.with_store(&{name})` before the closure \
          that uses it, or leave it out"
@@ -169,7 +169,7 @@ pub enum Mistake {
         /// How long it has to.
         least: Duration,
     },
-    /// Nobody said how long a store keeps its windows.
+    /// A window store of a closure has no retention.
     #[error(
         "the store {store} does not say how long it keeps its windows: a closure's store can't know it by \
          itself, so add `.retention(..)`, 1 ms at least"

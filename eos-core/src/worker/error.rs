@@ -197,7 +197,7 @@ pub enum WorkerError {
         /// The last answer.
         last: Option<ClientError>,
     },
-    /// A transaction was in doubt and somebody else went on with its tasks.
+    /// A transaction was in doubt, and another owner continued its tasks.
     #[error(
         "the outcome of a transaction is unknown, and its tasks were taken over meanwhile. The \
          new owner went on from a committed offset; restart this process"
@@ -283,12 +283,12 @@ pub(super) fn advice(error: &ClientError) -> &'static str {
         code::UNKNOWN_TOPIC_OR_PARTITION
         | code::LOCAL_UNKNOWN_TOPIC
         | code::LOCAL_UNKNOWN_PARTITION => {
-            ". A topic was deleted, or made anew with fewer partitions: restart this app once it is \
-             what it should be"
+            ". A topic was deleted, or recreated with fewer partitions. Restore the topic, then restart \
+             this app"
         }
         code::UNSUPPORTED_VERSION => ". The brokers are too old: Kafka 3.6 or newer is needed",
         code::INVALID_TIMESTAMP => {
-            ". The record's time is too far from the brokers': mend the clock of whoever wrote it, or \
+            ". The record's time is too far from the brokers': correct the clock of its producer, or \
              raise message.timestamp.after.max.ms or message.timestamp.before.max.ms of the output \
              topic"
         }

@@ -704,7 +704,7 @@ fn a_window_of_the_future_keeps_its_changelog() {
     windows.take(&["c@800"]);
     assert_eq!(windows.trimmed(), None, "5000 is to come");
     assert_eq!(windows.ahead(), (Some(800), Some(ms(4_200))));
-    // Nor does whoever comes next forget it.
+    // The next owner does not forget it either.
     start(&mut windows);
     windows.bench.settle();
     windows.take(&["d@1200"]);
