@@ -173,7 +173,7 @@ impl<'r> Ctx<'r> {
             .flatten();
         let Some(topic) = topic else {
             return Err(self.fail(Fault::User(Failure::from(
-                "this output was made by another app: make it with `app.output(..)` of this one",
+                "the output belongs to another app. Declare it with `app.output(..)` of this app",
             ))));
         };
         let Record {

@@ -70,7 +70,9 @@ pub enum Error {
     #[error("a thread could not be started: {0}")]
     Thread(io::Error),
     /// A worker's thread ended by a panic in the library. This is a bug in eos.
-    #[error("a worker ended unexpectedly (a bug in eos). Restart the process; the next start resolves open transactions")]
+    #[error(
+        "a worker ended unexpectedly (a bug in eos). Restart the process; the next start resolves open transactions"
+    )]
     Gone,
 }
 

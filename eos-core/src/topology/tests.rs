@@ -301,7 +301,7 @@ fn an_output_of_another_app_is_refused_with_the_fix() {
     });
     assert_eq!(
         bench.run(0, "k=v").unwrap_err().to_string(),
-        "this output was made by another app: make it with `app.output(..)` of this one"
+        "the output belongs to another app. Declare it with `app.output(..)` of this app"
     );
 }
 

@@ -342,7 +342,10 @@ fn assert_accepted_once(before: Declare<'_>, after: Declare<'_>) {
         panic!("{error}");
     };
     let (bench, _disk) = redeployed_from(before, after, Some(&found.to_string()));
-    assert!(bench.goes_on(), "its inputs are others: read from the start");
+    assert!(
+        bench.goes_on(),
+        "its inputs are others: read from the start"
+    );
 }
 
 /// The changelog is named after the topic that drives: behind another one its state is not found.
