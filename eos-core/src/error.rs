@@ -127,7 +127,9 @@ mod tests {
         let text = "91f0".to_owned();
         let error = Error::from(SettingsError::Layout { text });
         let report = Report::from(error);
-        assert!(format!("{report:?}").starts_with("accept.layout = \"91f0\" is no layout"));
+        assert!(
+            format!("{report:?}").starts_with("accept.layout = \"91f0\" is not a valid layout")
+        );
         let report = Report::from(Failure::permanent("text"));
         assert_eq!(format!("{report:?}"), "text");
     }

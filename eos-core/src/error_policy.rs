@@ -340,7 +340,10 @@ mod tests {
         let spinning = error(ErrorPolicy::retry_forever(Backoff::fixed(Duration::ZERO)));
         assert!(spinning.contains("at least 1 ms"), "{spinning}");
         let name = error(ErrorPolicy::dead_letter("no good"));
-        assert!(name.starts_with("\"no good\" is no topic name"), "{name}");
+        assert!(
+            name.starts_with("\"no good\" is not a valid topic name"),
+            "{name}"
+        );
     }
 
     /// Dead letters would vanish, unnoticed: the policy is the source's, not the branch's.
@@ -359,9 +362,9 @@ mod tests {
         assert_eq!(
             error,
             "the source orders has two error policies, retry(3, fixed(1s)).then(dead_letter(\"orders-dlq\")) \
-             and skip(). A policy is its source's, whatever branch it is said of, so one of them would \
-             replace the other: keep one call of `on_error`. For a branch to have its own, write it to \
-             a topic and read that with `app.source(..)`"
+             and skip(). A policy applies to the whole source and to every branch of it. Keep one call of \
+             `on_error`. If a branch needs its own policy, write it to a topic and read that with \
+             `app.source(..)`"
         );
         assert_eq!(app.check().unwrap_err().to_string(), error);
     }

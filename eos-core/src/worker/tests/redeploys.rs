@@ -219,17 +219,17 @@ fn a_closures_store_that_became_an_operators_is_refused() {
     };
     for wiped in [false, true] {
         let pairs: [(Declare<'_>, Declare<'_>, &str); 4] = [
-            (&counting, &of_an_operator, "was a closure's"),
-            (&of_an_operator, &counting, "was an operator's"),
+            (&counting, &of_an_operator, "belonged to a closure"),
+            (&of_an_operator, &counting, "belonged to an operator"),
             (
                 &windows_of_a_closure,
                 &windows_of_an_operator,
-                "was a closure's",
+                "belonged to a closure",
             ),
             (
                 &windows_of_an_operator,
                 &windows_of_a_closure,
-                "was an operator's",
+                "belonged to an operator",
             ),
         ];
         for (before, after, says) in pairs {

@@ -440,7 +440,7 @@ fn a_record_without_a_time_fails_and_the_policy_decides() {
         let mut windows = Windows::new();
         windows.bench.feed(0, &[&record]);
         let error = windows.bench.end().unwrap_err().to_string();
-        assert!(error.contains("the record has no time"), "{error}");
+        assert!(error.contains("the record has no timestamp"), "{error}");
         assert!(error.contains("LogAppendTime"), "{error}");
     }
 }
