@@ -1,4 +1,4 @@
-//! The one thing that causes effects.
+//! The context of a record, which collects its effects.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::store::{KeyValueView, StateAccess, StateError, WindowView};
 use crate::topic::WritableTopic;
 use crate::topology::{EncodeError, Fault, OutputSpec, Scratch};
 
-/// Where the record at hand came from.
+/// The origin of the current record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin<'r> {
     pub(crate) task: TaskId,
@@ -30,7 +30,7 @@ pub(crate) struct Origin<'r> {
 /// Neither `Send` nor `Sync`, and invariant in its lifetime.
 type Brand<'r> = (BelongsToOneRecord, fn(&'r ()) -> &'r ());
 
-/// Its name is what the compiler shows to whoever sends a context away.
+/// The compiler shows this name when a program sends a context to another thread.
 struct BelongsToOneRecord(
     #[allow(
         dead_code,
@@ -39,12 +39,11 @@ struct BelongsToOneRecord(
     *mut (),
 );
 
-/// The context of one record: what may be done while it is processed.
+/// The context of one record: emits records, reads and writes stores.
 ///
-/// Only the runtime makes one, it can't be kept beyond its record and can't be sent to another
-/// thread. So nothing can be written outside a transaction. Its methods take `&self`: what you emit
-/// is collected, and counts once the record is done: after every chain that reads its topic has
-/// taken it without an error. A record that fails leaves no trace.
+/// Only the runtime creates a `Ctx`. A `Ctx` can't outlive its record and can't be sent to another thread, so
+/// every write is part of a transaction. Emitted records are collected. They count once every chain that reads
+/// the record's topic has processed the record without an error. A record that fails leaves no trace.
 pub struct Ctx<'r> {
     app: u64,
     outputs: &'r [OutputSpec],
@@ -53,10 +52,10 @@ pub struct Ctx<'r> {
     scratch: &'r RefCell<Scratch>,
     state: StateAccess<'r>,
     origin: Origin<'r>,
-    /// Of the record that the step was given.
+    /// The timestamp of the record that the step received.
     timestamp: Option<Timestamp>,
     headers: &'r Headers,
-    /// Those that the step may use.
+    /// The stores that the step may use.
     stores: &'r [usize],
     brand: PhantomData<Brand<'r>>,
 }
@@ -88,7 +87,7 @@ impl<'r> Ctx<'r> {
         self.of(timestamp, self.headers, &[])
     }
 
-    /// The same, for a step that may use these stores and was given a record with this time and these headers.
+    /// The same, for a step with these stores that received a record with this timestamp and these headers.
     pub(crate) fn of<'a>(
         &'a self,
         timestamp: Option<Timestamp>,
@@ -121,17 +120,18 @@ impl<'r> Ctx<'r> {
         failure
     }
 
-    /// Emits a record to an output, with the time and the headers of the record at hand.
+    /// Emits a record to an output, with the timestamp and the headers of the current record.
     ///
-    /// The key decides the partition as Java's default partitioner does; a null key stays at the
+    /// The key decides the partition, as in Java's default partitioner. A record with a null key keeps the
     /// partition number of the input.
     ///
     /// # Exactly-once
-    /// It is written in the transaction that also commits the input's offset: both or none.
+    /// The record is written in the transaction that also commits the input's offset: both or none.
     ///
     /// # Errors
-    /// If key or value can't be encoded, or the output belongs to another app. Return it with `?`. The record fails
-    /// even if the error is ignored, and its [`ErrorPolicy`](crate::ErrorPolicy) decides.
+    /// Returns a [`Failure`] if the key or the value can't be encoded, or if the output belongs to another app. Return
+    /// the failure with `?`. The record fails even if the failure is ignored, and the
+    /// [`ErrorPolicy`](crate::ErrorPolicy) of its source applies.
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn emit<K: 'static, V: 'static>(
         &self,
@@ -152,10 +152,11 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// Emits a record with a time and headers of its own. Without a time it gets that of the record at hand.
+    /// Emits a record with its own timestamp and headers. A record without a timestamp gets that of the current
+    /// record.
     ///
     /// # Errors
-    /// As [`Ctx::emit`].
+    /// See [`Ctx::emit`].
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn emit_record<K: 'static, V: 'static>(
         &self,
@@ -172,7 +173,7 @@ impl<'r> Ctx<'r> {
             .flatten();
         let Some(topic) = topic else {
             return Err(self.fail(Fault::User(Failure::from(
-                "this output was made by another app: make it with `app.output(..)` of this one",
+                "the output belongs to another app. Declare it with `app.output(..)` of this app",
             ))));
         };
         let Record {
@@ -266,29 +267,29 @@ impl<'r> Ctx<'r> {
         self.origin.offset
     }
 
-    /// The time of the record that this step was given, in milliseconds since 1970; `None` if it carries none.
+    /// The timestamp of the record that this step received, in milliseconds since 1970; `None` if it has none.
     #[must_use]
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.timestamp
     }
 
-    /// The highest time of all records that the task has taken, this one included; `None` as long as none
-    /// had a time. It never goes back, whatever order records come in, and it commits with the offsets:
-    /// a crash does not change it. Records that a filter drops are taken, too; those that fail are not.
+    /// The highest timestamp of all records that the task has processed, the current one included. `None` if no
+    /// record had a timestamp.
     ///
-    /// It is what windows go by: they close when it passes their end and grace.
+    /// Stream time never decreases. It is committed with the offsets, so a crash does not change it. Records that a
+    /// filter drops count, and failed records do not. A window closes when stream time passes its end and grace.
     #[must_use]
     pub fn stream_time(&self) -> Option<Timestamp> {
         self.origin.stream_time
     }
 
-    /// The headers of the record that this step was given.
+    /// The headers of the record that this step received.
     #[must_use]
     pub fn headers(&self) -> &Headers {
         self.headers
     }
 
-    /// The record as it was fetched. A step before this one may have changed its time and its headers.
+    /// The timestamp and the headers of the record as it was fetched. Earlier steps may have changed both.
     #[must_use]
     pub fn source(&self) -> SourceRecord<'_> {
         SourceRecord {
@@ -297,7 +298,7 @@ impl<'r> Ctx<'r> {
         }
     }
 
-    /// Exists for its message only: the context of `for_each` does not forward.
+    /// Exists only for its compiler message: the context of `for_each` does not forward.
     #[doc(hidden)]
     #[allow(
         clippy::unused_self,
@@ -322,11 +323,11 @@ impl<'r> Ctx<'r> {
 )]
 pub trait Forwards {}
 
-/// Time and headers of a record as it was fetched. Made by [`Ctx::source`].
+/// Timestamp and headers of a record as it was fetched. Returned by [`Ctx::source`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SourceRecord<'r> {
-    /// Milliseconds since 1970; `None` if the record carries no time.
+    /// The timestamp in milliseconds since 1970; `None` if the record has none.
     pub timestamp: Option<Timestamp>,
     /// The headers.
     pub headers: &'r Headers,

@@ -1,4 +1,4 @@
-//! Everything that can end an app.
+//! Errors that end an app.
 
 use std::{fmt, io};
 
@@ -11,11 +11,11 @@ use crate::worker::WorkerError;
 /// The result of an app's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an app did not start, or ended by itself. The text names the value, the reason and the fix.
+/// An error that prevents the start of an app or ends it. The message names the value, the cause and the fix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The graph makes no sense.
+    /// The graph of the app is invalid.
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// This build lacks a feature of eos-core.
@@ -27,57 +27,58 @@ pub enum Error {
     FeatureMissing {
         /// The feature.
         feature: &'static str,
-        /// The call or the setting.
+        /// The call or the setting that needs the feature.
         needed_by: String,
     },
-    /// A setting is out of range.
+    /// The configuration is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// This process has no identity.
+    /// This process could not acquire an identity.
     #[error(transparent)]
     Slot(#[from] SlotError),
-    /// The cluster is not fit for the app.
+    /// The preflight checks of the cluster failed.
     #[error(transparent)]
     Preflight(#[from] PreflightError),
     /// The metrics can't be served.
     #[cfg(feature = "prometheus")]
     #[error(transparent)]
     Metrics(#[from] crate::metrics::EndpointError),
-    /// A worker could not go on.
+    /// A worker stopped with an error.
     #[error(transparent)]
     Worker(#[from] WorkerError),
-    /// A stop did not end in time.
+    /// The app did not stop in time.
     #[error(
-        "the app did not stop within {waited_s} s; what was open is decided by the next start. \
-         End the process"
+        "the app did not stop within {waited_s} s. End the process; the next start resolves open \
+         transactions"
     )]
     StopTimedOut {
-        /// How long, in seconds.
+        /// The wait in seconds.
         waited_s: u64,
     },
-    /// Calls of the Kafka client did not come back, one after the other.
+    /// Several calls of the Kafka client in a row did not return.
     #[error(
-        "{times} times a call of the Kafka client did not come back to worker {worker}, long past \
-         every time-out; what was open is decided by the next start. End the process: the threads \
-         that hang stay until then"
+        "worker {worker}: {times} calls of the Kafka client did not return, long past every timeout. End the \
+         process, because the hanging threads can't be stopped; the next start resolves open transactions"
     )]
     Hangs {
         /// The worker's number.
         worker: usize,
-        /// How often.
+        /// The number of calls.
         times: u32,
     },
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(io::Error),
-    /// A worker's thread ended by a panic of the library: a defect.
-    #[error("a worker ended unexpectedly; what it had open is decided by the next start")]
+    /// A worker's thread ended by a panic in the library. This is a bug in eos.
+    #[error(
+        "a worker ended unexpectedly (a bug in eos). Restart the process; the next start resolves open transactions"
+    )]
     Gone,
 }
 
-/// The error of a `main`: it prints the message and its causes, where an [`Error`] would print its fields.
+/// An error for `main` that prints its message and causes. An [`Error`] would print its fields.
 ///
-/// Any error converts by `?`, a [`Failure`] included:
+/// Any error converts by `?`, including [`Failure`]:
 ///
 /// ```no_run
 /// use eos_core::{App, Report};
@@ -104,7 +105,7 @@ impl From<Failure> for Report {
     }
 }
 
-/// The message: `main` prints its error by `Debug`.
+/// Prints the message, because `main` prints its error by `Debug`.
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
@@ -126,7 +127,9 @@ mod tests {
         let text = "91f0".to_owned();
         let error = Error::from(SettingsError::Layout { text });
         let report = Report::from(error);
-        assert!(format!("{report:?}").starts_with("accept.layout = \"91f0\" is no layout"));
+        assert!(
+            format!("{report:?}").starts_with("accept.layout = \"91f0\" is not a valid layout")
+        );
         let report = Report::from(Failure::permanent("text"));
         assert_eq!(format!("{report:?}"), "text");
     }

@@ -1,14 +1,15 @@
-//! What becomes of a record that can't be processed.
+//! Error policies for records that fail.
 
 use std::fmt;
 use std::time::Duration;
 
 use eos_protocol::{RetryPlan, TopicName};
 
-/// What to do with a record that can't be processed.
+/// The error policy of a source: fail, skip, dead letter, or retry.
 ///
-/// A record fails if its bytes can't be decoded, a closure returns an error or panics, or an output can't be encoded or
-/// is larger than its topic takes. None of the record's effects count; the policy decides about the record.
+/// A record fails if its bytes can't be decoded, or if a closure returns an error or panics. It also fails if an output
+/// can't be encoded or is larger than its topic allows. The effects of a failed record are dropped, and the policy
+/// applies to the record.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -28,7 +29,7 @@ pub struct ErrorPolicy {
     mistake: Option<PolicyError>,
 }
 
-/// What becomes of a record that is not tried again.
+/// The policy for a record without further retries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum LastResort {
     #[default]
@@ -38,23 +39,25 @@ pub(crate) enum LastResort {
 }
 
 impl ErrorPolicy {
-    /// The worker commits what came before the record and stops with an error that names it: the default.
+    /// Stops the worker with an error that names the record. The worker commits all earlier records first. This is the
+    /// default.
     #[must_use]
     pub const fn fail() -> Self {
         Self::of(LastResort::Fail)
     }
 
-    /// Leaves the record out: its offset is committed as if it had been processed.
+    /// Skips the record. Its offset is committed as if the record had been processed.
     #[must_use]
     pub const fn skip() -> Self {
         Self::of(LastResort::Skip)
     }
 
-    /// Writes the record to this topic as it was read, and goes on. The topic must exist.
+    /// Writes the record unchanged to a dead-letter topic, and continues. The topic must exist.
     ///
-    /// Headers hold the reason. `__streams.errors.` and `exception`, `message`, `stacktrace`, `topic`, `partition`,
-    /// `offset` are those of KIP-1034: `exception` is the type of the error, `stacktrace` its causes. `__eos.errors.`
-    /// and `app`, `attempts`, `time` are the app's name, how often the record was tried, and milliseconds since 1970.
+    /// Headers hold the reason. KIP-1034 defines `__streams.errors.` with `exception`, `message`, `stacktrace`, `topic`,
+    /// `partition` and `offset`. `exception` is the type of the error, and `stacktrace` holds its causes. `__eos.errors.`
+    /// with `app`, `attempts` and `time` are the name of the app, the number of attempts, and the time in milliseconds
+    /// since 1970.
     ///
     /// # Exactly-once
     /// The dead letter is written in the transaction that also commits the record's offset: both or none.
@@ -63,10 +66,11 @@ impl ErrorPolicy {
         Self::of(LastResort::DeadLetter(topic.into()))
     }
 
-    /// Tries the record again, at most `times` times. Then it fails, unless [`Retry::then`] names another policy.
+    /// Retries the record at most `times` times. After the last attempt the record fails, unless [`Retry::then`] sets
+    /// another policy.
     ///
-    /// The record's task waits meanwhile; other tasks go on. Bytes that can't be decoded and
-    /// [permanent failures](crate::Failure::permanent) are not tried again.
+    /// The task of the record waits meanwhile, and other tasks continue. Bytes that can't be decoded and
+    /// [permanent failures](crate::Failure::permanent) are not retried.
     pub fn retry(times: u32, backoff: Backoff) -> Retry {
         Retry {
             times: Some(times),
@@ -74,8 +78,8 @@ impl ErrorPolicy {
         }
     }
 
-    /// As [`retry`](Self::retry), until the record gets through. What follows the retry decides about bytes that can't
-    /// be decoded and [permanent failures](crate::Failure::permanent).
+    /// Like [`retry`](Self::retry), until the record succeeds. Bytes that can't be decoded and
+    /// [permanent failures](crate::Failure::permanent) get the policy set by [`Retry::then`].
     pub fn retry_forever(backoff: Backoff) -> Retry {
         Retry {
             times: None,
@@ -91,7 +95,7 @@ impl ErrorPolicy {
         }
     }
 
-    /// The topic that dead letters go to, if any do.
+    /// The dead-letter topic, if any.
     #[must_use]
     pub fn dead_letter_topic(&self) -> Option<&TopicName> {
         match &self.last {
@@ -100,7 +104,7 @@ impl ErrorPolicy {
         }
     }
 
-    /// The tries, if there are any.
+    /// The retry, if any.
     pub(crate) fn tries(&self) -> Option<&Retry> {
         self.retry.as_ref()
     }
@@ -109,7 +113,7 @@ impl ErrorPolicy {
         &self.last
     }
 
-    /// Whether it can be carried out for a source of this topic.
+    /// Checks the policy for a source of this topic.
     pub(crate) fn check(&self, source: &TopicName) -> Result<(), PolicyError> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
@@ -146,13 +150,13 @@ impl fmt::Display for LastResort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "give it to `on_error`"]
 pub struct Retry {
-    /// None: without end.
+    /// `None` for unlimited retries.
     times: Option<u32>,
     backoff: Backoff,
 }
 
 impl Retry {
-    /// The policy when the last try failed: anything but another retry.
+    /// Sets the policy after the last attempt. It must not be another retry.
     #[must_use]
     pub fn then(self, policy: impl Into<ErrorPolicy>) -> ErrorPolicy {
         let ErrorPolicy {
@@ -167,7 +171,7 @@ impl Retry {
         }
     }
 
-    /// When a failed record is tried again.
+    /// The schedule of retries.
     pub(crate) fn plan(&self, entropy: u64) -> RetryPlan {
         RetryPlan {
             backoff: self.backoff.waits,
@@ -176,7 +180,7 @@ impl Retry {
         }
     }
 
-    /// The largest number of tries; none if there is no end.
+    /// The maximum number of retries; `None` if unlimited.
     pub(crate) fn times(&self) -> Option<u32> {
         self.times
     }
@@ -234,8 +238,8 @@ impl Backoff {
         }
     }
 
-    /// Waits that double from `from` to `to`. Each one is drawn between half of it and all of it, so that tasks which
-    /// failed together do not try again together.
+    /// Waits that double from `from` to `to`. Each wait is random between half and all of that, so that tasks that
+    /// failed together do not retry together.
     #[must_use]
     pub const fn exponential(from: Duration, to: Duration) -> Self {
         Self {
@@ -259,36 +263,36 @@ impl fmt::Display for Backoff {
     }
 }
 
-/// An error policy that can't be carried out.
+/// An invalid error policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// A retry follows a retry.
     #[error(
-        "a retry is followed by another retry: raise `times` of the first, and let `then` be \
+        "a retry is followed by another retry. Raise `times` of the first, and let `then` be \
          `fail()`, `skip()` or `dead_letter(..)`"
     )]
     NestedRetry,
-    /// A retry without a try.
-    #[error("0 retries: at least 1, or no retry at all")]
+    /// A retry with 0 attempts.
+    #[error("it has 0 retries. Set at least 1, or remove the retry")]
     NoRetry,
     /// The waits of a backoff shrink.
     #[error(
-        "the waits go from {from:?} to {to:?}: the second one of `exponential(from, to)` is the longest wait"
+        "the waits go from {from:?} to {to:?}. The second argument of `exponential(from, to)` is the longest wait"
     )]
     Backoff {
         /// The first wait.
         from: Duration,
-        /// The longest one.
+        /// The longest wait.
         to: Duration,
     },
     /// A retry without end and without a wait.
-    #[error("`retry_forever` without a wait between tries: 1 ms at least")]
+    #[error("`retry_forever` has no wait between attempts. Wait at least 1 ms")]
     NoWait,
-    /// A dead letter would be read and fail again, for ever.
+    /// Dead letters would be read again from the same topic and fail forever.
     #[error(
-        "its dead letters go to the topic itself, where they would be read and fail again for ever: \
-         name another topic"
+        "its dead letters go to the source's own topic, where they would fail again forever. \
+         Name another topic"
     )]
     OwnTopic,
 }
@@ -314,19 +318,19 @@ mod tests {
                 ErrorPolicy::retry(3, Backoff::fixed(SECOND))
                     .then(ErrorPolicy::retry(1, Backoff::fixed(SECOND)))
             ),
-            "the error policy of the source t: a retry is followed by another retry: raise `times` \
+            "the error policy of the source t: a retry is followed by another retry. Raise `times` \
              of the first, and let `then` be `fail()`, `skip()` or `dead_letter(..)`"
         );
         assert_eq!(
             error(ErrorPolicy::retry(0, Backoff::fixed(SECOND))),
-            "the error policy of the source t: 0 retries: at least 1, or no retry at all"
+            "the error policy of the source t: it has 0 retries. Set at least 1, or remove the retry"
         );
         assert_eq!(
             error(
                 ErrorPolicy::retry(1, Backoff::fixed(SECOND)).then(ErrorPolicy::dead_letter("t"))
             ),
-            "the error policy of the source t: its dead letters go to the topic itself, where they \
-             would be read and fail again for ever: name another topic"
+            "the error policy of the source t: its dead letters go to the source's own topic, where \
+             they would fail again forever. Name another topic"
         );
         let waits = error(ErrorPolicy::retry(
             2,
@@ -334,9 +338,12 @@ mod tests {
         ));
         assert!(waits.contains("from 2s to 1s"), "{waits}");
         let spinning = error(ErrorPolicy::retry_forever(Backoff::fixed(Duration::ZERO)));
-        assert!(spinning.contains("1 ms at least"), "{spinning}");
+        assert!(spinning.contains("at least 1 ms"), "{spinning}");
         let name = error(ErrorPolicy::dead_letter("no good"));
-        assert!(name.starts_with("\"no good\" is no topic name"), "{name}");
+        assert!(
+            name.starts_with("\"no good\" is not a valid topic name"),
+            "{name}"
+        );
     }
 
     /// Dead letters would vanish, unnoticed: the policy is the source's, not the branch's.
@@ -355,9 +362,9 @@ mod tests {
         assert_eq!(
             error,
             "the source orders has two error policies, retry(3, fixed(1s)).then(dead_letter(\"orders-dlq\")) \
-             and skip(). A policy is its source's, whatever branch it is said of, so one of them would \
-             replace the other: keep one call of `on_error`. For a branch to have its own, write it to \
-             a topic and read that with `app.source(..)`"
+             and skip(). A policy applies to the whole source and to every branch of it. Keep one call of \
+             `on_error`. If a branch needs its own policy, write it to a topic and read that with \
+             `app.source(..)`"
         );
         assert_eq!(app.check().unwrap_err().to_string(), error);
     }

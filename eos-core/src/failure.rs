@@ -1,4 +1,4 @@
-//! What a user's closure answers when it can't process a record.
+//! The error type of closures that process records.
 
 use std::any::type_name;
 use std::error::Error as StdError;
@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
-/// A record could not be processed.
+/// The reason why a closure could not process a record.
 ///
-/// Made from any error by `?`, `anyhow`'s included, and from a text:
+/// Any error converts into a `Failure` by `?`, including `anyhow::Error`. So does a text:
 ///
 /// ```
 /// use eos_core::Failure;
@@ -24,16 +24,17 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 /// assert_eq!(amount("0").unwrap_err().to_string(), "an order of nothing");
 /// ```
 ///
-/// It is not itself an [`Error`](StdError): that is what lets `?` take every other one.
+/// `Failure` does not implement [`Error`](StdError), so that `?` can convert every type that does.
 pub struct Failure {
     error: BoxError,
     is_permanent: bool,
-    /// The type that it was made from.
+    /// The name of the type that the failure was made from.
     origin: &'static str,
 }
 
 impl Failure {
-    /// A failure that no other try can avoid: the record is not retried, and what follows the retry decides.
+    /// Creates a failure that no retry can fix. The record is not retried; the policy set by
+    /// [`Retry::then`](crate::errors::Retry::then) applies.
     ///
     /// ```
     /// use eos_core::Failure;
@@ -54,13 +55,13 @@ impl Failure {
         }
     }
 
-    /// Whether another try would fail as well.
+    /// Whether a retry would fail as well.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         self.is_permanent
     }
 
-    /// The error inside.
+    /// Returns the inner error.
     #[must_use]
     pub fn into_inner(self) -> BoxError {
         self.error
@@ -83,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// What caused the error inside, a line each.
+    /// The causes of the inner error, one per line.
     pub(crate) fn causes(&self) -> String {
         let mut text = String::new();
         let mut source = self.error.source();
@@ -97,8 +98,8 @@ impl Failure {
     }
 }
 
-/// What an error says. It is asked outside the closure that returned it, where a panic would take
-/// the worker along.
+/// The text of an error. `Display` runs outside the closure that returned the error, so a panic in it would end the
+/// worker.
 fn shown(error: &dyn StdError) -> String {
     catch_unwind(AssertUnwindSafe(|| error.to_string()))
         .unwrap_or_else(|_| "an error whose Display panics".into())
@@ -132,14 +133,14 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// What a closure with a context returns: nothing, or a result.
+/// The return value of a closure with a context: nothing, or a result.
 #[diagnostic::on_unimplemented(
     message = "this closure returns `()` or `Result<(), Failure>`, not `{Self}`",
     note = "end it with `;` to return nothing, or with `Ok(())` after using `?`",
     note = "if it returns an `async` block: closures run to their end and cannot wait for a future"
 )]
 pub trait IntoOutcome: sealed::Sealed {
-    /// As a result.
+    /// Converts into a result.
     #[doc(hidden)]
     fn into_outcome(self) -> Result<(), Failure>;
 }

@@ -1,4 +1,4 @@
-//! What keeps something per key: groups, and the tables that come of them.
+//! Grouped streams and tables.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use crate::topic::Topic;
 use crate::topology::{Aggregate, AggregateOrDelete, Kind, Node, PerCommit};
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// The records by their keys, to be counted, reduced or aggregated.
+    /// Groups the records by key, to count, reduce or aggregate them.
     ///
-    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
+    /// Requires the records of a key in one task. After [`key_by`](Self::key_by), call
     /// [`repartition`](Self::repartition) first.
     pub fn group_by_key(self) -> Grouped<K, V>
     where
@@ -24,11 +24,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         Grouped::new(self.partitioned())
     }
 
-    /// The records by a new key, made of the value: [`key_by`](Self::key_by), then
-    /// [`repartition`](Self::repartition) through a topic of the app's own, then
-    /// [`group_by_key`](Self::group_by_key).
+    /// Groups the records by a new key, made from the value. Short for [`key_by`](Self::key_by),
+    /// [`repartition`](Self::repartition) and [`group_by_key`](Self::group_by_key).
     ///
-    /// `topic` gives the new key's codecs and a name: the topic is called `<app>-<name>-repartition`.
+    /// `topic` sets the codecs and a part of the name; the full name is `<app>-<name>-repartition`.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -53,7 +52,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 }
 
-/// The records of a stream by their keys. Made by [`Stream::group_by_key`].
+/// A stream grouped by key. Returned by [`Stream::group_by_key`].
 #[must_use = "groups do nothing until they are counted, reduced or aggregated"]
 pub struct Grouped<K, V> {
     pub(crate) stream: Stream<K, V>,
@@ -75,13 +74,13 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// ```
     ///
     /// # Exactly-once
-    /// Each record counts once, whatever dies.
+    /// Each record counts once, even after a crash.
     pub fn count(self, store: &KeyValueStore<K, u64>) -> Table<K, u64> {
         self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
 
-    /// Makes one value of all values of a key: the first one, then what `f` makes of the result so far
-    /// and the next value.
+    /// Combines all values of a key into one. The first value is the first result; `f` then combines the result and
+    /// the next value.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -101,8 +100,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
-    /// As [`reduce`](Self::reduce), with results that may end: where `f` answers `None`, the key is
-    /// deleted, its update is a tombstone, and the next value is a first one again.
+    /// Like [`reduce`](Self::reduce), and `f` may return `None` to delete the key. The update is then a tombstone, and
+    /// the next value starts a new result.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -117,8 +116,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///     .to(&Topic::<String, Option<i64>>::plain("stock-updates"));
     /// ```
     ///
-    /// A reducer of Kafka Streams that returns null does the same, its first value included: that is
-    /// kept as it is, and `f` is not asked.
+    /// A Kafka Streams reducer that returns null does the same. In both, the first value is stored without a call of
+    /// `f`.
     pub fn reduce_or_delete(
         self,
         store: &KeyValueStore<K, V>,
@@ -131,7 +130,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
-    /// Makes a result of another type of all values of a key: `init` begins it, `f` adds a value.
+    /// Combines all values of a key into a result of another type. `init` creates the result, and `f` adds a value.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -157,8 +156,8 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
         })
     }
 
-    /// As [`aggregate`](Self::aggregate), with results that may end: where `f` answers `None`, the key is
-    /// deleted, its update is a tombstone, and `init` begins again with the next value.
+    /// Like [`aggregate`](Self::aggregate), and `f` may return `None` to delete the key. The update is then a
+    /// tombstone, and the next value starts with `init` again.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -181,8 +180,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     ///     .to(&Topic::json("open-baskets"));
     /// ```
     ///
-    /// The deletion of a key that is not there is an update, too. An aggregator of Kafka Streams that
-    /// returns null does the same.
+    /// The deletion of a missing key is an update, too. A Kafka Streams aggregator that returns null does the same.
     pub fn aggregate_or_delete<A: 'static>(
         self,
         store: &KeyValueStore<K, A>,
@@ -231,21 +229,20 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
     }
 }
 
-/// The latest row of each key: a result of what is kept per key, or the last value of a topic
+/// The latest row of each key: an aggregated result, or the last value of a topic
 /// ([`App::table`](crate::App::table)).
 ///
-/// Streams join with it ([`Stream::join`]), and its updates go on. Every one does so at once: a reader
-/// sees each row in turn, of each key in order; with `emit_per_commit` only the last one of each transaction
-/// does. A result has the highest time of the records behind it, a
-/// row of a topic the time of its record.
+/// Streams join with a table ([`Stream::join`]). A table emits every update at once, in order per key; with
+/// `emit_per_commit` it emits only the last update of each transaction. The timestamp of a result is the highest one
+/// of its records. A row of a topic has the timestamp of its record.
 ///
-/// `U` is what an update is: the new row, or `Option` of it where rows can be deleted. `None` is
-/// Kafka's tombstone.
-#[must_use = "a table is kept, but nobody hears of it until a stream joins with it, or it ends in `to` \
+/// `U` is the type of an update: the new row, or an `Option` of it if rows can be deleted. `None` is a Kafka
+/// tombstone.
+#[must_use = "a table is kept, but its updates go nowhere until a stream joins with it, or it ends in `to` \
               or `to_stream`"]
 pub struct Table<K, V, U = V> {
     pub(crate) stream: Stream<K, U>,
-    /// Where its rows are kept.
+    /// The index of the store with the rows.
     pub(crate) store: usize,
     types: PhantomData<fn() -> V>,
 }
@@ -268,14 +265,13 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
         self.stream.to(topic);
     }
 
-    /// The updates, as a stream.
+    /// Returns the stream of updates.
     pub fn to_stream(self) -> Stream<K, U, Partitioned> {
         self.stream
     }
 
-    /// What becomes of records that can't be processed: [`Stream::on_error`], for the sources that the
-    /// rows come from. A value that a table's topic holds and that can't be decoded is such a record:
-    /// skipped, it leaves the row as it was.
+    /// Sets the error policy for the sources of the table, like [`Stream::on_error`]. A value of the topic that can't
+    /// be decoded fails its record. If the policy skips the record, the row stays unchanged.
     pub fn on_error(self, policy: impl Into<ErrorPolicy>) -> Self {
         Self {
             stream: self.stream.on_error(policy),
@@ -285,10 +281,9 @@ impl<K: 'static, V: 'static, U: 'static> Table<K, V, U> {
 }
 
 impl<K: 'static, V: 'static> Table<K, V> {
-    /// Hands on only the last row of each key in a transaction, when that is committed, instead of every
-    /// update: where a key is updated often, far fewer records leave, and the app works faster. Readers lose
-    /// nothing but intermediate results, which depend on when commits happen. Streams that join with the
-    /// table see each row at once all the same.
+    /// Emits only the last row of each key in a transaction, at the commit. If keys are updated often, the app emits far
+    /// fewer records and runs faster. Readers miss only intermediate results, which depend on the times of commits.
+    /// Streams that join with the table still see each row at once.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -302,16 +297,16 @@ impl<K: 'static, V: 'static> Table<K, V> {
     ///     .to(&Topic::plain("clicks-by-user"));
     /// ```
     ///
-    /// Kafka Streams does it too, for as many keys as its cache holds (`statestore.cache.max.bytes`);
-    /// here it is for all, whatever memory there is.
+    /// Kafka Streams does this for the keys in its cache (`statestore.cache.max.bytes`). Here it applies to all keys,
+    /// regardless of memory.
     ///
-    /// A row goes on in the very transaction that made it, with its time and without headers, in the order
-    /// of the keys' bytes within a task. To closures behind it [`Ctx::offset`](crate::Ctx::offset) is that
-    /// of the last record taken from the stage's first topic.
+    /// A row is emitted in the transaction that changed it, with its timestamp and without headers. Within a task the
+    /// rows are in the order of the keys' bytes. In later closures, [`Ctx::offset`](crate::Ctx::offset) is the offset of
+    /// the last record from the stage's first topic.
     ///
     /// # Errors
-    /// What fails behind it fails at the commit, for the rows of many records: none of them is to
-    /// blame, so no [`ErrorPolicy`] is asked. The transaction is aborted, and the worker stops with
+    /// A failure in a later step occurs at the commit and concerns many records, so no [`ErrorPolicy`] applies. The
+    /// transaction is aborted, and the worker stops with
     /// [`WorkerError::Results`](crate::errors::WorkerError::Results).
     pub fn emit_per_commit(self) -> Self {
         self.per_commit(|row| row)
@@ -319,12 +314,12 @@ impl<K: 'static, V: 'static> Table<K, V> {
 }
 
 impl<K: 'static, V: 'static> Table<K, V, Option<V>> {
-    /// Hands on only the last row of each key in a transaction, or its deletion: see
-    /// [`emit_per_commit`](Table::emit_per_commit) of tables without deletions. A tombstone has the task's
-    /// stream time.
+    /// Emits only the last row of each key in a transaction, or its deletion. See
+    /// [`emit_per_commit`](Table::emit_per_commit) of tables without deletions. The timestamp of a tombstone is the
+    /// task's stream time.
     ///
     /// # Errors
-    /// As there.
+    /// See [`emit_per_commit`](Table::emit_per_commit) of tables without deletions.
     pub fn emit_per_commit(self) -> Self {
         self.per_commit(Some)
     }
@@ -345,7 +340,7 @@ impl<K, V, U> fmt::Debug for Table<K, V, U> {
 }
 
 impl<K: 'static, V: 'static> KeyValueStore<K, V> {
-    /// The same store, of values with their times.
+    /// The same store, with a timestamp for each value.
     pub(crate) fn stamped(&self) -> KeyValueStore<K, Stamped<V>> {
         KeyValueStore {
             name: Arc::clone(&self.name),

@@ -1,20 +1,19 @@
-//! Where the records of one key are.
+//! Markers for the distribution of keys over tasks.
 
-/// All records of one key are in one task, in order: what a topic's producers see to.
+/// All records of one key are in one task, in order. The topic's producers ensure this.
 #[derive(Debug, Clone, Copy)]
 pub struct Partitioned;
 
 /// Records of one key may be in several tasks: after [`Stream::key_by`](crate::Stream::key_by) and
 /// [`Stream::merge`](crate::Stream::merge).
 ///
-/// Nothing that keeps something per key exists on such a stream;
-/// [`repartition`](crate::Stream::repartition), or writing it to a topic, brings the records of a key
-/// together again.
+/// Operators with state per key do not exist on such a stream. [`repartition`](crate::Stream::repartition), or writing
+/// the stream to a topic, brings the records of a key together again.
 #[derive(Debug, Clone, Copy)]
 pub struct Scattered;
 
-/// All records of one key are in one task: what keeps something per key asks for it. Only
-/// [`Partitioned`] has it.
+/// All records of one key are in one task. Operators with state per key require this trait. Only [`Partitioned`]
+/// implements it.
 #[diagnostic::on_unimplemented(
     message = "the records of one key may be in several tasks here, so nothing can be kept per key",
     label = "needs all records of a key in one task",

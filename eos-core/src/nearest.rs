@@ -1,4 +1,4 @@
-//! What somebody may have meant.
+//! Suggestions for misspelt names.
 
 /// The one of these names that is nearest to this one, if any is near.
 pub(crate) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {

@@ -1,10 +1,10 @@
-//! Handles on output topics.
+//! Handles of output topics.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A typed handle on an output topic, for [`Ctx::emit`](crate::Ctx::emit). Made by
-/// [`App::output`](crate::App::output), checked when the app is built.
+/// A typed handle of an output topic, for [`Ctx::emit`](crate::Ctx::emit). Returned by
+/// [`App::output`](crate::App::output).
 pub struct Output<K, V> {
     pub(crate) app: u64,
     pub(crate) index: usize,

@@ -32,20 +32,22 @@ impl<'r, K: 'static, V: 'static> ProcessCtx<'r, K, V> {
         }
     }
 
-    /// Forwards a key and a value, with the time and the headers of the record at hand. The steps behind this one run
-    /// before `forward` returns (depth first, as in Kafka Streams).
+    /// Forwards a key and a value, with the timestamp and the headers of the current record. The next steps run before
+    /// `forward` returns (depth first, as in Kafka Streams).
     ///
     /// # Errors
-    /// If a step behind this one failed. The record fails even if the error is ignored; return it with `?`.
+    /// Returns a [`Failure`] if a later step failed. Return the failure with `?`: the record fails even if it is
+    /// ignored.
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward(&self, key: K, value: V) -> Result<(), Failure> {
         self.forward_record(self.ctx.record(key, value))
     }
 
-    /// Forwards a record with a time and headers of its own. Without a time it gets that of the record at hand.
+    /// Forwards a record with its own timestamp and headers. A record without a timestamp gets that of the current
+    /// record.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    /// See [`forward`](Self::forward).
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward_record(&self, record: Record<K, V>) -> Result<(), Failure> {
         forward(&self.ctx, &self.next, record)
@@ -109,19 +111,20 @@ impl<'r, V: 'static> ValuesCtx<'r, V> {
         }
     }
 
-    /// Forwards a value, with the key, the time and the headers of the record at hand. The steps behind this one run
-    /// before `forward` returns (depth first, as in Kafka Streams). Each call clones the key.
+    /// Forwards a value, with the key, the timestamp and the headers of the current record. The next steps run before
+    /// `forward` returns (depth first, as in Kafka Streams). Each call clones the key.
     ///
     /// # Errors
-    /// If a step behind this one failed. The record fails even if the error is ignored; return it with `?`.
+    /// Returns a [`Failure`] if a later step failed. Return the failure with `?`: the record fails even if it is
+    /// ignored.
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward(&self, value: V) -> Result<(), Failure> {
         let (timestamp, headers) = (self.ctx.timestamp(), self.ctx.headers().clone());
         (self.forward)(&self.ctx, &self.next, self.key, value, timestamp, headers)
     }
 
-    /// Forwards a record with a time and headers of its own, under the key that was lent. Without a time it gets that
-    /// of the record at hand.
+    /// Forwards a record with its own timestamp and headers and the current record's key. A record without a timestamp
+    /// gets that of the current record.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -132,13 +135,14 @@ impl<'r, V: 'static> ValuesCtx<'r, V> {
     /// ```
     ///
     /// # Errors
-    /// If the key is not the one that the record at hand lends, or as [`forward`](Self::forward).
+    /// Returns a [`Failure`] if the key is not the key reference of the current record. See also
+    /// [`forward`](Self::forward).
     #[must_use = "return it with `?`: the record has failed if this is an error"]
     pub fn forward_record<K: 'static>(&self, record: Record<&K, V>) -> Result<(), Failure> {
         let lent = self.key.downcast_ref::<K>();
         if !lent.is_some_and(|lent| std::ptr::eq(lent, record.key)) {
             return Err(self.ctx.fail(Fault::User(Failure::from(
-                "`forward_record` of `process_values` was given another key than the record's: to change the key, \
+                "`forward_record` of `process_values` received a key that is not the record's. To change the key, \
                  use `process`",
             ))));
         }

@@ -1,4 +1,4 @@
-//! The layer below closures: structs that process records.
+//! Processors: structs that process records.
 
 use eos_protocol::TaskId;
 
@@ -6,11 +6,11 @@ use crate::failure::Failure;
 use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::record::Record;
 
-/// Processes the records of one task, and may keep state of its own between them.
+/// Processes the records of one task, and may keep state in memory between records.
 ///
-/// Each task has a processor of its own. The factory given to
-/// [`Stream::process_with`](crate::Stream::process_with) makes it when the task's first record comes.
-/// [`Stream::process`](crate::Stream::process) is the short form for a step that keeps nothing.
+/// Each task has its own processor. The factory given to [`Stream::process_with`](crate::Stream::process_with) creates
+/// the processor when the task's first record arrives. Use [`Stream::process`](crate::Stream::process) for a step
+/// without state.
 ///
 /// ```
 /// use eos_core::{App, Failure, ProcessCtx, Processor, Record, Topic};
@@ -45,10 +45,10 @@ use crate::record::Record;
 /// ```
 ///
 /// # Exactly-once
-/// What a processor forwards or emits counts exactly once. Its fields are memory: they are gone after a crash or when
-/// the task moves, and an aborted transaction gives it records again that it has seen.
-/// [`on_discard`](Self::on_discard) is where it takes them back. A *store* counts exactly once, too:
-/// [`Ctx::store`](crate::Ctx::store).
+/// Forwarded and emitted records count exactly once, and so do changes of a *store*
+/// ([`Ctx::store`](crate::Ctx::store)). The fields of a processor are memory. They are lost in a crash and when the
+/// task moves. After an aborted transaction the processor receives the same records again. Undo their effects on the
+/// fields in [`on_discard`](Self::on_discard).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not process records with a key of type `{K}` and a value of type `{V}`",
     label = "no `Processor<{K}, {V}>`",
@@ -56,16 +56,16 @@ use crate::record::Record;
             makes one, `process` takes a closure that processes the records itself"
 )]
 pub trait Processor<K, V>: Send + 'static {
-    /// The keys that it forwards; [`Infallible`](std::convert::Infallible) if it forwards nothing.
+    /// The type of forwarded keys; [`Infallible`](std::convert::Infallible) if the processor forwards nothing.
     type Key: 'static;
-    /// The values that it forwards; [`Infallible`](std::convert::Infallible) if it forwards nothing.
+    /// The type of forwarded values; [`Infallible`](std::convert::Infallible) if the processor forwards nothing.
     type Value: 'static;
 
     /// Called once, before the first record.
     ///
     /// # Errors
-    /// A [`Failure`] is one of the record that was to come first: its
-    /// [`ErrorPolicy`](crate::ErrorPolicy) decides, and the next record begins with a new processor.
+    /// A [`Failure`] fails the task's first record, and the [`ErrorPolicy`](crate::ErrorPolicy) of its source applies.
+    /// The next record gets a new processor.
     fn init(&mut self, task: TaskId) -> Result<(), Failure> {
         let _ = task;
         Ok(())
@@ -74,28 +74,28 @@ pub trait Processor<K, V>: Send + 'static {
     /// Processes a record.
     ///
     /// # Errors
-    /// A [`Failure`] fails the record: its effects are dropped and its
-    /// [`ErrorPolicy`](crate::ErrorPolicy) decides.
+    /// A [`Failure`] fails the record. The effects of the record are dropped, and the
+    /// [`ErrorPolicy`](crate::ErrorPolicy) of its source applies.
     fn process(
         &mut self,
         ctx: &ProcessCtx<'_, Self::Key, Self::Value>,
         record: Record<K, V>,
     ) -> Result<(), Failure>;
 
-    /// The records since the last commit do not count: the transaction was aborted, or the last one
-    /// failed. Called only if this processor took any of them; they may come again.
+    /// Called when the records since the last commit do not count: the transaction was aborted, or the last record
+    /// failed. The processor may receive the records again. Called only if the processor received any of them.
     ///
-    /// By default its factory makes a new one.
+    /// By default the factory creates a new processor.
     fn on_discard(&mut self) -> OnDiscard {
         OnDiscard::Rebuild
     }
 
-    /// The task moves away, or the app stops. Not called when the process dies, nor for a processor
-    /// that is rebuilt.
+    /// Called when the task moves to another worker or the app stops. Not called in a crash, nor for a processor that
+    /// is rebuilt.
     fn close(&mut self) {}
 }
 
-/// A processor that is chosen when the program runs: `process_with(|| if fast { Box::new(a) as _ } else { .. })`.
+/// A processor chosen at run time: `process_with(|| if fast { Box::new(a) as _ } else { .. })`.
 #[diagnostic::do_not_recommend]
 impl<K, V, P: Processor<K, V> + ?Sized> Processor<K, V> for Box<P> {
     type Key = P::Key;
@@ -122,7 +122,7 @@ impl<K, V, P: Processor<K, V> + ?Sized> Processor<K, V> for Box<P> {
     }
 }
 
-/// A [`Processor`] that keeps the keys of its records: see
+/// A [`Processor`] that does not change keys. See
 /// [`Stream::process_values_with`](crate::Stream::process_values_with).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not process values with a key of type `{K}` and a value of type `{V}`",
@@ -131,34 +131,34 @@ impl<K, V, P: Processor<K, V> + ?Sized> Processor<K, V> for Box<P> {
             makes one, `process_values` takes a closure that processes the records itself"
 )]
 pub trait ValueProcessor<K, V>: Send + 'static {
-    /// The values that it forwards.
+    /// The type of forwarded values.
     type Value: 'static;
 
-    /// As [`Processor::init`].
+    /// See [`Processor::init`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Processor::init`].
     fn init(&mut self, task: TaskId) -> Result<(), Failure> {
         let _ = task;
         Ok(())
     }
 
-    /// Processes a record, whose key is lent.
+    /// Processes a record with a borrowed key.
     ///
     /// # Errors
-    /// As [`Processor::process`].
+    /// See [`Processor::process`].
     fn process(
         &mut self,
         ctx: &ValuesCtx<'_, Self::Value>,
         record: Record<&K, V>,
     ) -> Result<(), Failure>;
 
-    /// As [`Processor::on_discard`].
+    /// See [`Processor::on_discard`].
     fn on_discard(&mut self) -> OnDiscard {
         OnDiscard::Rebuild
     }
 
-    /// As [`Processor::close`].
+    /// See [`Processor::close`].
     fn close(&mut self) {}
 }
 
@@ -187,12 +187,12 @@ impl<K, V, P: ValueProcessor<K, V> + ?Sized> ValueProcessor<K, V> for Box<P> {
     }
 }
 
-/// What becomes of a processor whose last records do not count.
+/// The fate of a processor whose last records do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDiscard {
-    /// It is dropped, and its factory makes a new one for the next record.
+    /// The worker drops the processor, and the factory creates a new one for the next record.
     Rebuild,
-    /// It goes on: what it keeps does not depend on those records, or it has taken them back.
+    /// The worker keeps the processor. Its state does not depend on the discarded records, or it has undone them.
     Keep,
 }

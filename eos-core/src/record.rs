@@ -1,10 +1,10 @@
-//! A record as a user's closure sees it.
+//! Records in user closures.
 
 use eos_protocol::Timestamp;
 
 use crate::client::Headers;
 
-/// A record: key, value, time and headers.
+/// A record: key, value, timestamp and headers.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Record<K, V> {
@@ -12,14 +12,15 @@ pub struct Record<K, V> {
     pub key: K,
     /// The value.
     pub value: V,
-    /// Milliseconds since 1970; `None` if the record carries no time.
+    /// The timestamp in milliseconds since 1970; `None` if the record has none.
     pub timestamp: Option<Timestamp>,
-    /// Carried on to outputs unless you change them.
+    /// The headers. Outputs receive them unless a step changes them.
     pub headers: Headers,
 }
 
 impl<K, V> Record<K, V> {
-    /// A record without time or headers. Emitted or forwarded, it gets the time of the record at hand.
+    /// Creates a record without timestamp and headers. When it is emitted or forwarded, it gets the timestamp of the
+    /// current record.
     pub fn new(key: K, value: V) -> Self {
         Self {
             key,
@@ -64,7 +65,7 @@ impl<K, V> Record<K, V> {
         rest.with_value(f(value))
     }
 
-    /// The same record at another time.
+    /// The same record with another timestamp.
     #[must_use]
     pub fn at(self, timestamp: Timestamp) -> Self {
         Self {
@@ -80,7 +81,7 @@ impl<K, V> Record<K, V> {
         self
     }
 
-    /// The value, and the record without it.
+    /// Splits the record into its value and the rest.
     #[inline]
     pub fn split(self) -> (V, Record<K, ()>) {
         let rest = Record {

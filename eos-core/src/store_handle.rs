@@ -1,4 +1,4 @@
-//! The handle that closures use a store by.
+//! Handles of stores, for closures.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,14 +17,14 @@ use crate::store::{
 use crate::streams::Stream;
 use crate::topology::Mistake;
 
-/// The definition of a store that closures use: a [`KeyValueStore`], an [`OrderedStore`] or a [`WindowStore`].
+/// The definition of a store for closures: a [`KeyValueStore`], an [`OrderedStore`] or a [`WindowStore`].
 /// [`App::store`](crate::App::store) takes it. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the definition of a store that closures can use",
     note = "`app.store` takes a `KeyValueStore`, an `OrderedStore` or a `WindowStore`"
 )]
 pub trait StoreDef: sealed::Define + 'static {
-    /// What [`Ctx::store`] returns.
+    /// The view that [`Ctx::store`] returns.
     type View<'c>;
 
     #[doc(hidden)]
@@ -33,8 +33,8 @@ pub trait StoreDef: sealed::Define + 'static {
         Self: Sized;
 }
 
-/// The handle of a store, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Made by
-/// [`App::store`](crate::App::store); closures capture it by `move`.
+/// The handle of a store, for [`Ctx::store`] and [`Stream::with_store`](crate::Stream::with_store). Returned by
+/// [`App::store`](crate::App::store). Closures capture the handle by `move`.
 pub struct Store<D> {
     app: u64,
     index: usize,
@@ -48,7 +48,7 @@ pub struct Store<D> {
     note = "get the handle from the app: `let store = app.store(&definition);`"
 )]
 pub trait StoreHandle: sealed::Handle {
-    /// What [`Ctx::store`] returns.
+    /// The view that [`Ctx::store`] returns.
     type View<'c>;
 
     /// The view for a context.
@@ -68,7 +68,7 @@ impl App {
     /// Declares a store and returns its handle, for [`Ctx::store`](crate::Ctx::store). Each stream whose closures use
     /// the store needs [`Stream::with_store`].
     ///
-    /// A [`WindowStore`](crate::state::WindowStore) needs its [`retention`](crate::state::WindowStore::retention) here.
+    /// A [`WindowStore`](crate::state::WindowStore) needs a [`retention`](crate::state::WindowStore::retention).
     ///
     /// ```
     /// # use eos_core::state::WindowStore;
@@ -106,20 +106,22 @@ impl App {
 }
 
 impl Ctx<'_> {
-    /// A store, to read and to write for this record. The stream needs [`with_store`](Stream::with_store).
+    /// Returns a view of a store for the current record. The stream needs [`with_store`](Stream::with_store).
     ///
     /// # Exactly-once
-    /// Changes count in the transaction that also commits the input's offset and writes the outputs: all or nothing.
+    /// Changes of the store are part of the transaction that commits the input's offset and writes the outputs.
     pub fn store<S: StoreHandle>(&self, store: &S) -> S::View<'_> {
         store.view(self)
     }
 }
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Lets the steps behind it use a store, by [`Ctx::store`], up to the next step that changes the key. Several streams
-    /// may use one store: one task reads all their topics then, which need equally many partitions.
+    /// Lets later steps use a store by [`Ctx::store`], up to the next step that changes the key.
     ///
-    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
+    /// Several streams may share a store. One task then reads all their topics, and these need equal numbers of
+    /// partitions.
+    ///
+    /// Requires the records of a key in one task. After [`key_by`](Self::key_by), call
     /// [`repartition`](Self::repartition) first.
     pub fn with_store<S: StoreHandle>(self, store: &S) -> Self
     where
@@ -205,7 +207,7 @@ pub(crate) mod sealed {
             } else {
                 check_retention(retention).map_err(|reason| Mistake::Windows { store, reason })
             };
-            // Closures decide how long its windows are.
+            // Closures decide the size of the windows.
             app.keep(self.spec(retention, Duration::ZERO), check)
         }
     }

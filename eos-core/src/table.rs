@@ -1,4 +1,4 @@
-//! Tables of topics, and the streams that join with tables.
+//! Tables from topics, and joins.
 
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use crate::topic::Topic;
 use crate::topology::{Join, Keep, Kind, Node};
 
 impl App {
-    /// Reads a topic as a table: the last value of each key, kept in a store. A tombstone deletes its row.
+    /// Reads a topic as a table: a store holds the last value of each key. A tombstone deletes the row.
     ///
-    /// The last record to arrive wins, whatever its time says, as in Kafka Streams (`KTableSource`,
-    /// tables that are not versioned). There is one shape: any topic that is kept by its keys may be
-    /// given tombstones one day, so its values are `Option`s.
+    /// The last record to arrive wins, regardless of timestamps, as in Kafka Streams (`KTableSource`, unversioned
+    /// tables). Any topic of this kind may receive tombstones, so its values are `Option`s.
     ///
-    /// Bytes that are no value, and a null key where `K` has no room for one, are records that fail:
+    /// A record fails if its value can't be decoded, or if its key is null and `K` is not an `Option`. See
     /// [`Table::on_error`].
     ///
     /// ```
@@ -34,8 +33,8 @@ impl App {
     /// ```
     ///
     /// # Exactly-once
-    /// A row changes in the transaction that commits its record's offset: after any crash the table is what
-    /// the records up to there made of it.
+    /// A row changes in the transaction that commits the offset of its record. After a crash the table reflects exactly
+    /// the committed records.
     pub fn table<K, V, KC, VC>(
         &mut self,
         topic: &Topic<K, V, KC, VC>,
@@ -55,13 +54,13 @@ impl App {
     }
 }
 
-/// The values of a table's topic: `Option`s, since a null deletes a row. This trait is sealed.
+/// The values of a table's topic: `Option`s, because a null deletes a row. This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "a table's topic deletes rows by nulls, so its values are `Option<{Self}>`",
     label = "a `Topic<K, Option<{Self}>>` is needed here"
 )]
 pub trait Nullable: sealed::Sealed + 'static {
-    /// The values of the rows.
+    /// The type of the rows' values.
     type Row: 'static;
 }
 
@@ -75,24 +74,25 @@ mod sealed {
 }
 
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Puts each record together with the row that a table has for its key. A record without a row is
-    /// dropped, and counts as processed; [`left_join`](Self::left_join) keeps it.
+    /// Joins each record with the table's row for its key. A record without a row is dropped and counts as processed;
+    /// [`left_join`](Self::left_join) keeps it.
     ///
-    /// The row is the one that the table has when the record comes; rows that change later change nothing
-    /// that was joined. What comes out has the time and the headers of the record.
+    /// The join uses the row at the time of processing. Later changes of the row do not change earlier results. The
+    /// result has the timestamp and the headers of the record.
     ///
-    /// The topics behind both become siblings: they need equally many partitions, and one task reads the
-    /// same partition of each, the older record first (KIP-695: it waits for a topic that has more, at most
-    /// `max.task.idle.ms`). So a row is there for whatever is younger. Of two records of the same time,
-    /// that of the topic declared first comes first: declare a table before the streams that join with it,
-    /// and a row of the same millisecond counts. The topic declared first is also the one that the group
-    /// subscribes to, so another order later is a new layout.
+    /// The topics of both sides need equal numbers of partitions. One task reads the same partition of each topic, the
+    /// older record first. The task waits for a topic with more records, at most `max.task.idle.ms` (KIP-695). Thus a
+    /// record finds the rows of all older records.
     ///
-    /// A closure that may fail comes behind it: join to a pair, then
-    /// [`try_map`](Self::try_map).
+    /// Of two records with the same timestamp, the one from the topic declared first is processed first. Declare a table
+    /// before the streams that join with it, so that a row of the same millisecond counts. The consumer group subscribes
+    /// to the topic declared first, so another order later is a new layout.
     ///
-    /// Only where the records of a key are in one task: after [`key_by`](Self::key_by) there is
-    /// [`repartition`](Self::repartition) first. Its topic gets as many partitions as the table's.
+    /// If the closure can fail, join to a pair and call [`try_map`](Self::try_map).
+    ///
+    /// Requires the records of a key in one task. After [`key_by`](Self::key_by), call
+    /// [`repartition`](Self::repartition) first. The repartition topic gets as many partitions as the
+    /// table's topic.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -109,7 +109,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// A repeated record, after a crash or an abort, finds the rows that it found before.
+    /// A record that is processed again after a crash or an abort finds the same rows.
     pub fn join<T: 'static, U: 'static, R: 'static>(
         self,
         table: &Table<K, T, U>,
@@ -122,7 +122,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.joined("join", Kind::Join(table.store), table, joined)
     }
 
-    /// As [`join`](Self::join), and a record without a row goes on as well: with `None`.
+    /// Like [`join`](Self::join), and keeps records without a row. `f` then receives `None`.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -134,7 +134,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// app.source(&Topic::<u64, String>::plain("visits"))
     ///     .left_join(&names, |page, name| match name {
     ///         Some(name) => format!("{name} on {page}"),
-    ///         None => format!("somebody on {page}"),
+    ///         None => format!("unknown visitor on {page}"),
     ///     })
     ///     .to(&Topic::plain("visits-with-names"));
     /// ```

@@ -1,4 +1,4 @@
-//! A topic with the types of its records.
+//! Typed topics.
 
 use std::any::type_name;
 use std::fmt;
@@ -12,12 +12,12 @@ use crate::codec::{
     ArcCodec, Codec, CodecError, Decode, Encode, Encoded, Field, Json, Part, Plain,
 };
 
-/// A topic: its name, both types of its records, and the codecs of both.
+/// A topic: its name, and the types and codecs of its keys and values.
 ///
-/// A source and an output take the same definition, so that a value can't be written to a topic of another type.
-/// `KC` and `VC` are the codecs of keys and values. A topic that an app reads needs [`Decode`] of both, one that it
-/// writes [`Encode`]: with JSON, a value that is only read derives `serde::Deserialize` alone, and one that is only
-/// written `serde::Serialize`.
+/// Sources and outputs take the same definition, so a value can't be written to a topic of another type. `KC` and `VC`
+/// are the codecs of keys and values. The codecs of an input topic implement [`Decode`], and those of an output topic
+/// [`Encode`]. With JSON, a value that is only read derives `serde::Deserialize`, and a value that is only written
+/// derives `serde::Serialize`.
 ///
 /// ```
 /// # use eos_core::{App, Topic};
@@ -35,16 +35,16 @@ pub struct Topic<K, V, KC = Plain, VC = Json> {
     pub(crate) name: TopicName,
     codecs: Arc<(KC, VC)>,
     partitioner: Option<Partitioner<K>>,
-    /// Whether it is a view of a topic whose values have another type.
+    /// Whether this is a view, see [`Topic::values`].
     is_view: bool,
     types: Types<K, V>,
 }
 
-/// The types that a topic is read as.
+/// The key and value types of a source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadTypes {
     pub(crate) key: &'static str,
-    /// None: whatever the topic's are.
+    /// `None` for any type.
     pub(crate) value: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ impl<K> Clone for Partitioner<K> {
 /// Types that are named but not held.
 type Types<K, V> = PhantomData<fn(K, V) -> (K, V)>;
 
-/// A topic of text, bytes and integers: the result of [`Topic::plain`].
+/// A topic of text, bytes and integers. Returned by [`Topic::plain`].
 pub type PlainTopic<K, V> = Topic<K, V, Plain, Plain>;
 
 impl<K, V> Topic<K, V> {
@@ -106,7 +106,7 @@ impl<K, V> Topic<K, V> {
     /// let compacted = Topic::<Option<String>, Option<Order>>::json("orders-by-id");
     /// ```
     ///
-    /// A null where the type has no room for it fails the record.
+    /// A null fails the record if the type is not an `Option`.
     #[must_use]
     pub fn json(name: &str) -> Self {
         Self::with(name, Plain, Json)
@@ -125,7 +125,7 @@ impl<K, V> Topic<K, V> {
         Self::with(name, Plain, Plain)
     }
 
-    /// With codecs of your choice: [`Json`], [`Plain`] or your own.
+    /// Creates a topic with codecs of your choice: [`Json`], [`Plain`] or your own.
     ///
     /// ```
     /// # use eos_core::Topic;
@@ -146,7 +146,7 @@ impl<K, V> Topic<K, V> {
 }
 
 impl<K, V, KC: Default, VC: Default> Topic<K, V, KC, VC> {
-    /// A topic of an alias, such as [`PlainTopic`], with the default values of its codecs.
+    /// Creates a topic from a type alias such as [`PlainTopic`], with the default values of its codecs.
     ///
     /// ```
     /// # use eos_core::PlainTopic;
@@ -159,14 +159,15 @@ impl<K, V, KC: Default, VC: Default> Topic<K, V, KC, VC> {
 }
 
 impl<K, V, KC, VC> Topic<K, V, KC, VC> {
-    /// Its name.
+    /// The name of the topic.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The same topic with another type of its values: raw JSON in a test, or `Option<V>` for tombstones. Key, codecs and
-    /// partitioner stay. An app may read such a view beside the topic; any other second type of one topic is refused.
+    /// A view of the topic with another value type, e.g. raw JSON in a test, or `Option<V>` for tombstones. The view
+    /// keeps key type, codecs and partitioner. An app may read both the topic and a view of it. Any other two types of
+    /// one topic are an error.
     ///
     /// ```
     /// # use eos_core::Topic;
@@ -186,11 +187,11 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         }
     }
 
-    /// Chooses the partition of each written record: `f` gets its key and the number of partitions, and returns a
-    /// number below that. Without it Kafka's default partitioner decides (murmur2 of the key's bytes).
+    /// Sets the partitioner of written records. `f` receives the key and the number of partitions, and returns a number
+    /// below that. The default is Kafka's partitioner (murmur2 of the key's bytes).
     ///
-    /// Topics that one task reads together must agree on where a key lies, so a partitioner has a name: an app that
-    /// joins or merges topics with partitioners of different names is refused.
+    /// Topics that one task reads together must place a key in the same partition. Therefore a partitioner has a name.
+    /// An app that joins or merges topics whose partitioners have different names does not start.
     ///
     /// ```
     /// # use eos_core::Topic;
@@ -214,7 +215,7 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         self
     }
 
-    /// The types that it is read as, by name: nulls are not a type of their own.
+    /// The names of the key and value types, without `Option`.
     pub(crate) fn read_types(&self) -> ReadTypes {
         ReadTypes {
             key: bare(type_name::<K>()),
@@ -222,7 +223,7 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         }
     }
 
-    /// The name of its partitioner, if it has one.
+    /// The name of the topic's own partitioner, if any.
     pub(crate) fn partitioner(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.partitioner.as_ref()?.name))
     }
@@ -235,7 +236,7 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
         }
     }
 
-    /// Reads both parts of a record.
+    /// Decodes the key of a record.
     pub(crate) fn decode_key(
         &self,
         bytes: Option<&[u8]>,
@@ -272,8 +273,7 @@ impl<K, V, KC, VC> Topic<K, V, KC, VC> {
 }
 
 impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
-    /// The same topic, with the types of its codecs erased: for lists of topics and codecs that configuration
-    /// chooses.
+    /// The same topic with erased codec types, for lists of topics and for codecs chosen by configuration.
     ///
     /// ```
     /// # use eos_core::Topic;
@@ -292,10 +292,10 @@ impl<K: 'static, V: 'static, KC: Codec<K>, VC: Codec<V>> Topic<K, V, KC, VC> {
     }
 }
 
-/// The first of two codecs that share their allocation.
+/// The key codec of a topic's pair of codecs.
 struct KeyCodec<KC, VC>(Arc<(KC, VC)>);
 
-/// The second one.
+/// The value codec of the pair.
 struct ValueCodec<KC, VC>(Arc<(KC, VC)>);
 
 macro_rules! part {
@@ -330,7 +330,7 @@ macro_rules! part {
 part!(KeyCodec, 0, KC, VC);
 part!(ValueCodec, 1, VC, KC);
 
-/// A topic that records of these types are written to, whatever its codecs are.
+/// An output topic for records of these types, with any codecs.
 pub(crate) trait WritableTopic<K, V>: Send + Sync {
     fn name(&self) -> &TopicName;
 
@@ -351,7 +351,7 @@ pub(crate) trait WritableTopic<K, V>: Send + Sync {
     /// The number of the key's bytes that decide the partition.
     fn deciding_bytes(&self, key: &[u8]) -> usize;
 
-    /// The partition that the topic's own partitioner chooses among so many, if it has one.
+    /// The partition that the topic's own partitioner chooses, if any.
     fn choose(&self, key: &K, partitions: u32) -> Option<u32>;
 }
 
@@ -391,7 +391,7 @@ impl<K, V, KC: Encode<K>, VC: Encode<V>> WritableTopic<K, V> for Topic<K, V, KC,
     }
 }
 
-/// The partition that a topic's own partitioner chooses for a key, if it has one.
+/// The partition that a topic's own partitioner chooses for a key; `None` without a partitioner.
 pub fn chosen_partition<K, V, KC, VC>(
     topic: &Topic<K, V, KC, VC>,
     key: &K,

@@ -1,4 +1,4 @@
-//! What is kept per key and window of time.
+//! Windowed aggregations.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,13 +16,12 @@ use crate::topology::{Kind, Mistake, Node, WindowedAggregate, WindowedPerCommit}
 use crate::windowed_key::Windowed;
 
 impl<K: 'static, V: 'static> Grouped<K, V> {
-    /// The records of each key by windows of time, to be counted, reduced or aggregated: a result for
-    /// each key and window.
+    /// Groups the records of each key by time windows, to count, reduce or aggregate them. There is a result for each
+    /// key and window.
     ///
-    /// Windows go by *stream time*, the highest time of the records that the task has taken
-    /// ([`Ctx::stream_time`](crate::Ctx::stream_time)), never by the clock: what is replayed comes out
-    /// as it did when it was new. A window takes records until stream time passes its end and grace;
-    /// records that come later have [`late_to`](WindowedGroup::late_to).
+    /// Windows use *stream time*, never the clock, so a replay gives the same results. Stream time is the highest
+    /// timestamp of the task's records ([`Ctx::stream_time`](crate::Ctx::stream_time)). A window accepts records until
+    /// stream time passes its end plus grace. [`late_to`](WindowedGroup::late_to) receives later records.
     ///
     /// ```
     /// # use eos_core::state::WindowStore;
@@ -42,15 +41,13 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
     /// ```
     ///
     /// # A clock that jumps
-    /// One record from the far future closes every window before it, in its partition, and what comes
-    /// after it is late. Kafka can refuse such records when they are written:
-    /// `message.timestamp.after.max.ms` of the topic (an hour by default since Kafka 4.0, without limit
-    /// before).
-    /// Or have an app of its own, or the stage before a
-    /// [`repartition`](crate::Stream::repartition), leave them out: what never reaches the stage does not
-    /// move its stream time. A filter in the same stage is too late for that.
+    /// One record from the far future closes every earlier window in its partition, and the following records are late.
+    /// Kafka can refuse such records by the topic's `message.timestamp.after.max.ms` (default: one hour since Kafka 4.0,
+    /// unlimited before). Alternatively, filter such records in a separate app, or in the stage before a
+    /// [`repartition`](crate::Stream::repartition). Records that never reach the stage do not move its stream time. A
+    /// filter in the same stage is too late.
     ///
-    /// A record without a time fails: the [`ErrorPolicy`](crate::ErrorPolicy) decides.
+    /// A record without a timestamp fails, and the [`ErrorPolicy`](crate::ErrorPolicy) applies.
     pub fn windowed_by(self, windows: Tumbling) -> WindowedGroup<K, V> {
         WindowedGroup {
             stream: self.stream,
@@ -63,7 +60,7 @@ impl<K: 'static, V: 'static> Grouped<K, V> {
 /// Ends the stream of late records.
 type EndLate<K, V> = Box<dyn FnOnce(Stream<K, V>) + Send + Sync>;
 
-/// The records of a stream by their keys and by windows of time. Made by [`Grouped::windowed_by`].
+/// A stream grouped by key and time window. Returned by [`Grouped::windowed_by`].
 #[must_use = "windows do nothing until they are counted, reduced or aggregated"]
 pub struct WindowedGroup<K, V> {
     stream: Stream<K, V>,
@@ -72,12 +69,12 @@ pub struct WindowedGroup<K, V> {
 }
 
 impl<K: 'static, V: 'static> WindowedGroup<K, V> {
-    /// Writes records that come too late for their window to this topic, as they are: key, value, time,
-    /// headers. Without it they are dropped; either way the metric `late_records` counts them.
+    /// Writes late records unchanged to this topic: key, value, timestamp and headers. By default late records are
+    /// dropped. The metric `late_records` counts them in both cases.
     ///
     /// # Exactly-once
-    /// Each is written in the transaction that commits its offset. What is late is decided by the records
-    /// before it, so it stays so after a crash.
+    /// Each late record is written in the transaction that commits its offset. Only earlier records decide whether a
+    /// record is late, so a crash does not change it.
     pub fn late_to<KC, VC>(mut self, topic: &Topic<K, V, KC, VC>) -> Self
     where
         KC: Encode<K>,
@@ -93,7 +90,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         self.kept(Kind::Count, store, |_, _, count| count.unwrap_or(0) + 1)
     }
 
-    /// Makes one value of all values of a key and window, as [`Grouped::reduce`] does of a key.
+    /// Combines all values of a key and window into one, like [`Grouped::reduce`].
     pub fn reduce(
         self,
         store: &WindowStore<K, V>,
@@ -105,11 +102,10 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         })
     }
 
-    /// As [`reduce`](Self::reduce), with results that may end: where `f` answers `None`, the key is
-    /// deleted from the window, its update is a tombstone, and the next value is a first one again.
+    /// Like [`reduce`](Self::reduce), and `f` may return `None` to delete the key from the window. The update is then a
+    /// tombstone, and the next value starts a new result.
     ///
-    /// A reducer of Kafka Streams that returns null does the same, as told at
-    /// [`Grouped::reduce_or_delete`].
+    /// A Kafka Streams reducer that returns null does the same; see [`Grouped::reduce_or_delete`].
     pub fn reduce_or_delete(
         self,
         store: &WindowStore<K, V>,
@@ -122,8 +118,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         })
     }
 
-    /// Makes a result of another type of all values of a key and window, as [`Grouped::aggregate`] does
-    /// of a key.
+    /// Combines all values of a key and window into a result of another type, like [`Grouped::aggregate`].
     pub fn aggregate<A: 'static>(
         self,
         store: &WindowStore<K, A>,
@@ -135,8 +130,8 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
         })
     }
 
-    /// As [`aggregate`](Self::aggregate), with results that may end: where `f` answers `None`, the key is
-    /// deleted from the window, its update is a tombstone, and `init` begins again with the next value.
+    /// Like [`aggregate`](Self::aggregate), and `f` may return `None` to delete the key from the window. The update is
+    /// then a tombstone, and the next value starts with `init` again.
     ///
     /// ```
     /// # use eos_core::codec::{Json, TimeWindowed};
@@ -145,7 +140,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     /// # use eos_core::{App, Topic};
     /// # use std::time::Duration;
     /// # let mut app = App::new("a");
-    /// // Alarms of each machine and hour that nobody has acknowledged.
+    /// // Alarms of each machine and hour that are not acknowledged.
     /// let hour = Duration::from_secs(3600);
     /// let events = Topic::<String, String>::plain("machine-events");
     /// app.source(&events)
@@ -165,8 +160,7 @@ impl<K: 'static, V: 'static> WindowedGroup<K, V> {
     ///     .to(&Topic::with("open-alarms", TimeWindowed::of(hour), Json));
     /// ```
     ///
-    /// The deletion of a key that is not there is an update, too. An aggregator of Kafka Streams that
-    /// returns null does the same.
+    /// The deletion of a missing key is an update, too. A Kafka Streams aggregator that returns null does the same.
     pub fn aggregate_or_delete<A: 'static>(
         self,
         store: &WindowStore<K, A>,
@@ -245,23 +239,23 @@ impl<K, V> fmt::Debug for WindowedGroup<K, V> {
 
 /// The latest result of each key and window.
 ///
-/// Every update goes on at once, with the highest time of the records behind it; with `emit_per_commit`
-/// only the last one of each transaction does. A result is the last one of its window once the window is
-/// closed; readers who want only that compare its end with the times of what comes later.
+/// The table emits every update at once; with `emit_per_commit` it emits only the last update of each transaction. The
+/// timestamp of an update is the highest one of its records. A result is final once its window is closed. To keep only
+/// final results, readers compare the end of the window with the timestamps of later records.
 ///
-/// `U` is what an update is: the new result, or `Option` of it where results can end. `None` is Kafka's
+/// `U` is the type of an update: the new result, or an `Option` of it if results can be deleted. `None` is a Kafka
 /// tombstone.
-#[must_use = "a table is kept, but nobody hears of it until it ends in `to` or `to_stream`"]
+#[must_use = "a table is kept, but its updates go nowhere until it ends in `to` or `to_stream`"]
 pub struct WindowedTable<K, A, U = A> {
     stream: Stream<Windowed<K>, U>,
-    /// Where its results are kept.
+    /// The index of the store with the results.
     store: usize,
     windows: Tumbling,
     types: PhantomData<fn() -> A>,
 }
 
 impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
-    /// Writes each update to a topic, whose keys have a [`TimeWindowed`](crate::codec::TimeWindowed) or one of your own.
+    /// Writes each update to a topic. Its key codec is [`TimeWindowed`](crate::codec::TimeWindowed) or your own.
     pub fn to<KC, VC>(self, topic: &Topic<Windowed<K>, U, KC, VC>)
     where
         KC: Encode<Windowed<K>>,
@@ -270,7 +264,7 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
         self.stream.to(topic);
     }
 
-    /// The updates, as a stream.
+    /// Returns the stream of updates.
     pub fn to_stream(self) -> Stream<Windowed<K>, U, Partitioned> {
         self.stream
     }
@@ -288,12 +282,11 @@ impl<K: 'static, A: 'static, U: 'static> WindowedTable<K, A, U> {
 }
 
 impl<K: 'static, A: 'static> WindowedTable<K, A> {
-    /// Hands on only the last result of each key and window in a transaction, when that is committed,
-    /// instead of every update: as [`Table::emit_per_commit`](crate::Table::emit_per_commit) does, with
-    /// the same errors. They go on in the order of the windows' starts, then of the keys' bytes, within a
-    /// task.
+    /// Emits only the last result of each key and window in a transaction, at the commit. See
+    /// [`Table::emit_per_commit`](crate::Table::emit_per_commit), also for errors. Within a task the results are in the
+    /// order of the windows' starts, then of the keys' bytes.
     ///
-    /// A window that closes in the transaction has its last result there, like any other.
+    /// The last result of a window that closes in the transaction is emitted, too.
     ///
     /// ```
     /// # use eos_core::state::WindowStore;
@@ -316,8 +309,8 @@ impl<K: 'static, A: 'static> WindowedTable<K, A> {
 }
 
 impl<K: 'static, A: 'static> WindowedTable<K, A, Option<A>> {
-    /// Hands on only the last result of each key and window in a transaction, or its deletion: see
-    /// [`emit_per_commit`](WindowedTable::emit_per_commit) of tables without deletions. A tombstone has
+    /// Emits only the last result of each key and window in a transaction, or its deletion. See
+    /// [`emit_per_commit`](WindowedTable::emit_per_commit) of tables without deletions. The timestamp of a tombstone is
     /// the task's stream time.
     pub fn emit_per_commit(self) -> Self {
         self.per_commit(Some)
@@ -331,7 +324,7 @@ impl<K, A, U> fmt::Debug for WindowedTable<K, A, U> {
 }
 
 impl<K: 'static, V: 'static> WindowStore<K, V> {
-    /// The same store, of values with their times.
+    /// The same store, with a timestamp for each value.
     fn stamped(&self) -> WindowStore<K, Stamped<V>> {
         WindowStore {
             name: Arc::clone(&self.name),

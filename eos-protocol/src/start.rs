@@ -533,7 +533,7 @@ mod tests {
         }
         let error = plan_start(&situation(), &offsets(some, none)).unwrap_err();
         let error = error.to_string();
-        assert!(error.contains("Put them back"), "{error}");
+        assert!(error.contains("Declare the stores again"), "{error}");
     }
 
     #[test]

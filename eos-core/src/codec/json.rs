@@ -1,4 +1,4 @@
-//! JSON, by `serde`.
+//! The JSON codec.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 
 use super::{CodecError, Decode, Encode, Encoded, Field, null};
 
-/// JSON for every `serde` type.
+/// The JSON codec for `serde` types.
 ///
 /// `None` is Kafka's null, a tombstone, in both directions; JSON's own `null` is read as `None`,
-/// too. For a type that is no `Option`, null bytes are an error.
+/// too. For a type that is not an `Option`, null bytes are an error.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Json;
 
@@ -42,8 +42,8 @@ impl<T: Serialize + 'static> Encode<T> for Json {
     }
 }
 
-/// To look once whether all of it is UTF-8 costs less than to look at each string, and most records
-/// are. The others are `from_slice`'s: it takes what is not UTF-8 where nobody reads it.
+/// One UTF-8 check of all bytes is faster than a check of each string, and most records pass it. For the others,
+/// `from_slice` accepts bytes that are not UTF-8 in fields that are not read.
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match std::str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text),
@@ -51,7 +51,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     }
 }
 
-/// What `serde_json` says, for people who think of records: its keys are no record's.
+/// An error of `serde_json`. Its text does not call names in an object "keys", because these are not record keys.
 #[derive(Debug)]
 struct JsonError(serde_json::Error);
 

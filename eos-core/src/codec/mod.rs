@@ -1,4 +1,4 @@
-//! How keys and values become bytes and back.
+//! Codecs of keys and values.
 
 mod json;
 mod null;
@@ -20,8 +20,8 @@ pub use time_windowed::TimeWindowed;
 
 /// Reads values of one type from bytes.
 ///
-/// Topics that an app reads need it: [`App::source`](crate::App::source). Decoding runs on the worker's thread and
-/// may block it. A codec that needs a remote schema returns [`CodecError::unavailable`] until it has it: such a record
+/// The codecs of input topics implement `Decode`; see [`App::source`](crate::App::source). Decoding runs on the worker's
+/// thread and may block it. A codec that waits for a remote schema returns [`CodecError::unavailable`], and the record
 /// is retried.
 ///
 /// ```
@@ -48,14 +48,15 @@ pub trait Decode<T>: Send + Sync + 'static {
     /// Reads a value; `None` is Kafka's null.
     ///
     /// # Errors
-    /// [`CodecError`] if the bytes are no such value, or null where the type has no room for it.
+    /// [`CodecError`] if the bytes are not a value of this type, or if they are null and the type is not an `Option`.
     fn decode(&self, bytes: Option<&[u8]>, field: &Field<'_>) -> Result<T, CodecError>;
 }
 
 /// Writes values of one type as bytes.
 ///
-/// Topics that an app writes need it: [`Stream::to`](crate::Stream::to), [`App::output`](crate::App::output).
-/// The encoding of keys must be deterministic: equal keys have equal bytes, or they are in different partitions.
+/// The codecs of output topics implement `Encode`; see [`Stream::to`](crate::Stream::to) and
+/// [`App::output`](crate::App::output). The encoding of keys must be deterministic: equal keys with different bytes
+/// would be in different partitions.
 #[diagnostic::on_unimplemented(
     message = "`{T}` can't be written with `{Self}`",
     label = "this topic is written, so its keys and values must be encodable",
@@ -80,7 +81,7 @@ pub trait Encode<T>: Send + Sync + 'static {
         key.len()
     }
 
-    /// Takes back a written value, so that its memory can serve the next one. By default it is dropped.
+    /// Takes back a written value to reuse its memory. By default the value is dropped.
     fn recycle(&self, value: T) {
         drop(value);
     }
@@ -144,8 +145,8 @@ by_pointer!(Arc, Box);
 
 /// The place of an encoded key or value: its topic, its part of the record, and the record's headers.
 ///
-/// A codec that keeps a schema per topic finds its name here. For a store, the topic is the store's name, and there
-/// are no headers.
+/// A codec can use it to find the schema of a topic. For a store, the topic is the store's name, and there are no
+/// headers.
 #[derive(Debug, Clone, Copy)]
 pub struct Field<'a> {
     topic: &'a str,
@@ -154,7 +155,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A key or a value of a record with these headers.
+    /// Creates the place of a key or a value of a record with these headers.
     #[must_use]
     pub const fn new(topic: &'a str, part: Part, headers: &'a Headers) -> Self {
         Self {
@@ -176,7 +177,7 @@ impl<'a> Field<'a> {
         self.topic
     }
 
-    /// Whether it is the key or the value.
+    /// The part of the record.
     #[must_use]
     pub const fn part(&self) -> Part {
         self.part
@@ -199,7 +200,7 @@ pub enum Part {
     Value,
 }
 
-/// What an encoding came to.
+/// The result of an encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoded {
     /// The bytes that were appended.
@@ -208,48 +209,48 @@ pub enum Encoded {
     Null,
 }
 
-/// Bytes that are no value, or a value that has no bytes.
+/// An error in decoding or encoding.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// Null, but the type has no room for it.
-    #[error("null where {expected} was expected; use an `Option` if nulls are meant to be there")]
+    /// The bytes are null, but the type is not an `Option`.
+    #[error("null where {expected} was expected; use an `Option` to allow nulls")]
     Null {
-        /// What was expected.
+        /// The expected type.
         expected: &'static str,
     },
-    /// The bytes are something else.
+    /// The bytes are not a value of the expected type.
     #[error("not {expected}: {source}")]
     Invalid {
-        /// What was expected.
+        /// The expected type.
         expected: &'static str,
-        /// What is wrong.
+        /// The cause.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The codec can't work now, though the bytes may be fine.
+    /// The codec is not available; the bytes may be valid.
     #[error("the codec is not available: {source}")]
     Unavailable {
-        /// What is missing.
+        /// The cause.
         source: Box<dyn StdError + Send + Sync>,
     },
 }
 
 impl CodecError {
-    /// Null where the type has no room for it.
+    /// Creates the error for null bytes of a type that is not an `Option`.
     #[must_use]
     pub const fn null(expected: &'static str) -> Self {
         Self::Null { expected }
     }
 
-    /// Bytes that may be fine, while the codec lacks something: a schema registry that does not answer. The record
-    /// is retried.
+    /// Creates the error of a codec that lacks a resource, e.g. when a schema registry does not respond. The record is
+    /// retried.
     pub fn unavailable(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Unavailable {
             source: source.into(),
         }
     }
 
-    /// Bytes that are not what was expected.
+    /// Creates the error for bytes that are not a value of the expected type.
     pub fn invalid(
         expected: &'static str,
         source: impl Into<Box<dyn StdError + Send + Sync>>,

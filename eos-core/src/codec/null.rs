@@ -1,7 +1,7 @@
-//! Whether a `serde` type has room for Kafka's null.
+//! Detection of `serde` types that can hold Kafka's null.
 //!
-//! `serde` tells only while a value is read or written. So one is read from, or written to, something
-//! that knows one answer: an `Option` and whatever is transparent around one.
+//! `serde` reveals a type only while it reads or writes a value. This module uses a format that holds nothing but
+//! `None`, so only an `Option` or a transparent wrapper of one succeeds.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) fn is<T: Serialize + ?Sized>(value: &T) -> bool {
 
 struct Null;
 
-/// It is something else, whatever that may be.
+/// The error for any other value.
 #[derive(Debug)]
 struct Other;
 

@@ -1,15 +1,14 @@
-//! Keys whose bytes sort as the keys do.
+//! Order-preserving encodings of keys.
 
 use super::{CodecError, Decode, Encode, Encoded, Field};
 
-/// A key of an [`OrderedStore`](crate::state::OrderedStore): its bytes sort as its values do.
+/// A key of an [`OrderedStore`](crate::state::OrderedStore), whose bytes sort like the key.
 ///
-/// Text and bytes are themselves (text sorts by its code points, as `str` does), integers are
-/// big-endian, signed ones with their sign flipped. Of a pair the first part decides, then the second:
-/// `(String, i64)`. A part that something comes after says itself where it ends: in text and bytes a
-/// zero byte is written `00 01` there, and `00 00` is the end.
+/// Text and bytes are stored unchanged; text sorts by code points, like `str`. Integers are big-endian, and signed
+/// integers have their sign bit flipped. A pair such as `(String, i64)` sorts by its first part, then by its second. In
+/// the first part of a pair, a zero byte in text or bytes is written as `00 01`, and `00 00` marks the end.
 ///
-/// Not the bytes of [`Plain`](super::Plain), which are Java's: there -1 comes after 1.
+/// The encoding differs from [`Plain`](super::Plain), which uses Java's format. There, -1 sorts after 1.
 #[diagnostic::on_unimplemented(
     message = "the bytes of `{Self}` do not sort as its values do",
     label = "can't be the key of an ordered store",
@@ -17,27 +16,26 @@ use super::{CodecError, Decode, Encode, Encoded, Field};
             own implement `OrderedKey`, or keep it in a `KeyValueStore`, which has no ranges"
 )]
 pub trait OrderedKey: Sized + 'static {
-    /// Appends the bytes of a key that nothing comes after.
+    /// Appends the bytes of a key that is the last part.
     fn write_last(&self, into: &mut Vec<u8>);
 
-    /// Appends the bytes of a key that something comes after: no other key's bytes may begin with them.
+    /// Appends the bytes of a key that is followed by another part. No other key's bytes may begin with these bytes.
     fn write_first(&self, into: &mut Vec<u8>);
 
-    /// Reads what [`write_last`](Self::write_last) wrote.
+    /// Reads the bytes of [`write_last`](Self::write_last).
     ///
     /// # Errors
-    /// [`CodecError`] if the bytes are no such key.
+    /// [`CodecError`] if the bytes are not a key of this type.
     fn read_last(bytes: &[u8]) -> Result<Self, CodecError>;
 
-    /// Reads what [`write_first`](Self::write_first) wrote, and moves the bytes behind it.
+    /// Reads the bytes of [`write_first`](Self::write_first), and advances `bytes` past them.
     ///
     /// # Errors
-    /// [`CodecError`] if the bytes don't begin with such a key.
+    /// [`CodecError`] if the bytes don't begin with a key of this type.
     fn read_first(bytes: &mut &[u8]) -> Result<Self, CodecError>;
 }
 
-/// What the keys of an ordered store can be asked to begin with: text for text, bytes for bytes, the
-/// first part of a pair.
+/// A prefix of an ordered store's keys: text of text, bytes of bytes, the first part of a pair.
 #[diagnostic::on_unimplemented(
     message = "keys `{K}` do not begin with `{Self}`",
     note = "`String` begins with `str`, `Vec<u8>` with `[u8]`, a pair with its first part"

@@ -1,10 +1,11 @@
-//! Types that have an encoding of their own in Kafka.
+//! Types with a standard encoding in Kafka.
 
 use super::{CodecError, Decode, Encode, Encoded, Field, pool};
 
-/// A type with an encoding of its own in Kafka, read and written by [`Plain`]: text is UTF-8, integers are big-endian
-/// (as Java's `IntegerSerializer` and `LongSerializer` write them), bytes are themselves, `()` is null, and
-/// `None` is null too.
+/// A type with a standard encoding in Kafka, read and written by [`Plain`].
+///
+/// Text is UTF-8. Integers are big-endian, as in Java's `IntegerSerializer` and `LongSerializer`. Bytes are unchanged.
+/// `()` and `None` are null.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no plain encoding in Kafka",
     note = "text, bytes and integers have one; for keys of your own, name a codec: `Topic::with(name, Json, Json)`"
@@ -13,10 +14,10 @@ pub trait PlainType: Sized + 'static {
     /// Reads a value; `None` is Kafka's null.
     ///
     /// # Errors
-    /// [`CodecError`] if the bytes are no such value.
+    /// [`CodecError`] if the bytes are not a value of this type.
     fn read(bytes: Option<&[u8]>) -> Result<Self, CodecError>;
 
-    /// Appends the value's bytes, or says that it is null.
+    /// Appends the value's bytes, or reports that it is null.
     fn write(&self, into: &mut Vec<u8>) -> Encoded;
 
     /// Takes back a value that was written; see [`Encode::recycle`].

@@ -1,4 +1,4 @@
-//! Kafka Streams' bytes of windowed keys.
+//! The codec of windowed keys.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use eos_protocol::windows::Tumbling;
 use super::{CodecError, Decode, Encode, Encoded, Field, Plain};
 use crate::windowed_key::Windowed;
 
-/// Keys in windows, in the bytes of Kafka Streams' `TimeWindowedSerializer`: the key's, then the
-/// window's start in milliseconds, 8 bytes big-endian. The key alone decides the partition, as with
-/// `WindowedStreamPartitioner`.
+/// The codec of windowed keys, in the format of Kafka Streams' `TimeWindowedSerializer`.
 ///
-/// The bytes do not hold the end of the window: the codec gives its length, and a reader needs the same one.
+/// The key's bytes are followed by the window's start in milliseconds, as 8 bytes big-endian. The key alone decides the
+/// partition, as in `WindowedStreamPartitioner`. The bytes do not hold the end of the window. A reader needs a codec with
+/// the same window size.
 ///
 /// ```
 /// # use eos_core::windows::Windowed;
@@ -30,13 +30,13 @@ pub struct TimeWindowed<C = Plain> {
 }
 
 impl TimeWindowed {
-    /// Plain keys (text, bytes, integers) in windows of this length.
+    /// Creates a codec of plain keys (text, bytes, integers) in windows of this size.
     #[must_use]
     pub fn of(size: Duration) -> Self {
         Self::with(Plain, size)
     }
 
-    /// Keys with a codec of your choice, in windows of this length.
+    /// Creates a codec of keys with a codec of your choice, in windows of this size.
     #[must_use]
     pub fn with<C>(key: C, size: Duration) -> TimeWindowed<C> {
         TimeWindowed {

@@ -66,7 +66,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// `EOS_BLESS=1 cargo test -p eos-core --lib config::docs` writes it anew.
+/// `EOS_BLESS=1 cargo test -p eos-core --lib config::docs` rewrites the page.
 #[test]
 fn the_page_says_what_the_table_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");

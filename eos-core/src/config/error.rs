@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration.
+//! Errors of a configuration.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,21 +12,20 @@ fn lines(mistakes: &[SettingsError]) -> String {
         .collect()
 }
 
-/// The configuration can't be used. The text names the value, where it was set, and the fix; never
-/// a secret.
+/// An invalid configuration. The message names the value, its origin and the fix, but never a secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// More than one mistake.
+    /// The configuration has more than one mistake.
     #[error("the configuration has {} mistakes:{}", mistakes.len(), lines(mistakes))]
     Several {
         /// Each of them.
         mistakes: Vec<SettingsError>,
     },
-    /// The app's name is no name.
+    /// The app's name is not valid.
     #[error(
-        "{name:?} is no name for an app: 1 to 200 letters, digits, dots, underscores and hyphens. \
-         It becomes the consumer group, and part of transactional ids and paths"
+        "{name:?} is not a valid app name. Use 1 to 200 letters, digits, dots, underscores and hyphens. \
+         The name is the consumer group, and part of transactional ids and paths"
     )]
     AppName {
         /// The name.
@@ -34,64 +33,63 @@ pub enum SettingsError {
     },
     /// `application.id` names another app than the program.
     #[error(
-        "application.id = {claimed:?} ({origin}), but the program says App::new({name:?}): the name \
-         decides which offsets are this app's. Delete the property, or change one of them"
+        "application.id = {claimed:?} ({origin}), but the program has App::new({name:?}). The name \
+         selects the committed offsets. Delete the property, or change one of the names"
     )]
     OtherApp {
-        /// What the property says.
+        /// The value of the property.
         claimed: String,
-        /// What the program says.
+        /// The name in the program.
         name: String,
         /// Where the property was set.
         origin: Origin,
     },
-    /// The layout to accept is none.
+    /// The layout to accept is not valid.
     #[error(
-        "accept.layout = {text:?} is no layout: 16 hexadecimal digits, as the error message names \
-         it that asks for it"
+        "accept.layout = {text:?} is not a valid layout. Copy the 16 hexadecimal digits from the error \
+         message that names the layout"
     )]
     Layout {
-        /// What was given.
+        /// The value.
         text: String,
     },
-    /// A state directory that depends on where the program is started.
+    /// The state directory is a relative path.
     #[error(
-        "state.dir = {}: it must begin at the root. It keeps the identity of this process, and \
-         started elsewhere it would be another",
+        "state.dir = {} is not an absolute path. The directory holds the identity of this process, which \
+         must not depend on the working directory",
         path.display()
     )]
     RelativeStateDir {
         /// The path.
         path: PathBuf,
     },
-    /// There is no such property.
+    /// The property is unknown.
     #[error(
-        "{key} ({origin}) is no property{}",
+        "unknown property {key} ({origin}){}",
         nearest.map_or_else(
-            || " of this library, of librdkafka or of Kafka's clients; docs/configuration.md lists \
-                those that there are".to_owned(),
-            |name| format!("; did you mean {name}?"),
+            || ". docs/configuration.md lists all properties".to_owned(),
+            |name| format!(". Did you mean {name}?"),
         )
     )]
     Unknown {
         /// The key.
         key: String,
-        /// Where it was set.
+        /// Its origin.
         origin: Origin,
-        /// The property whose name is nearest.
+        /// The property with the most similar name.
         nearest: Option<&'static str>,
     },
-    /// A property that can't be set.
+    /// The property can't be set.
     #[error("{key} ({origin}) can't be set: {reason}")]
     Refused {
         /// The property.
         key: String,
         /// Where it was set.
         origin: Origin,
-        /// Why, and what to use instead.
+        /// The reason, and the alternative.
         reason: &'static str,
     },
-    /// A value that is none of the property's.
+    /// The value of a property is not valid.
     #[error("{key} = {shown} ({origin}): it takes {expected}")]
     Value {
         /// The property.
@@ -100,22 +98,22 @@ pub enum SettingsError {
         shown: String,
         /// Where it was set.
         origin: Origin,
-        /// What is allowed.
+        /// The allowed values.
         expected: String,
     },
-    /// Values that don't fit together.
+    /// Two values contradict each other.
     #[error(
         "{smaller} = {small} must {relation} {larger} = {large}: {reason}",
         relation = if *or_equal { "not be more than" } else { "be less than" }
     )]
     Order {
-        /// What is too large.
+        /// The property whose value is too large.
         smaller: &'static str,
         /// Its value.
         small: u64,
-        /// Whether the two may be equal.
+        /// Whether the two values may be equal.
         or_equal: bool,
-        /// What is too small.
+        /// The property whose value is too small.
         larger: &'static str,
         /// Its value.
         large: u64,
@@ -125,24 +123,24 @@ pub enum SettingsError {
     /// Properties that exclude each other.
     #[error("{one} and {other} can't be set together: {reason}")]
     Together {
-        /// The one, with its value.
+        /// One property, with its value.
         one: &'static str,
-        /// The other, with its value.
+        /// The other property, with its value.
         other: &'static str,
         /// Why, and what to use instead.
         reason: &'static str,
     },
-    /// A feature that this program was built without.
+    /// The program was built without a feature.
     #[error(
         "{key} = {value} ({origin}): this program was built without the feature `{feature}` of \
-         eos-core; add features = [\"{feature}\"] to eos-core in Cargo.toml"
+         eos-core. Add features = [\"{feature}\"] to eos-core in Cargo.toml"
     )]
     Feature {
         /// The property.
         key: &'static str,
         /// Its value.
         value: String,
-        /// Where it was set; if it has its default, where that began to matter.
+        /// Its origin, or that of the property that makes its default relevant.
         origin: Origin,
         /// The feature.
         feature: &'static str,
@@ -152,15 +150,15 @@ pub enum SettingsError {
         "{} ({origin}) can't be read: {source}{}",
         std::path::absolute(path).as_ref().unwrap_or(path).display(),
         if path.is_relative() {
-            ". A relative path begins at the directory that the program is started in"
+            ". A relative path starts at the working directory of the program"
         } else {
             ""
         }
     )]
     File {
-        /// The file, as it was named.
+        /// The configured path.
         path: PathBuf,
-        /// Who named it.
+        /// The origin of the path.
         origin: Origin,
         /// Why.
         source: io::Error,
@@ -175,8 +173,8 @@ pub enum SettingsError {
         /// Why.
         reason: &'static str,
     },
-    /// A variable that is not Unicode.
-    #[error("the environment variable {variable} holds something that is not Unicode text")]
+    /// An environment variable is not Unicode.
+    #[error("the environment variable {variable} is not valid Unicode")]
     NotText {
         /// Its name.
         variable: String,

@@ -1,4 +1,4 @@
-//! What somebody said, and where.
+//! Property assignments and their origins.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -158,7 +158,7 @@ fn what_the_program_was_built_without_is_told_before_anybody_connects() {
     assert_eq!(
         resolved(&[], Some(file), &[]).unwrap_err(),
         "security.protocol = sasl_ssl (/eos.properties:2): this program was built without the feature \
-         `ssl` of eos-core; add features = [\"ssl\"] to eos-core in Cargo.toml"
+         `ssl` of eos-core. Add features = [\"ssl\"] to eos-core in Cargo.toml"
     );
     let variable = [("EOS_PRODUCER_SECURITY_PROTOCOL", "ssl")];
     let text = resolved(&[], None, &variable).unwrap_err();

@@ -123,7 +123,7 @@ fn an_error_says_where() {
     );
     assert_eq!(
         error(&[("comit.interval.ms", "5")]),
-        "comit.interval.ms (in the program) is no property; did you mean commit.interval.ms?"
+        "unknown property comit.interval.ms (in the program). Did you mean commit.interval.ms?"
     );
     assert!(error(&[("my.property", "5")]).contains("docs/configuration.md"));
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_relative_file_is_named_by_the_path_that_was_tried() {
     let tried = std::env::current_dir().unwrap().join("nowhere.properties");
     let start = format!("{} (in the program) can't be read: ", tried.display());
     assert!(text.starts_with(&start), "{text}");
-    let end = ". A relative path begins at the directory that the program is started in";
+    let end = ". A relative path starts at the working directory of the program";
     assert!(text.ends_with(end), "{text}");
 }
 
@@ -205,11 +205,11 @@ fn what_was_set_is_told_with_its_place_and_without_secrets() {
 fn workers_are_found_by_the_builders_name() {
     assert_eq!(
         error(&[("workers", "4")]),
-        "workers (in the program) is no property; did you mean num.stream.threads?"
+        "unknown property workers (in the program). Did you mean num.stream.threads?"
     );
     assert_eq!(
         resolved(&[], None, &[("EOS_WORKERS", "4")]).unwrap_err(),
-        "workers (environment variable EOS_WORKERS) is no property; did you mean num.stream.threads?"
+        "unknown property workers (environment variable EOS_WORKERS). Did you mean num.stream.threads?"
     );
     let hidden = error(&[("hunter2", "")]);
     assert!(!hidden.contains("hunter2"), "{hidden}");
@@ -265,7 +265,7 @@ fn no_error_and_no_debug_output_shows_a_secret() {
 #[test]
 fn the_state_directory_is_the_same_wherever_the_program_is_started() {
     let error = error(&[("state.dir", "state")]);
-    let expected = "state.dir = state: it must begin at the root";
+    let expected = "state.dir = state is not an absolute path";
     assert!(error.starts_with(expected), "{error}");
     let mut settings = Settings::new("a");
     settings.set("state.dir", "/before");
@@ -350,7 +350,7 @@ fn all_mistakes_are_told_at_once_one_per_line() {
     let parts = [
         "linger.ms",
         "num.stream.threads",
-        "did you mean commit.interval.ms",
+        "Did you mean commit.interval.ms",
         "state.dir",
     ];
     for (line, part) in lines[1..].iter().zip(parts) {

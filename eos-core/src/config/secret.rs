@@ -1,4 +1,4 @@
-//! What must never be shown: not in logs, not in errors, whoever writes them.
+//! Properties whose values never appear in logs or errors.
 
 use super::table::{self, Kind};
 

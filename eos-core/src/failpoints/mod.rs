@@ -21,7 +21,7 @@
 //! | action | does |
 //! |---|---|
 //! | `crash` | SIGKILL to the process itself |
-//! | `freeze` | SIGSTOP to the process itself; somebody else sends the SIGCONT |
+//! | `freeze` | SIGSTOP to the process itself; the test sends the SIGCONT |
 //! | `stall` | the worker stands still for two seconds, its client's threads go on |
 //! | `error` | the step fails, as the client's call of that step can |
 //! | `hang` | the thread sleeps for 20 s and then goes on |
@@ -62,7 +62,7 @@
 //! | `next_offset` | the offset of the last record is committed, and not the next one |
 //! | `abort_in_doubt` | rule 5: a commit that was not answered in time is aborted, by the same producer |
 //! | `keep_in_doubt` | rule 6: what changed is dropped with the producer whose commit is in doubt |
-//! | `dirty` | rule 6: what somebody else went on with is gone on with |
+//! | `dirty` | rule 6: the worker continues tasks that another owner has continued |
 //! | `generation` | rule 3: the group's metadata is that of the first commit |
 //! | `checked_member` | rule 3: the group's metadata is that of before the worker joined, and not looked at |
 //! | `settle` | rule 4: partitions go back while the transaction that holds their records is open |
@@ -73,9 +73,9 @@
 //! | `stale_records` | rule 8: records that were fetched before a rewind are taken after it |
 //! | `overlay` | what an aborted transaction changed is kept |
 //! | `nonce` | attempts at the same number have the same name |
-//! | `own_id` | each producer has an id of its own: a new one fences nobody |
+//! | `own_id` | each producer has an id of its own: a new one fences no other |
 //! | `first_start` | rule 10: a task takes records before its first offset is committed |
-//! | `coverage` | nobody looks for partitions that nobody has |
+//! | `coverage` | no worker looks for partitions without an owner |
 //! | `gone` | the first answer that an offset is gone is believed |
 //! | `missing` | the first report of a missing offset is believed |
 //! | `foreign` | another app's records in a repartition topic count as the app's own |

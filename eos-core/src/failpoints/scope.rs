@@ -177,7 +177,7 @@ impl Failpoints {
     /// One write: what the kernel has outlives the process.
     fn write(&self, line: &str) {
         if let Some(mut log) = self.0.log.as_ref() {
-            // It could be opened at the start; whoever asserts that the fault fired will see.
+            // The log could be opened at the start; the test that asserts that the fault fired will fail.
             let _ = log.write_all(format!("{line}\n").as_bytes());
         }
     }

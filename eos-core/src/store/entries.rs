@@ -1,4 +1,4 @@
-//! Entries of a store, one after the other.
+//! Iterators over stores.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use eos_state::{Direction, KeyRange, Scan, TaskStore};
 use super::view::StateError;
 use crate::failure::Failure;
 
-/// A stretch of a store, in the order of its keys.
+/// An iterator over a range of a store, in key order.
 ///
-/// The loop may write to the store and emit: what it shows is what was there when the first entry was
-/// asked for. An item that is an error is the last one; hand it on with `?`.
-#[must_use = "entries are read as they are asked for"]
+/// The loop may write to the store and emit records. The iterator returns the entries that existed at the first call of
+/// `next`. An error is always the last item; return it with `?`.
+#[must_use = "iterators are lazy: entries are read by `next`"]
 pub struct Entries<'c, T> {
     at: At<'c>,
     direction: Direction,
-    /// Reads a key and a value.
+    /// Decodes a key and a value.
     decode: Decode<'c, T>,
 }
 
 pub(super) type Decode<'c, T> = Box<dyn Fn(&[u8], &[u8]) -> Result<T, StateError> + 'c>;
 
-/// Makes an engine's failure one of this store's.
+/// Converts an engine's error into an error of this store.
 type Failed<'c> = Box<dyn Fn(eos_state::StoreError) -> StateError + 'c>;
 
 enum At<'c> {
@@ -33,7 +33,7 @@ enum At<'c> {
         failed: Failed<'c>,
     },
     Open(Scan<'c>, Failed<'c>),
-    /// It says so once.
+    /// An error to return once.
     Error(StateError),
     End,
 }
@@ -66,8 +66,7 @@ impl<'c, T> Entries<'c, T> {
         }
     }
 
-    /// From the last one to the first. To be said before an entry is asked for; what was begun goes on
-    /// as it is.
+    /// Reverses the order. Call `reverse` before the first call of `next`; it has no effect on a started iterator.
     pub fn reverse(mut self) -> Self {
         self.direction = match self.direction {
             Direction::Forward => Direction::Reverse,

@@ -1,4 +1,4 @@
-//! State: what a store is declared as, and the handle through which records read and write it.
+//! Store definitions and views.
 
 mod entries;
 mod ordered;
@@ -27,13 +27,13 @@ pub(crate) use view::{Buffers, StateAccess, StateError, StoreSpec};
 pub(crate) use window::{TERMS, window_of, windows_between};
 pub use window::{WindowStore, WindowView};
 
-/// What a store is declared as.
+/// The definition of a store.
 pub(crate) trait Definition: Any + Send + Sync {
     type Value;
 
     fn name(&self) -> &Arc<str>;
 
-    /// Of its values.
+    /// The codec of the values.
     fn codec(&self) -> &dyn Codec<Self::Value>;
 
     /// The place of its keys or values, for their codecs.
@@ -46,12 +46,13 @@ pub(crate) trait Definition: Any + Send + Sync {
     }
 }
 
-/// A store of keys and values: its name, both types, and how they become bytes.
+/// A store of keys and values: its name, types and codecs.
 ///
-/// The name is part of what is kept: the changelog's records carry it, so that a store is found again
-/// by it whatever else changes about the app. A store under a new name is a new, empty one. So is one that
-/// an operator keeps (`count`, `reduce`, `aggregate`, a table) beside one that closures do: their values
-/// look different, and an app that makes the one of the other is refused, with the fix.
+/// The name identifies the store: changelog records carry it, so an app finds its stores after other changes. A store
+/// with a new name is a new, empty store.
+///
+/// Stores of operators (`count`, `reduce`, `aggregate`, a table) and stores of closures have different value formats.
+/// An app that turns one kind into the other does not start; the error names the fix.
 ///
 /// ```
 /// # use eos_core::KeyValueStore;
@@ -64,7 +65,7 @@ pub struct KeyValueStore<K, V> {
     pub(crate) name: Arc<str>,
     pub(crate) key: Arc<dyn Codec<K>>,
     pub(crate) value: Arc<dyn Codec<V>>,
-    /// Whether values have a time in front of them.
+    /// Whether each value is preceded by a timestamp.
     pub(crate) is_stamped: bool,
 }
 
@@ -87,9 +88,9 @@ impl<K, V> KeyValueStore<K, V> {
         Self::with(name, Plain, Plain)
     }
 
-    /// With codecs of your choice: [`Json`], [`Plain`] or your own.
+    /// Creates a store with codecs of your choice: [`Json`], [`Plain`] or your own.
     ///
-    /// Equal keys must give equal bytes, or one of them is not found again.
+    /// Equal keys must have equal bytes. Otherwise a lookup misses existing keys.
     pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
         Self {
             name: name.into(),
@@ -99,7 +100,7 @@ impl<K, V> KeyValueStore<K, V> {
         }
     }
 
-    /// Its name.
+    /// The name of the store.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

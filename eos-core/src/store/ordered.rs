@@ -1,4 +1,4 @@
-//! A store that is read in the order of its keys.
+//! Stores in key order.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -13,7 +13,7 @@ use super::{Definition, KeyValueStore, KeyValueView, StateError};
 use crate::codec::{Codec, Json, OrderedCodec, OrderedKey, Plain, PlainType, PrefixOf};
 use crate::failure::Failure;
 
-/// A store of keys and values in the order of its keys: ranges and prefixes of it can be read.
+/// A store of keys and values in key order, with reads of ranges and prefixes.
 ///
 /// ```
 /// # use eos_core::state::OrderedStore;
@@ -23,13 +23,13 @@ use crate::failure::Failure;
 /// let visits = app.store(&OrderedStore::<(String, i64), String>::plain("visits"));
 /// ```
 ///
-/// What it costs over a [`KeyValueStore`]: the open transaction's changes are kept in order as well.
+/// Compared to a [`KeyValueStore`], it also keeps the changes of the open transaction in order.
 pub struct OrderedStore<K, V> {
     pub(crate) inner: KeyValueStore<K, V>,
 }
 
 impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
-    /// Values are JSON; the keys' bytes are [`OrderedKey`]'s.
+    /// Values are JSON. Keys are encoded by [`OrderedKey`].
     pub fn json(name: &str) -> Self
     where
         V: Serialize + DeserializeOwned,
@@ -37,7 +37,7 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
         Self::with(name, Json)
     }
 
-    /// Values are plain: text (UTF-8), bytes, integers; the keys' bytes are [`OrderedKey`]'s.
+    /// Values are plain: text (UTF-8), bytes, integers. Keys are encoded by [`OrderedKey`].
     pub fn plain(name: &str) -> Self
     where
         V: PlainType,
@@ -45,7 +45,7 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
         Self::with(name, Plain)
     }
 
-    /// With a codec of your choice for the values.
+    /// Creates a store with a value codec of your choice.
     pub fn with(name: &str, value: impl Codec<V>) -> Self {
         Self {
             inner: KeyValueStore {
@@ -59,7 +59,7 @@ impl<K: OrderedKey, V: 'static> OrderedStore<K, V> {
 }
 
 impl<K, V> OrderedStore<K, V> {
-    /// Its name.
+    /// The name of the store.
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.name()
@@ -82,10 +82,9 @@ impl<K, V> fmt::Debug for OrderedStore<K, V> {
     }
 }
 
-/// One ordered store, for the record at hand. Made by
-/// [`Ctx::store`](crate::Ctx::store).
+/// A view of an ordered store for the current record. Returned by [`Ctx::store`](crate::Ctx::store).
 ///
-/// As [`KeyValueView`], and with ranges.
+/// Like [`KeyValueView`], with reads of ranges and prefixes.
 pub struct OrderedView<'c, K, V> {
     view: KeyValueView<'c, K, V>,
 }
@@ -95,31 +94,31 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
         Self { view }
     }
 
-    /// As [`KeyValueView::get`].
-    #[must_use = "hand the failure on with `?`"]
+    /// See [`KeyValueView::get`].
+    #[must_use = "return the failure with `?`"]
     pub fn get(&self, key: &K) -> Result<Option<V>, Failure> {
         self.view.get(key)
     }
 
-    /// As [`KeyValueView::put`].
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// See [`KeyValueView::put`].
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn put(&self, key: &K, value: &V) -> Result<(), Failure> {
         self.view.put(key, value)
     }
 
-    /// As [`KeyValueView::delete`].
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// See [`KeyValueView::delete`].
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn delete(&self, key: &K) -> Result<(), Failure> {
         self.view.delete(key)
     }
 
-    /// As [`KeyValueView::update`].
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// See [`KeyValueView::update`].
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn update(&self, key: &K, f: impl FnOnce(Option<V>) -> V) -> Result<V, Failure> {
         self.view.update(key, f)
     }
 
-    /// The entries between two keys, in the order of their keys. An inverted range has none.
+    /// Returns the entries between two keys, in key order. An inverted range is empty.
     ///
     /// ```
     /// # use eos_core::state::OrderedStore;
@@ -149,7 +148,7 @@ impl<'c, K: OrderedKey, V: 'static> OrderedView<'c, K, V> {
         self.entries(KeyRange::between((slice(&from), slice(&to))))
     }
 
-    /// The entries whose keys begin with this: with a text, with bytes, with the first part of a pair.
+    /// Returns the entries whose keys begin with a text, with bytes, or with the first part of a pair.
     ///
     /// ```
     /// # use eos_core::state::OrderedStore;

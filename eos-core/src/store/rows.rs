@@ -1,4 +1,4 @@
-//! What a store holds in a database, read from outside: for test kits.
+//! Rows of a store's database, for test kits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use super::window::{TERMS, decode_key, window_of};
 use super::{Definition, KeyValueStore, OrderedStore, StampedCodec, WindowStore};
 use crate::codec::{Codec, CodecError, Decode, Field, OrderedKey, Part};
 
-/// A store whose rows can be read from the database of a task: what is committed, and nothing else.
+/// A store whose committed rows can be read from the database of a task.
 ///
-/// It makes no difference whether closures or an operator keep it.
+/// Works for stores of closures and of operators.
 pub trait StoreRows {
-    /// What a row is found by; of windows, the start and the key.
+    /// The key of a row. For windows: the start and the key.
     type Key;
-    /// What it holds.
+    /// The value of a row.
     type Value;
 
     /// The store's name.
     fn store_name(&self) -> &str;
 
-    /// Its rows, in the order of their keys' bytes. Windows that are over are left out.
+    /// Returns the rows in the order of their keys' bytes, without expired windows.
     ///
     /// # Errors
-    /// [`RowsError`] if the database can't be read, or holds what is no value of these types.
+    /// [`RowsError`] if the database or one of its rows can't be read.
     fn rows(&self, database: &dyn StoreBackend) -> Result<RowsOf<Self>, RowsError>;
 }
 
@@ -37,22 +37,22 @@ pub type RawRows = Vec<(Vec<u8>, Vec<u8>)>;
 /// The rows of a store.
 pub type RowsOf<S> = Vec<(<S as StoreRows>::Key, <S as StoreRows>::Value)>;
 
-/// Why the rows of a store can't be read.
+/// An error while the rows of a store are read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowsError {
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A row is no key and value of these types.
+    /// A row can't be decoded with these types.
     #[error(
-        "the store {store} holds a row of other types: {source}. Read it with the definition that the app has \
-         it by"
+        "the store {store} holds a row of other types: {source}. Read the store with the app's own definition of \
+         it"
     )]
     Row {
         /// The store's name.
         store: String,
-        /// What is wrong.
+        /// The cause.
         source: CodecError,
     },
 }
@@ -85,8 +85,8 @@ fn read<R>(
     Ok(rows)
 }
 
-/// The rows of a store as bytes, in the order of their keys. Windows that are over are left out, whether the
-/// database has deleted them or not.
+/// Returns the rows of a store as bytes, in key order. Expired windows are left out, whether the database has deleted
+/// them or not.
 ///
 /// # Errors
 /// If the database can't be read.

@@ -1,4 +1,4 @@
-//! A value with the time of the youngest record behind it.
+//! Values with a timestamp.
 
 use std::sync::Arc;
 
@@ -6,8 +6,7 @@ use eos_protocol::Timestamp;
 
 use crate::codec::{Codec, CodecError, Decode, Encode, Encoded, Field};
 
-/// What the operators that keep something per key store: results carry the highest time of the
-/// records that made them, as in Kafka Streams (KIP-258).
+/// A stored value of an operator, with the highest timestamp of its records, as in Kafka Streams (KIP-258).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamped<V> {
     pub(crate) value: V,

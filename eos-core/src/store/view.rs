@@ -1,4 +1,4 @@
-//! Reading and writing a store while a record is processed.
+//! Views of stores for one record.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,14 +13,14 @@ use super::{Definition, KeyValueStore};
 use crate::codec::{CodecError, Encoded, Part};
 use crate::failure::Failure;
 
-/// A store as the topology knows it.
+/// A store in the topology.
 pub(crate) struct StoreSpec {
     pub(crate) name: Arc<str>,
     pub(crate) id: StoreId,
     pub(crate) kind: StoreKind,
-    /// When its windows are over, if it has windows.
+    /// The expiry of its windows, if any.
     pub(crate) expiry: Option<Expiry>,
-    /// What it was declared as: its [`Definition`].
+    /// The [`Definition`].
     pub(crate) definition: Box<dyn Any + Send + Sync>,
 }
 
@@ -33,29 +33,29 @@ impl fmt::Debug for StoreSpec {
 /// The stores that a record may use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StateAccess<'r> {
-    /// All of the app's.
+    /// All stores of the app.
     pub(crate) specs: &'r [StoreSpec],
-    /// Those of the task; none if its stage has none.
+    /// The stores of the task; `None` if its stage has none.
     pub(crate) task: Option<&'r TaskStore>,
-    /// When the windows of its stores are over: for one that is not among them, as it is declared.
+    /// The expiry of windows by store. A store that is not listed uses its declared expiry.
     pub(crate) windows: &'r [(StoreId, Expiry)],
     pub(crate) buffers: &'r RefCell<Buffers>,
 }
 
-/// Bytes of the key and the value at hand, kept from record to record.
+/// Buffers for the current key and value, reused for all records.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// Why a store could not be used.
+/// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
-    #[error("this store was made by another app: make it with `app.store(..)` of this one")]
+    #[error("the store belongs to another app. Declare it with `app.store(..)` of this app")]
     OtherApp,
     #[error(
-        "this step does not have the store {store}: add `.with_store(&{store})` before it, and behind any step that \
+        "this step does not have the store {store}. Add `.with_store(&{store})` before it, and after any step that \
          changes the key"
     )]
     Elsewhere { store: Arc<str> },
@@ -63,36 +63,35 @@ pub(crate) enum StateError {
     Key { store: Arc<str>, source: CodecError },
     #[error("the value for the store {store} can't be encoded: {source}")]
     Value { store: Arc<str>, source: CodecError },
-    #[error("null can't be kept in the store {store}, as {what}: to forget a key, `delete` it")]
+    #[error("null can't be {what} in the store {store}. `delete` the key instead")]
     Null { store: Arc<str>, what: &'static str },
     #[error(
-        "what the store {store} keeps for this key can't be decoded: {source}. If the type of its values \
-         changed, let it take the old ones, too (with serde: `#[serde(default)]` on a new field); to begin \
-         anew, give the app another name"
+        "the value of this key in the store {store} can't be decoded: {source}. If the value type changed, make it \
+         accept old values, e.g. with `#[serde(default)]` on a new field. To start with empty state, give the \
+         app another name"
     )]
     Unreadable { store: Arc<str>, source: CodecError },
     #[error("the store {store}: {source}")]
     Store { store: Arc<str>, source: StoreError },
 }
 
-/// One store, for the record at hand. Made by [`Ctx::store`](crate::Ctx::store).
+/// A view of a store for the current record. Returned by [`Ctx::store`](crate::Ctx::store).
 ///
-/// What is written counts once the record is done, in the same transaction as its outputs and its
-/// offset; a record that fails leaves no trace here either. Reads see what the record itself wrote.
+/// Writes count once the record is processed, in the same transaction as its outputs and its offset. A record that fails
+/// leaves no trace. Reads see the record's own writes.
 ///
 /// # Exactly-once
-/// A store holds exactly what committed transactions wrote, whatever died in between, and so does its
-/// changelog topic.
+/// A store and its changelog topic hold exactly the writes of committed transactions, even after a crash.
 ///
 /// # Errors
-/// Every method answers a [`Failure`](crate::Failure): the store belongs to another app or stream, a
-/// key or a value can't be encoded or decoded, or the disk fails. Hand it on with `?`. If the disk
-/// fails, the worker stops, whatever the [`ErrorPolicy`](crate::ErrorPolicy) says.
+/// Methods return a [`Failure`](crate::Failure) if the store belongs to another app or stream, if a key or a value can't
+/// be encoded or decoded, or if the disk fails. Return the failure with `?`. If the disk fails, the worker stops,
+/// regardless of the [`ErrorPolicy`](crate::ErrorPolicy).
 pub struct KeyValueView<'c, K, V> {
     found: Result<Found<'c, KeyValueStore<K, V>>, StateError>,
 }
 
-/// A store of the task's, with what it was declared as.
+/// A store of the task, with its definition.
 pub(super) struct Found<'c, D> {
     pub(super) definition: &'c D,
     pub(super) id: StoreId,
@@ -119,25 +118,25 @@ impl<'c, K: 'static, V: 'static> KeyValueView<'c, K, V> {
         }
     }
 
-    /// The value of a key.
-    #[must_use = "hand the failure on with `?`"]
+    /// Returns the value of a key.
+    #[must_use = "return the failure with `?`"]
     pub fn get(&self, key: &K) -> Result<Option<V>, Failure> {
         Ok(self.read(key)?)
     }
 
-    /// Keeps a value for a key.
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// Sets the value of a key.
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn put(&self, key: &K, value: &V) -> Result<(), Failure> {
         Ok(self.write(key, value)?)
     }
 
-    /// Forgets a key. One that is not there is fine.
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// Deletes a key. A missing key is no error.
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn delete(&self, key: &K) -> Result<(), Failure> {
         Ok(self.forget(key)?)
     }
 
-    /// Replaces the value of a key by what is made of it, and answers the new one.
+    /// Replaces the value of a key by the result of `f`, and returns the new value.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -151,14 +150,14 @@ impl<'c, K: 'static, V: 'static> KeyValueView<'c, K, V> {
     ///         ctx.emit(&out, click.key, n)
     ///     });
     /// ```
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn update(&self, key: &K, f: impl FnOnce(Option<V>) -> V) -> Result<V, Failure> {
         let value = f(self.read(key)?);
         self.write(key, &value)?;
         Ok(value)
     }
 
-    /// What it was declared as.
+    /// The definition of the store.
     pub(crate) fn definition(&self) -> Result<&'c KeyValueStore<K, V>, StateError> {
         Ok(self.found()?.definition)
     }
@@ -183,7 +182,7 @@ impl<'c, K: 'static, V: 'static> KeyValueView<'c, K, V> {
     }
 }
 
-/// The error is told once: who ignored it is told that nothing can be done here.
+/// Returns the error again. An error that can't be cloned becomes [`StateError::OtherApp`].
 pub(super) fn again<'c, D>(
     found: &Result<Found<'c, D>, StateError>,
 ) -> Result<Found<'c, D>, StateError> {

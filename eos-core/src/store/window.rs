@@ -19,12 +19,12 @@ use super::{Definition, StateAccess, StateError, StoreSpec};
 use crate::codec::{Codec, CodecError, Encoded, Field, Json, Part, Plain, PlainType};
 use crate::failure::Failure;
 
-/// A store of keys and windows: a value for each key and each start of a window that has one.
+/// A store with a value for each key and window.
 ///
-/// It forgets windows by *stream time*, the highest time of the records that its task has taken, never
-/// by the clock: one that starts at `s` is there as long as `s + retention > stream time`. What is over is
-/// neither read nor written any more; the database deletes it a little later, and the front of its
-/// changelog topic goes too, where there is nothing else.
+/// Windows expire by *stream time*, never by the clock. Stream time is the highest timestamp of the task's records. A
+/// window that starts at `s` exists as long as `s + retention > stream time`. Expired windows are neither read nor
+/// written. The database deletes them a little later. The front of the changelog topic is purged as well, if it holds
+/// nothing else.
 ///
 /// ```
 /// # use eos_core::state::WindowStore;
@@ -40,7 +40,7 @@ pub struct WindowStore<K, V> {
     pub(crate) key: Arc<dyn Codec<K>>,
     pub(crate) value: Arc<dyn Codec<V>>,
     pub(crate) retention: Option<Duration>,
-    /// Whether values have a time in front of them.
+    /// Whether each value is preceded by a timestamp.
     pub(crate) is_stamped: bool,
 }
 
@@ -63,7 +63,7 @@ impl<K, V> WindowStore<K, V> {
         Self::with(name, Plain, Plain)
     }
 
-    /// With codecs of your choice. Equal keys must give equal bytes.
+    /// Creates a store with codecs of your choice. Equal keys must have equal bytes.
     pub fn with(name: &str, key: impl Codec<K>, value: impl Codec<V>) -> Self {
         Self {
             name: name.into(),
@@ -74,24 +74,24 @@ impl<K, V> WindowStore<K, V> {
         }
     }
 
-    /// How long a window is kept after its start, in stream time. Of a store that an operator keeps it is
-    /// the windows' length and grace if you don't say it, and may not be less.
+    /// Sets how long a window is kept after its start, in stream time. For a store of an operator the default and the
+    /// minimum is the windows' size plus grace.
     ///
-    /// The next version of the program may say otherwise: less holds at once, and more for the windows that
-    /// are still there.
+    /// The next version of the program may change the retention. A shorter retention applies at once, and a longer one
+    /// to the windows that still exist.
     #[must_use]
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// Its name.
+    /// The name of the store.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// For windows of this length, kept this long.
+    /// The spec for windows of this size with this retention.
     pub(crate) fn spec(&self, retention: Duration, size: Duration) -> StoreSpec
     where
         K: 'static,
@@ -143,17 +143,16 @@ impl<K, V> fmt::Debug for WindowStore<K, V> {
     }
 }
 
-/// One store of windows, for the record at hand. Made by
-/// [`Ctx::store`](crate::Ctx::store).
+/// A view of a window store for the current record. Returned by [`Ctx::store`](crate::Ctx::store).
 ///
-/// Windows that are over at the record's stream time are not there: what a record reads depends on the
-/// records before it, not on when the database got around to deleting.
+/// Windows that have expired at the record's stream time are invisible, whether the database has deleted them or not.
+/// Reads depend only on earlier records.
 ///
 /// # Errors
-/// As those of [`KeyValueView`](crate::state::KeyValueView).
+/// See [`KeyValueView`](crate::state::KeyValueView).
 pub struct WindowView<'c, K, V> {
     found: Result<Found<'c, WindowStore<K, V>>, StateError>,
-    /// Windows that start before this are over.
+    /// Windows that start before this time have expired.
     over_before: Timestamp,
 }
 
@@ -181,28 +180,28 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         }
     }
 
-    /// The value of a key in the window that starts here.
-    #[must_use = "hand the failure on with `?`"]
+    /// Returns the value of a key in the window that starts at `start`.
+    #[must_use = "return the failure with `?`"]
     pub fn get(&self, key: &K, start: Timestamp) -> Result<Option<V>, Failure> {
         Ok(self.read(key, start)?)
     }
 
-    /// Keeps a value for a key in the window that starts here. False if that window is over, so that
-    /// nothing is kept.
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// Sets the value of a key in the window that starts at `start`. Returns false, and stores nothing, if that window
+    /// has expired.
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn put(&self, key: &K, start: Timestamp, value: &V) -> Result<bool, Failure> {
         Ok(self.write(key, start, value)?)
     }
 
-    /// Forgets a key in the window that starts here. One that is not there is fine.
-    #[must_use = "hand the failure on with `?`: ignored, the record counts without this write"]
+    /// Deletes a key in the window that starts at `start`. A missing key is no error.
+    #[must_use = "return the failure with `?`. If it is ignored, the record counts without this write"]
     pub fn delete(&self, key: &K, start: Timestamp) -> Result<(), Failure> {
         Ok(self.forget(key, start)?)
     }
 
-    /// The values of a key in the windows that start at these times, those that are there;
-    /// [`Tumbling::starts`](crate::windows::Tumbling::starts) tells the starts of a stretch of time.
-    #[must_use = "hand the failure on with `?`"]
+    /// Returns the values of a key in the windows that start at these times. Missing windows are left out.
+    /// [`Tumbling::starts`](crate::windows::Tumbling::starts) returns the starts in a range of time.
+    #[must_use = "return the failure with `?`"]
     pub fn fetch(
         &self,
         key: &K,
@@ -217,8 +216,7 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         Ok(values)
     }
 
-    /// All keys of all windows that start in this stretch of time, with their values: in order of start,
-    /// then of the keys' bytes.
+    /// Returns all entries of the windows that start in this range of time, in order of start, then of the keys' bytes.
     pub fn all(&self, starts: impl RangeBounds<Timestamp>) -> Entries<'c, (Timestamp, K, V)> {
         let found = match self.found() {
             Ok(found) => found,
@@ -285,12 +283,12 @@ impl<'c, K: 'static, V: 'static> WindowView<'c, K, V> {
         Ok(self.found()?.definition)
     }
 
-    /// What a key in the database stands for.
+    /// Decodes the start and the key from a database key.
     pub(crate) fn decode(&self, key: &[u8]) -> Result<(Timestamp, K), StateError> {
         read_key(&self.found()?, key)
     }
 
-    /// A value in the database.
+    /// Decodes a value from the database.
     pub(crate) fn decode_value(&self, value: &[u8]) -> Result<V, StateError> {
         let found = self.found()?;
         let value = found.definition.decode_value(value);

@@ -1,4 +1,4 @@
-//! The closures layer: one method per shape.
+//! Streams and their operators.
 
 mod process;
 mod stateless;
@@ -18,16 +18,16 @@ use crate::store::{KeyValueStore, StoreSpec};
 use crate::topic::Topic;
 use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 
-/// Records on their way through an app.
+/// A stream of records in an app.
 ///
-/// Closures are `Fn`: an aborted transaction replays its records, so a closure may see a record
-/// again whose effects never counted. A closure that keeps something outside of the record keeps it even then: use a
-/// [`Processor`](crate::Processor) or a store.
+/// Closures are `Fn`. After an aborted transaction, a closure processes the same records again, but changes of captured
+/// state are not undone. Keep state in a [`Processor`](crate::Processor) or in a store.
 ///
-/// `P` says where the records of one key are: [`Partitioned`] or [`Scattered`].
+/// `P` states where the records of one key are: [`Partitioned`] or [`Scattered`].
 ///
-/// A clone gets every record as well, in the order in which the next steps are declared. Each record is cloned then:
-/// for large values, `.map(Arc::new)` first. A clone that goes nowhere costs nothing.
+/// A clone of the stream receives every record, too. The clones run in the order in which their next steps are
+/// declared. Each record is cloned, so call `.map(Arc::new)` first for large values. A clone without a next step costs
+/// nothing.
 ///
 /// ```
 /// # use eos_core::{App, Topic};
@@ -39,11 +39,11 @@ use crate::topology::{Exit, Graph, Ignore, Kind, Mistake, Node, Route, Write};
 #[must_use = "a stream does nothing until it ends in `to`, `route`, `for_each` or `ignore`"]
 pub struct Stream<K, V, P = Partitioned> {
     graph: Arc<Mutex<Graph>>,
-    /// What the next node stands behind; several after a merge.
+    /// The parents of the next node; several after a merge.
     parents: Vec<Exit>,
     /// The sources that its records come from.
     sources: Vec<usize>,
-    /// Those that the next steps may use.
+    /// The stores that the next steps may use.
     stores: Vec<usize>,
     types: Types<K, V, P>,
 }
@@ -77,12 +77,12 @@ impl<K: 'static, V: 'static> Stream<K, V> {
         at
     }
 
-    /// Remembers an error that shows while the stream is declared.
+    /// Records a mistake in the declaration of the stream.
     pub(crate) fn wrong(&self, mistake: Mistake) {
         self.graph().wrong(mistake);
     }
 
-    /// A node with two ways out: what it makes, and the records that it does not take.
+    /// Adds a node with two outputs: its results, and the records that it rejects.
     pub(crate) fn then_or_else<K2, V2>(
         self,
         kind: Kind,
@@ -131,7 +131,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.stores.clone().into()
     }
 
-    /// The records, which the type shows to be in one partition per key.
+    /// The same stream; its type proves that each key is in one partition.
     pub(crate) fn partitioned(self) -> Stream<K, V>
     where
         P: Colocated,
@@ -145,12 +145,11 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
     }
 
-    /// Sends the records through a topic of the app's own, so that all records of a key come
-    /// together in one task again: what keeps something per key needs that after
-    /// [`key_by`](Self::key_by).
+    /// Writes the records to an internal topic and reads them back, so that one task has all records of a key.
     ///
-    /// `topic` gives the codecs and a name: the topic is called `<app>-<name>-repartition`. The app
-    /// creates it, with as many partitions as the largest of the topics that feed it.
+    /// Operators with state per key need this after [`key_by`](Self::key_by). `topic` sets the codecs and a part of the
+    /// name; the full name is `<app>-<name>-repartition`. The app creates the topic. It has as many partitions as the
+    /// largest topic that feeds it.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};
@@ -166,7 +165,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// Both sides are transactions of their own; each record gets through once.
+    /// Writing and reading are separate transactions. Each record gets through exactly once.
     pub fn repartition<KC, VC>(self, topic: &Topic<K, V, KC, VC>) -> Stream<K, V>
     where
         KC: Codec<K>,
@@ -176,11 +175,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         Stream::new(self.graph, source)
     }
 
-    /// What becomes of records that can't be processed; [`ErrorPolicy::fail`] by default.
+    /// Sets the error policy for records that fail. The default is [`ErrorPolicy::fail`].
     ///
-    /// It applies to the sources that this stream comes from, and so to everything that happens to
-    /// their records: before and after this call, and on every branch. Two different ones for one
-    /// source are an error when the app starts.
+    /// The policy belongs to the sources of this stream. It applies before and after this call, and on every branch.
+    /// Two different policies for one source prevent the start of the app.
     ///
     /// ```
     /// # use eos_core::{App, ErrorPolicy, Topic};
@@ -216,12 +214,14 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self
     }
 
-    /// Puts two streams together. One task reads both, the older record first.
+    /// Merges two streams. One task reads both, the older record first.
     ///
-    /// Their topics become siblings: they need equally many partitions, and one task reads the records of both with the
-    /// same partition number (KIP-695: it waits for a topic that has more, at most `max.task.idle.ms`). The consumer
-    /// group subscribes to the topic that was declared first; to change it later means a new layout. Kafka Streams'
-    /// `merge` needs no equal partitions and keeps no order: that is [`union`](Self::union).
+    /// The topics need equal numbers of partitions. One task reads the same partition of both topics. The task waits for
+    /// a topic with more records, at most `max.task.idle.ms` (KIP-695). The consumer group subscribes to the topic that
+    /// is declared first. Declaring another topic first later is a new layout.
+    ///
+    /// Kafka Streams' `merge` needs no equal partitions and keeps no order. The equivalent here is
+    /// [`union`](Self::union).
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -241,10 +241,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         merged
     }
 
-    /// Puts two streams together whose tasks stay apart. Each stream keeps its order; there is none between them.
+    /// Merges two streams in separate tasks. Each stream keeps its own order, with no order between the two.
     ///
-    /// The topics may have different numbers of partitions, and different processes may read them, so the records of one
-    /// key are [`Scattered`]. [`merge`](Self::merge) reads both topics in one task, in order of time.
+    /// The topics may have different numbers of partitions, and different processes may read them. Therefore the records
+    /// of one key are [`Scattered`]. [`merge`](Self::merge) reads both topics in one task, in order of time.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -259,7 +259,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.merged("union", other)
     }
 
-    /// Forgets that the records of one key are in one task: for loops and conditions over streams of both kinds.
+    /// Changes the type to [`Scattered`], for loops and conditions over streams of both kinds.
     pub fn scattered(self) -> Stream<K, V, Scattered> {
         Stream {
             graph: self.graph,
@@ -270,7 +270,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
     }
 
-    /// Applies a function to the stream: an operator of your own, in the order of the chain.
+    /// Applies a function to the stream. Use it for custom operators in a chain.
     ///
     /// ```
     /// # use eos_core::{App, Stream, Topic};
@@ -304,14 +304,14 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
     }
 
-    /// Ends a stream that is not wanted: one way out of [`branch`](Self::branch) or
-    /// [`split_result`](Self::split_result). Its records count as processed.
+    /// Ends an unused stream, e.g. one output of [`branch`](Self::branch) or [`split_result`](Self::split_result). Its
+    /// records count as processed.
     pub fn ignore(self) {
         let _end: Stream<(), (), P> = self.then(Kind::Ignore, || Box::new(Ignore));
     }
 
-    /// Ends the stream in a topic. Time and headers are carried along; the key decides the
-    /// partition as Java's default partitioner does.
+    /// Writes the stream to a topic, with timestamps and headers. The key decides the partition, as in Java's default
+    /// partitioner.
     pub fn to<KC, VC>(self, topic: &Topic<K, V, KC, VC>)
     where
         KC: Encode<K>,
@@ -327,10 +327,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
-    /// Ends the stream in a topic that each record chooses among these. Time and headers are carried along.
+    /// Writes each record to one of these topics, with timestamp and headers. `name` returns the topic's name.
     ///
-    /// Topics are declared, so that the app can check them when it starts. A name that is not among them fails the
-    /// record. Kafka Streams' `to(TopicNameExtractor)` takes any name.
+    /// The app checks the declared topics when it starts. A record fails if `name` returns any other name. Kafka
+    /// Streams' `to(TopicNameExtractor)` accepts any name.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -366,7 +366,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         });
     }
 
-    /// Lets the next node use the store of a table, or says that it is another app's.
+    /// Lets the next node use the store of a table. Records a mistake if the table belongs to another app.
     pub(crate) fn meets<L, W>(&self, table: &Stream<L, W>, store: usize, method: &'static str)
     where
         L: 'static,
@@ -379,7 +379,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         }
     }
 
-    /// Whichever of the two apps is run says so.
+    /// Records the mistake in both apps, so that either reports it.
     fn of_other_app<L: 'static, W: 'static, Q>(
         &self,
         other: &Stream<L, W, Q>,

@@ -16,9 +16,9 @@ use crate::topology::{Closure, ForEach, Kind, Process, ProcessValues, ValuesClos
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Processes each record in a closure that forwards any number of records, with keys and values of any type.
     ///
-    /// The closure's first [`forward`](ProcessCtx::forward) decides the types. It may change the key, so the records of
-    /// one key are [`Scattered`] behind it; [`process_values`](Self::process_values) keeps the key. The steps behind it
-    /// run while it forwards.
+    /// The closure's first [`forward`](ProcessCtx::forward) determines the types. The closure may change the key, so the
+    /// records of one key are [`Scattered`] afterwards. [`process_values`](Self::process_values) keeps the key. The next
+    /// steps run inside `forward`.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -35,8 +35,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// All that the closure forwards, emits and stores counts, or none of it. A failure behind `forward` fails the
-    /// record, even if the closure ignores the error.
+    /// Forwarded records, emitted records and changes of stores count together or not at all. A failure in a later step
+    /// fails the record, even if the closure ignores the error of `forward`.
     pub fn process<ForwardedKey: 'static, ForwardedValue: 'static, R: IntoOutcome>(
         self,
         f: impl Fn(&ProcessCtx<'_, ForwardedKey, ForwardedValue>, Record<K, V>) -> R
@@ -52,8 +52,8 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.process_with(move || Closure::<_, ForwardedKey, ForwardedValue>::new(Arc::clone(&f)))
     }
 
-    /// As [`process`](Self::process), with processors: `make` makes one for each task, and a new one after the
-    /// records of an aborted transaction. See [`Processor`].
+    /// Like [`process`](Self::process), with a [`Processor`] for each task. `make` creates the processor, and a new one
+    /// after an aborted transaction.
     pub fn process_with<T: Processor<K, V>>(
         self,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// ```
     ///
     /// # Exactly-once
-    /// As [`process`](Self::process).
+    /// See [`process`](Self::process).
     pub fn process_values<ForwardedValue: 'static, R: IntoOutcome>(
         self,
         f: impl Fn(&ValuesCtx<'_, ForwardedValue>, Record<&K, V>) -> R + Send + Sync + 'static,
@@ -99,7 +99,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.process_values_with(move || ValuesClosure::<_, ForwardedValue>::new(Arc::clone(&f)))
     }
 
-    /// As [`process_values`](Self::process_values), with processors: see [`ValueProcessor`].
+    /// Like [`process_values`](Self::process_values), with a [`ValueProcessor`] for each task.
     pub fn process_values_with<T: ValueProcessor<K, V>>(
         self,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// Ends the stream in a closure, which may use stores and emit to any number of outputs.
+    /// Ends the stream in a closure that may use stores and emit to any number of outputs.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -136,7 +136,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     ///
     /// # Exactly-once
     /// Emitted records and changes of stores count exactly once. The closure itself runs again after a crash or an
-    /// abort.
+    /// aborted transaction.
     pub fn for_each<R: IntoOutcome>(
         self,
         f: impl Fn(&Ctx<'_>, Record<K, V>) -> R + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Operators that keep nothing: on values, and on whole records.
+//! Stateless operators on values and records.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::keys::Scattered;
 use crate::record::Record;
 use crate::topology::{Apply, Branch, Fault, Forward, Kind, Look};
 
-/// Operators on values. The key, the time and the headers stay.
+/// Operators on values. The key, the timestamp and the headers stay.
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Changes the value and keeps the key.
     pub fn map<U: 'static>(self, f: impl Fn(V) -> U + Send + Sync + 'static) -> Stream<K, U, P> {
@@ -38,12 +38,12 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.map_values(Kind::FilterMap, move |value| Ok(f(value)))
     }
 
-    /// Keeps the records whose value passes; the others still count as processed.
+    /// Keeps the records whose value matches. Other records count as processed.
     pub fn filter(self, f: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         self.filter_record(move |record| f(&record.value))
     }
 
-    /// Makes any number of records of one, each with its key.
+    /// Maps a value to any number of values, each with the record's key.
     pub fn flat_map<I>(self, f: impl Fn(V) -> I + Send + Sync + 'static) -> Stream<K, I::Item, P>
     where
         K: Clone,
@@ -52,7 +52,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.flat_map_values(Kind::FlatMap, move |value| Ok(f(value)))
     }
 
-    /// Makes any number of records of one, or fails it.
+    /// Maps a value to any number of values, or fails the record.
     pub fn try_flat_map<I>(
         self,
         f: impl Fn(V) -> Result<I, Failure> + Send + Sync + 'static,
@@ -64,13 +64,13 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.flat_map_values(Kind::TryFlatMap, f)
     }
 
-    /// Calls a closure with each value and changes nothing: for logs and measurements. The closure sees a record again
-    /// when its transaction is aborted.
+    /// Calls a closure with each value, for logs and metrics. The closure sees a record again if its transaction is
+    /// aborted.
     pub fn peek(self, f: impl Fn(&V) + Send + Sync + 'static) -> Self {
         self.peek_record(move |record| f(&record.value))
     }
 
-    /// Parts the stream in two: the records whose value passes, and all others. Branch the second one again for more.
+    /// Splits the stream in two: records whose value matches, and all others. Branch the second stream for more.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -86,10 +86,10 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.branch_record(move |record| f(&record.value))
     }
 
-    /// Changes the key; the value decides it.
+    /// Sets a new key, made from the value.
     ///
-    /// The new key decides the partition of the output. Until then the records of one new key are
-    /// [`Scattered`].
+    /// The records of one new key are [`Scattered`] until they are written to a topic, where the new key decides the
+    /// partition.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -138,9 +138,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     }
 }
 
-/// Operators on records: with the key, the time and the headers.
+/// Operators on records: with the key, the timestamp and the headers.
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
-    /// Changes the value; the closure sees the whole record. Key, time and headers stay.
+    /// Changes the value; the closure receives the whole record. Key, timestamp and headers stay.
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -157,7 +157,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.map_records(Kind::Map, move |record| Ok(Some(f(record))))
     }
 
-    /// As [`map_record`](Self::map_record), or fails the record.
+    /// Like [`map_record`](Self::map_record), or fails the record.
     pub fn try_map_record<U: 'static>(
         self,
         f: impl Fn(Record<&K, V>) -> Result<U, Failure> + Send + Sync + 'static,
@@ -165,7 +165,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.map_records(Kind::TryMap, move |record| f(record).map(Some))
     }
 
-    /// As [`map_record`](Self::map_record), or drops the record.
+    /// Like [`map_record`](Self::map_record), or drops the record.
     pub fn filter_map_record<U: 'static>(
         self,
         f: impl Fn(Record<&K, V>) -> Option<U> + Send + Sync + 'static,
@@ -173,7 +173,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.map_records(Kind::FilterMap, move |record| Ok(f(record)))
     }
 
-    /// Keeps the records that pass; the others still count as processed.
+    /// Keeps the records that match. Other records count as processed.
     pub fn filter_record(self, f: impl Fn(&Record<K, V>) -> bool + Send + Sync + 'static) -> Self {
         let f = Arc::new(f);
         self.then(Kind::Filter, move || {
@@ -181,7 +181,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// Makes any number of records of one, each with its key, time and headers; the closure sees the whole record.
+    /// Maps a record to any number of values, each with the record's key, timestamp and headers.
     pub fn flat_map_record<I>(
         self,
         f: impl Fn(Record<&K, V>) -> I + Send + Sync + 'static,
@@ -193,7 +193,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.flat_map_records(Kind::FlatMap, move |record| Ok(f(record)))
     }
 
-    /// As [`flat_map_record`](Self::flat_map_record), or fails the record.
+    /// Like [`flat_map_record`](Self::flat_map_record), or fails the record.
     pub fn try_flat_map_record<I>(
         self,
         f: impl Fn(Record<&K, V>) -> Result<I, Failure> + Send + Sync + 'static,
@@ -205,7 +205,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self.flat_map_records(Kind::TryFlatMap, f)
     }
 
-    /// As [`peek`](Self::peek), with key, time and headers.
+    /// Like [`peek`](Self::peek), with key, timestamp and headers.
     pub fn peek_record(self, f: impl Fn(&Record<K, V>) + Send + Sync + 'static) -> Self {
         let f = Arc::new(f);
         self.then(Kind::Peek, move || {
@@ -213,7 +213,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// As [`branch`](Self::branch), with key, time and headers.
+    /// Like [`branch`](Self::branch), with key, timestamp and headers.
     pub fn branch_record(
         self,
         f: impl Fn(&Record<K, V>) -> bool + Send + Sync + 'static,
@@ -224,7 +224,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// Changes the key; the whole record decides it. As [`key_by`](Self::key_by).
+    /// Sets a new key, made from the record. See [`key_by`](Self::key_by).
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -244,7 +244,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// Changes key and value. Time and headers stay, and the records of one new key are [`Scattered`].
+    /// Changes key and value; timestamp and headers stay. The records of one new key are [`Scattered`].
     ///
     /// ```
     /// # use eos_core::{App, Topic};
@@ -300,7 +300,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         })
     }
 
-    /// A node that is one function.
+    /// Adds a node that is one function.
     fn apply<L, U, Q>(
         self,
         kind: Kind,
@@ -314,7 +314,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
 }
 
 impl<K: 'static, A: 'static, B: 'static, P> Stream<K, Result<A, B>, P> {
-    /// Parts the stream in two: the values that are `Ok`, and those that are `Err`.
+    /// Splits the stream in two: the `Ok` values and the `Err` values.
     ///
     /// ```
     /// # use eos_core::{App, Topic};

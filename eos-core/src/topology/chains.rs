@@ -41,8 +41,8 @@ impl Chains {
         }
     }
 
-    /// The transaction was aborted, or a record failed: whoever took a record since the last commit
-    /// forgets it.
+    /// The transaction was aborted, or a record failed: each node that took a record since the last
+    /// commit forgets it.
     pub(crate) fn discard(&mut self) {
         for place in &mut self.places {
             place.node.discard();

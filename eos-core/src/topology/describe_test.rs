@@ -115,7 +115,7 @@ fn a_graph_that_makes_no_sense_is_not_described() {
     let error = App::new("a").describe().unwrap_err().to_string();
     assert_eq!(
         error,
-        "the app has no source: begin with `app.source(&topic)`"
+        "the app has no source. Begin with `app.source(&topic)`"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a graph.
+//! Errors of an app's graph.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error_policy::{ErrorPolicy, PolicyError};
 pub struct TopologyError(Vec<Mistake>);
 
 impl TopologyError {
-    /// The mistakes, one at least.
+    /// The mistakes; at least one.
     #[must_use]
     pub fn mistakes(&self) -> &[Mistake] {
         &self.0
@@ -35,7 +35,7 @@ impl fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
-/// Collects mistakes, each one once.
+/// A collector of distinct mistakes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Mistakes(Vec<Mistake>);
 
@@ -65,15 +65,15 @@ impl Mistakes {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mistake {
-    /// Nothing to do.
-    #[error("the app has no source: begin with `app.source(&topic)`")]
+    /// The app has no source.
+    #[error("the app has no source. Begin with `app.source(&topic)`")]
     Empty,
-    /// A chain ends in nothing.
+    /// A chain has no end.
     #[error(
-        "the chain that reads {topic} ends in `{kind}`, so its records go nowhere: end it with \
+        "the chain that reads {topic} ends in `{kind}`, so its records go nowhere. End it with \
          `.to(&topic)`, `.route(..)`, `.for_each(..)` or `.ignore()`{}",
         if *kind == "branch" {
-            "; if only one of the two streams is wanted, `.filter(..)` gives just that"
+            "; to use only one of the two streams, call `.filter(..)` instead"
         } else {
             ""
         }
@@ -84,49 +84,48 @@ pub enum Mistake {
         /// The last node.
         kind: &'static str,
     },
-    /// Kafka does not allow this name.
+    /// A topic's name is not valid in Kafka.
     #[error(
-        "{topic:?} is no topic name: 1 to 249 letters, digits, dots, underscores and hyphens, and \
+        "{topic:?} is not a valid topic name. Use 1 to 249 letters, digits, dots, underscores and hyphens, but \
          neither \".\" nor \"..\""
     )]
     TopicName {
         /// The name.
         topic: TopicName,
     },
-    /// An error policy can't be carried out.
+    /// An error policy is invalid.
     #[error("the error policy of the source {topic}: {reason}")]
     ErrorPolicy {
         /// The source's topic.
         topic: TopicName,
-        /// Why.
+        /// The cause.
         reason: PolicyError,
     },
     /// A source has two error policies.
     #[error(
-        "the source {topic} has two error policies, {first} and {second}. A policy is its source's, \
-         whatever branch it is said of, so one of them would replace the other: keep one call of \
-         `on_error`. For a branch to have its own, write it to a topic and read that with \
-         `app.source(..)`"
+        "the source {topic} has two error policies, {first} and {second}. A policy applies to the whole \
+         source and to every branch of it. Keep one call of `on_error`. If a branch needs its own \
+         policy, write it to a topic and read that with `app.source(..)`"
     )]
     TwoPolicies {
         /// The source's topic.
         topic: TopicName,
-        /// The one that was said first.
+        /// The policy that was set first.
         first: Box<ErrorPolicy>,
-        /// The other.
+        /// The other policy.
         second: Box<ErrorPolicy>,
     },
-    /// A store's name can't be one.
+    /// A store's name is not valid.
     #[error(
-        "{name:?} is no name for a store: 1 to 100 letters, digits, dots, underscores and hyphens"
+        "{name:?} is not a valid store name. Use 1 to 100 letters, digits, dots, underscores and hyphens"
     )]
     StoreName {
         /// The name.
         name: String,
     },
-    /// Two stores can't be told apart.
+    /// Two stores have the same name or the same number.
     #[error(
-        "{}: give one of them another name",
+        "{}. Give one of them another name",
         if first == second {
             format!("two stores are called {first}")
         } else {
@@ -134,55 +133,54 @@ pub enum Mistake {
         }
     )]
     SameStore {
-        /// The one that was declared first.
+        /// The store that was declared first.
         first: String,
-        /// The other.
+        /// The other store.
         second: String,
     },
-    /// Nobody may use a store.
+    /// No stream uses a store.
     #[error(
-        "no stream has the store {name}: declare it with `.with_store(&{name})` before the closure \
-         that uses it, or leave it out"
+        "no stream has the store {name}. Add `.with_store(&{name})` before the closure that uses it, \
+         or remove the store"
     )]
     UnusedStore {
         /// The store.
         name: String,
     },
-    /// There are no such windows.
+    /// Windows have an invalid size or grace.
     #[error("the windows of the store {store}: {reason}")]
     Windows {
-        /// The store that their results are kept in.
+        /// The store with their results.
         store: String,
-        /// What is wrong with them.
+        /// The cause.
         reason: WindowError,
     },
-    /// A store would forget windows that are open.
+    /// A store's retention is shorter than its windows.
     #[error(
-        "the store {store} keeps windows for {retention:?} after their start, but they take records for \
-         {least:?}, their length and grace: leave `.retention(..)` out, or make it that long at least"
+        "the store {store} keeps windows for {retention:?} after their start, but they accept records for \
+         {least:?} (size plus grace). Remove `.retention(..)`, or make it at least that long"
     )]
     Retention {
         /// The store.
         store: String,
-        /// How long it would keep them.
+        /// The declared retention.
         retention: Duration,
-        /// How long it has to.
+        /// The minimum retention.
         least: Duration,
     },
-    /// Nobody said how long a store keeps its windows.
+    /// A window store of a closure has no retention.
     #[error(
-        "the store {store} does not say how long it keeps its windows: a closure's store can't know it by \
-         itself, so add `.retention(..)`, 1 ms at least"
+        "the window store {store} has no retention. Add `.retention(..)` of at least 1 ms; it has no default in \
+         stores of closures"
     )]
     NoRetention {
         /// The store.
         store: String,
     },
-    /// Two topics of the app's own would have one name.
+    /// Two internal topics would have the same name.
     #[error(
-        "two topics of the app's own would both be called {name}: that of a stage's stores is named after \
-         the app and the stage's first topic, without the app's name in front of it. Rename the topic, or \
-         the app"
+        "two internal topics would have the name {name}. The changelog topic of a stage is named after the app \
+         and the stage's first topic, without the app's name in front of that. Rename the topic, or the app"
     )]
     SameInternal {
         /// The name.
@@ -190,14 +188,14 @@ pub enum Mistake {
     },
     /// The app writes to one of its own internal topics.
     #[error(
-        "the app writes to {name}, which is the name of one of its own internal topics, so these records would \
-         mix with its internal ones. Give the output or the dead-letter topic another name"
+        "the app writes to {name}, which is one of its own internal topics, so its output would mix with \
+         internal records. Give the output or the dead-letter topic another name"
     )]
     OutputIsInternal {
         /// The name.
         name: TopicName,
     },
-    /// Records of a source are written back to its topic.
+    /// The app writes records of a source back to the source's topic.
     #[error(
         "records of the source {topic} are written to {topic} again, so the app would process them endlessly. \
          Write them to another topic"
@@ -225,10 +223,10 @@ pub enum Mistake {
         /// The other one.
         second: String,
     },
-    /// A topic is read as two types.
+    /// Two sources read a topic with different types.
     #[error(
-        "the topic {topic} is read as {first} and as {second}, so each record fails in one of them: give both sources \
-         the same type, or read one of them as a view, with `topic.values::<..>()`"
+        "the topic {topic} is read as {first} and as {second}, so each record fails in one of them. Give both sources \
+         the same type, or read one as a view with `topic.values::<..>()`"
     )]
     TwoTypes {
         /// The topic.
@@ -240,7 +238,7 @@ pub enum Mistake {
     },
     /// Topics that one task reads together have different partitioners.
     #[error(
-        "one task reads {} and {}, so the records of one key would be in different tasks: give both topics the same \
+        "one task reads {} and {}, so the records of one key would be in different tasks. Give both topics the same \
          `partition_by`, or repartition one of the streams",
         partitioned(first),
         partitioned(second)
@@ -251,27 +249,24 @@ pub enum Mistake {
         /// Another topic of the same task.
         second: (TopicName, Option<Arc<str>>),
     },
-    /// Records have no topic to go to.
-    #[error("`route` was given no topics: give it those that its closure chooses among")]
+    /// A call of `route` has no topics.
+    #[error("`route` has no topics. Pass the topics that its closure can return")]
     NoRoute,
-    /// Two repartition topics would be one.
-    #[error(
-        "two calls of `repartition` name their topic {name}: give one of them another name, for each \
-         is a topic of its own"
-    )]
+    /// Two repartition topics have the same name.
+    #[error("two calls of `repartition` use the topic name {name}. Give one of them another name")]
     SameRepartition {
         /// The name.
         name: String,
     },
-    /// What belongs to two apps can't meet.
+    /// A method received a stream, table or store of another app.
     #[error(
-        "`{method}` was given a {what} of another app: make both with one `App`, or let the apps meet \
-         in a topic"
+        "`{method}` received a {what} of another app. Create both with one `App`, or connect the apps \
+         by a topic"
     )]
     OtherApp {
         /// The method.
         method: &'static str,
-        /// What it was given.
+        /// The kind of its argument.
         what: &'static str,
     },
 }
@@ -283,7 +278,7 @@ fn partitioned((topic, partitioner): &(TopicName, Option<Arc<str>>)) -> String {
     }
 }
 
-/// A store's name goes into messages and metrics, and may become part of a topic's.
+/// Checks a store's name, which appears in messages, metrics and topic names.
 pub(super) fn check_store_name(name: &str) -> Result<(), Mistake> {
     let fine = name.len() <= 100 && check_name(&name.into()).is_ok();
     if fine {

@@ -6,7 +6,7 @@ use crate::codec::CodecError;
 use crate::failure::Failure;
 use crate::store::StateError;
 
-/// Why a record did not get through.
+/// The reason why a record failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     #[error("the key can't be decoded: {0}")]
@@ -20,26 +20,26 @@ pub(crate) enum Fault {
     #[error("{0}")]
     State(StateError),
     #[error(
-        "the output for topic {topic} has {bytes} bytes, but its max.message.bytes is {limit}: make \
+        "the output for topic {topic} has {bytes} bytes, but its max.message.bytes is {limit}. Make \
          it smaller, or raise the limit (kafka-configs.sh --alter --topic {topic} --add-config \
          max.message.bytes=..)"
     )]
     Oversize {
         topic: TopicName,
-        /// Key, value, headers and what Kafka adds to them.
+        /// The size of key, value, headers and Kafka's overhead, in bytes.
         bytes: usize,
         limit: usize,
     },
     #[error(
-        "the record has no time ({}), so it is in no window: have its producer set one, or the topic's \
-         brokers (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime). To go on \
-         without such records, choose another error policy for the source, with `.on_error(..)`",
+        "the record has no timestamp ({}), so it is in no window. Set the timestamp in its producer, or in the \
+         brokers (kafka-configs.sh --alter --add-config message.timestamp.type=LogAppendTime). To skip \
+         such records, set another error policy for the source with `.on_error(..)`",
         .0.map_or("none".to_owned(), |time| format!("{} ms", time.0))
     )]
     NoTime(Option<Timestamp>),
     #[error(
-        "the partitioner of the topic {topic} returned {chosen}, but the topic has {partitions} partitions: return a \
-         number below that"
+        "the partitioner of the topic {topic} returned {chosen}, but the topic has {partitions} partitions. Return a \
+         smaller number"
     )]
     Partition {
         topic: TopicName,
@@ -47,8 +47,8 @@ pub(crate) enum Fault {
         partitions: u32,
     },
     #[error(
-        "the closure of `route` returned {name:?}, but its topics are {topics}: add the topic to `route`, or \
-             return one of these names"
+        "the closure of `route` returned {name:?}, but its topics are {topics}. Add the topic to `route`, or \
+         return one of these names"
     )]
     Route { name: String, topics: String },
     #[error("the closure panicked: {0}")]
@@ -61,7 +61,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What kind of fault it is, for a dead letter's header.
+    /// The kind of fault, for a dead letter's header.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Key(_) => "KeyDecodeError",
@@ -78,7 +78,7 @@ impl Fault {
         }
     }
 
-    /// What caused it, a line each.
+    /// The causes, one per line.
     pub(crate) fn causes(&self) -> String {
         match self {
             Self::User(failure) => failure.causes(),
@@ -86,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Whether the record fails again whenever it is tried: its bytes do not change.
+    /// Whether a retry would fail as well, because the bytes do not change.
     pub(crate) fn is_permanent(&self) -> bool {
         match self {
             Self::Key(error) | Self::Value(error) => {
@@ -109,7 +109,7 @@ impl Fault {
     }
 }
 
-/// An output has no bytes.
+/// An output can't be encoded.
 #[derive(Debug, thiserror::Error)]
 #[error("the output for topic {topic} can't be encoded: {source}")]
 pub(crate) struct EncodeError {

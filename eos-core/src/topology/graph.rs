@@ -22,7 +22,7 @@ use crate::topic::{ReadTypes, Topic, WritableTopic};
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
 
-/// A way out of a source or a node, for whoever comes next.
+/// A way out of a source or a node, to the next node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     Source(usize),

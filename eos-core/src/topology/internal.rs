@@ -1,4 +1,4 @@
-//! Topics of the app's own: it creates them, and nobody else writes to them.
+//! Internal topics: the app creates them and is their only writer.
 
 use eos_protocol::StageId;
 use eos_protocol::state::Family;

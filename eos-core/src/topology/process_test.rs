@@ -173,7 +173,7 @@ fn values_are_forwarded_under_the_records_key() {
             .to(&text("out"));
     });
     let fault = other.run(0, "k=a").unwrap_err().to_string();
-    assert!(fault.contains("another key than the record's"), "{fault}");
+    assert!(fault.contains("a key that is not the record's"), "{fault}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Scratch {
     late: u64,
     /// Why the record fails, whatever user code does with the error that it was given.
     pub(crate) fault: Option<Fault>,
-    /// What a codec writes to: one that clears it, or takes away what was in it, hurts nobody.
+    /// The buffer that codecs write to. A codec that clears it does no harm.
     encoded: Vec<u8>,
 }
 

@@ -193,8 +193,8 @@ fn windows_that_can_not_be_are_refused_by_name() {
     let short = text(graceful, &store.clone().retention(hour));
     assert_eq!(
         short,
-        "the store counts keeps windows for 3600s after their start, but they take records for 7200s, \
-         their length and grace: leave `.retention(..)` out, or make it that long at least"
+        "the store counts keeps windows for 3600s after their start, but they accept records for \
+         7200s (size plus grace). Remove `.retention(..)`, or make it at least that long"
     );
     let long = app(windowed(graceful, &store.clone().retention(2 * hour)));
     assert!(long.check().is_ok());
@@ -226,7 +226,7 @@ fn a_name_is_one_store_of_one_kind() {
     });
     assert_eq!(
         error.to_string(),
-        "two stores are called s: give one of them another name"
+        "two stores are called s. Give one of them another name"
     );
 }
 

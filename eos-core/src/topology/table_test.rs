@@ -101,8 +101,8 @@ fn a_table_of_another_app_is_refused_by_both() {
     for app in [one, other] {
         assert_eq!(
             app.check().unwrap_err().to_string(),
-            "`left_join` was given a table of another app: make both with one `App`, or let the apps \
-             meet in a topic"
+            "`left_join` received a table of another app. Create both with one `App`, or connect the apps \
+             by a topic"
         );
     }
 }

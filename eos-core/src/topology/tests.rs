@@ -122,19 +122,22 @@ fn a_graph_that_makes_no_sense_says_what_is_missing() {
     });
     assert_eq!(
         dangling,
-        "the chain that reads t ends in `map`, so its records go nowhere: end it with \
+        "the chain that reads t ends in `map`, so its records go nowhere. End it with \
          `.to(&topic)`, `.route(..)`, `.for_each(..)` or `.ignore()`"
     );
     let half = error(|app| app.source(&topic).branch(|v| v.is_empty()).0.to(&text("o")));
     assert!(half.contains("ends in `branch`"), "{half}");
-    assert!(half.contains("`.filter(..)` gives just that"), "{half}");
+    assert!(half.contains("call `.filter(..)` instead"), "{half}");
     let merged = error(|app| {
         let other = app.source(&text("u"));
         let _unfinished = app.source(&topic).union(other);
     });
     assert!(merged.contains("ends in `source`"), "{merged}");
     let name = error(|app| app.source(&topic).to(&text("white space")));
-    assert!(name.contains("\"white space\" is no topic name"), "{name}");
+    assert!(
+        name.contains("\"white space\" is not a valid topic name"),
+        "{name}"
+    );
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn streams_of_two_apps_do_not_merge() {
     let stranger = other.source(&text("u"));
     let refused = error(|app| app.source(&text("t")).union(stranger).to(&text("o")));
     assert!(
-        refused.starts_with("`union` was given a stream of another app: make both with"),
+        refused.starts_with("`union` received a stream of another app. Create both with"),
         "{refused}"
     );
     assert!(other.check().is_err());
@@ -301,7 +304,7 @@ fn an_output_of_another_app_is_refused_with_the_fix() {
     });
     assert_eq!(
         bench.run(0, "k=v").unwrap_err().to_string(),
-        "this output was made by another app: make it with `app.output(..)` of this one"
+        "the output belongs to another app. Declare it with `app.output(..)` of this app"
     );
 }
 
@@ -334,7 +337,7 @@ fn an_output_too_large_says_what_to_do() {
     };
     assert_eq!(
         fault.to_string(),
-        "the output for topic o has 2000000 bytes, but its max.message.bytes is 1048588: make it \
+        "the output for topic o has 2000000 bytes, but its max.message.bytes is 1048588. Make it \
          smaller, or raise the limit (kafka-configs.sh --alter --topic o --add-config \
          max.message.bytes=..)"
     );
@@ -404,7 +407,7 @@ fn an_output_with_the_name_of_an_own_topic_is_refused() {
         (repartition, "a-by-value-repartition"),
         (letters, "a-t-changelog"),
     ] {
-        let expected = format!("the app writes to {name}, which is the name of one of its own");
+        let expected = format!("the app writes to {name}, which is one of its own internal topics");
         assert!(error.starts_with(&expected), "{error}");
     }
 }
@@ -515,7 +518,7 @@ fn a_partitioner_decides_and_a_number_that_is_too_large_fails_the_record() {
     let fault = bench.run(0, "longer=v").unwrap_err().to_string();
     assert_eq!(
         fault,
-        "the partitioner of the topic out returned 6, but the topic has 6 partitions: return a number below that"
+        "the partitioner of the topic out returned 6, but the topic has 6 partitions. Return a smaller number"
     );
 }
 
@@ -556,8 +559,8 @@ fn a_topic_is_read_as_one_type_or_as_a_view() {
     assert_eq!(
         two_types.unwrap_err().to_string(),
         "the topic t is read as Topic<alloc::string::String, alloc::string::String> and as \
-         Topic<alloc::string::String, u64>, so each record fails in one of them: give both sources the same type, or \
-         read one of them as a view, with `topic.values::<..>()`"
+         Topic<alloc::string::String, u64>, so each record fails in one of them. Give both sources the same type, or \
+         read one as a view with `topic.values::<..>()`"
     );
     let other_keys = read(|app, _| app.source(&Topic::<u64, String>::plain("t")).ignore());
     assert!(other_keys.is_err());

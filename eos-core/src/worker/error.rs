@@ -1,4 +1,4 @@
-//! Why a worker stopped.
+//! Errors that stop a worker.
 
 use eos_protocol::{
     ErrorClass, NotAMember, Offset, OutOfOrder, StartError, StopReason, TaskId, TopicChanged,
@@ -13,34 +13,34 @@ use super::storage::HomeError;
 use crate::client::ClientError;
 use crate::topology::Fault;
 
-/// Why a worker stopped by itself. Whatever it had open is aborted or left to the next start,
-/// which decides it: nothing is lost, and nothing counts twice.
+/// An error that stops a worker. Its open transaction is aborted, or resolved by the next start. No record is lost or
+/// counted twice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// A task must not start: any state that it could start from would lose or double records.
+    /// A task must not start, because every available state would lose or double records.
     #[error("{0}")]
     Restart(Box<RestartError>),
     /// The changelog of a task can't be read to its end.
     #[error("{0}")]
     Stalled(Box<Stalled>),
-    /// A changelog holds what is not its own.
+    /// A changelog holds records that are not its own.
     #[error("{0}")]
     Changelog(Box<ChangelogError>),
-    /// The state of a task is of a store that this program does not have.
+    /// The state of a task includes a store that this program does not have.
     #[error(
         "task {task}: {place} holds keys of the store {store}, which this program does not have. Nothing \
          was changed. {}",
         match name {
             Some(name) if *store == StoreId::stamped(store.family(), name) => format!(
-                "The store {name} was an operator's (`count`, `reduce`, `aggregate`, a table), whose values \
-                 have a time, and now it is a closure's (`app.store`, `app.window_store`), whose have none: \
-                 put it back as it was, or start under another app name"
+                "The store {name} belonged to an operator (`count`, `reduce`, `aggregate`, a table), whose values \
+                 have a timestamp. Now it belongs to a closure (`app.store`), whose values have none: put it \
+                 back as it was, or start under another app name"
             ),
             Some(name) => format!(
-                "The store {name} was a closure's (`app.store`, `app.window_store`), whose values have no \
-                 time, and now it is an operator's (`count`, `reduce`, `aggregate`, a table), whose have \
-                 one: put it back as it was, or start under another app name"
+                "The store {name} belonged to a closure (`app.store`), whose values have no timestamp. Now it belongs \
+                 to an operator (`count`, `reduce`, `aggregate`, a table), whose values have one: put it \
+                 back as it was, or start under another app name"
             ),
             None => "If a store was removed or renamed, put it back or give the app another name".to_owned(),
         }
@@ -48,28 +48,28 @@ pub enum WorkerError {
     OtherStore {
         /// The task.
         task: TaskId,
-        /// Where it is: "the local database", or a changelog.
+        /// The place of the keys: "the local database", or a changelog.
         place: String,
         /// The store.
         store: StoreId,
-        /// The store of this program that has its name, and another format.
+        /// The store of this program with the same name and another format.
         name: Option<String>,
     },
-    /// The client delivers a later record after a rewind than before it, and the log still has the earlier one.
+    /// After a rewind, the client skipped a record that the log still has.
     #[error(
-        "record {expected} of {partition} was read before a transaction was aborted, and after it the client \
-         delivers record {got} first, though the log still holds the earlier one. Going on would lose records: \
-         start the app again, and report this with the client's log (`debug=fetch`)"
+        "the client skipped record {expected} of {partition} after an aborted transaction and delivered record \
+         {got}, though the log still holds the earlier one. The worker stopped, because it would lose records. \
+         Restart the app, and report this with the client's log (`debug=fetch`)"
     )]
     RecordsSkipped {
         /// The partition.
         partition: TopicPartition,
-        /// The record that came first before the abort.
+        /// The offset that was delivered first before the abort.
         expected: Offset,
-        /// The one that comes first now.
+        /// The offset that was delivered first after it.
         got: Offset,
     },
-    /// The database of a task can't be had.
+    /// The database of a task can't be opened.
     #[error("task {task}: {source}")]
     Home {
         /// The task.
@@ -91,12 +91,12 @@ pub enum WorkerError {
         if *prefix_committed {
             "Everything before it is committed; a restart begins with this record"
         } else {
-            "What came before it since the last commit could not be committed; a restart does it \
-             again, and then comes to this record"
+            "Earlier records since the last commit could not be committed; a restart processes them \
+             again, and then this record"
         },
         if *policy {
-            ". `on_error` of its source can skip such records, try them again, or send them to a dead \
-             letter topic (guide: Records that fail)"
+            ". `on_error` of its source can skip such records, retry them, or send them to a dead-letter \
+             topic (guide: Records that fail)"
         } else {
             ""
         }
@@ -104,40 +104,40 @@ pub enum WorkerError {
     Record {
         /// The task.
         task: TaskId,
-        /// Where the record is.
+        /// The partition of the record.
         partition: TopicPartition,
-        /// Where the record is.
+        /// The offset of the record.
         offset: Offset,
         /// Why.
         reason: RecordFault,
-        /// Whether everything before it is committed.
+        /// Whether all earlier records are committed.
         prefix_committed: bool,
-        /// Whether its source's error policy says to stop here. If not, it says otherwise and that
-        /// could not be done: a dead letter does not fit into its topic.
+        /// Whether the error policy of its source is to stop. Otherwise the policy failed, because a dead letter does
+        /// not fit into its topic.
         policy: bool,
     },
-    /// The results that go on once per commit did not get through.
+    /// The results of `emit_per_commit` failed in a later step.
     #[error(
-        "task {task}: the results of the store {store} could not be handed on at the commit: {reason}. They \
-         are of many records, so no `on_error` of a source applies. The transaction is aborted, and \
-         nothing of it is visible; a restart works on the same records again: mend what comes behind \
-         `emit_per_commit` before"
+        "task {task}: the results of the store {store} could not be emitted at the commit: {reason}. They \
+         concern many records, so no `on_error` of a source applies. The transaction is aborted, and \
+         nothing of it is visible. Fix the steps after `emit_per_commit`, then restart; the same records \
+         are processed again"
     )]
     Results {
         /// The task.
         task: TaskId,
-        /// Where the results are kept.
+        /// The store with the results.
         store: String,
         /// Why.
         reason: RecordFault,
     },
-    /// A task must not start where its offsets say.
+    /// A task must not start at its committed offsets.
     #[error("{0}")]
     Start(#[from] StartError),
-    /// The committed offset is not in the log any more, or not yet.
+    /// The committed offset is outside of the log.
     #[error(
         "the next offset to read of {partition} is {wanted}, but the log has {first} to {end}. \
-         {}. Nothing was skipped. Decide where to go on: kafka-consumer-groups.sh --group {group} \
+         {}. Nothing was skipped. Choose where to continue: kafka-consumer-groups.sh --group {group} \
          --topic {partition} --reset-offsets --execute --to-earliest (or another point)",
         if wanted < first {
             "Records were deleted before they were read (retention, or DeleteRecords)"
@@ -150,57 +150,57 @@ pub enum WorkerError {
         partition: TopicPartition,
         /// The consumer group.
         group: String,
-        /// What was to be read.
+        /// The next offset to read.
         wanted: Offset,
-        /// The first offset that there is.
+        /// The first offset of the log.
         first: Offset,
         /// The end of the log.
         end: Offset,
     },
     /// Another live process has the same identity.
     #[error(
-        "another live process uses the id {id:?} ({source}). Each process needs a slot of its own: \
-         if a state directory was copied, delete the file `instance` in the copy; if an instance id \
-         is set by hand, make it unique"
+        "another live process uses the id {id:?} ({source}). Each process needs its own slot. If a state \
+         directory was copied, delete the file `instance` in the copy. If the instance id is set in the \
+         configuration, make it unique"
     )]
     TwoOwners {
         /// `transactional.id`; `group.instance.id` begins with it.
         id: String,
-        /// What the client reported.
+        /// The client's report.
         source: TwoOwners,
     },
     /// A call to Kafka failed for good.
     #[error("Kafka refused: {error}{advice}", error = .0, advice = advice(.0))]
     Client(ClientError),
-    /// `init_transactions` did not end.
+    /// `init_transactions` timed out.
     #[error(
-        "the transactions of {id:?} could not be initialised in time{}. An earlier transaction may \
-         still be open (it ends after its transaction.timeout.ms), or the transaction coordinator \
-         is not available",
+        "the transactions of {id:?} could not be initialised in time{}. Either the transaction coordinator \
+         is not available, or an earlier transaction is still open. That one ends after its \
+         transaction.timeout.ms",
         last.as_ref().map_or(String::new(), |e| format!(" ({e})"))
     )]
     InitTimedOut {
         /// `transactional.id`.
         id: String,
-        /// The last answer.
+        /// The last error.
         last: Option<ClientError>,
     },
-    /// Every transaction is aborted.
+    /// Too many transactions in a row were aborted.
     #[error(
-        "{times} transactions in a row were aborted, and no single record is to blame{}. Nothing of \
-         them is visible; a restart goes on at the last commit",
+        "{times} transactions in a row were aborted, and no single record is the cause{}. Nothing of \
+         them is visible. A restart continues at the last commit",
         last.as_ref().map_or(String::new(), |e| format!(" (last: {e})"))
     )]
     RepeatedAborts {
-        /// How many.
+        /// The number of transactions.
         times: u32,
         /// The last answer.
         last: Option<ClientError>,
     },
-    /// A transaction was in doubt and somebody else went on with its tasks.
+    /// A transaction was in doubt, and another owner continued its tasks.
     #[error(
-        "the outcome of a transaction is unknown, and its tasks were taken over meanwhile. The \
-         new owner went on from a committed offset; restart this process"
+        "the outcome of a transaction is unknown, and its tasks have a new owner. The new owner continued \
+         from a committed offset. Restart this process"
     )]
     Dirty,
     /// Stable committed offsets could not be read.
@@ -210,9 +210,9 @@ pub enum WorkerError {
         last.as_ref().map_or(String::new(), |e| format!(" ({e})"))
     )]
     OffsetsUnstable {
-        /// How many partitions were asked for.
+        /// The number of queried partitions.
         partitions: usize,
-        /// How long, in seconds.
+        /// The wait in seconds.
         waited_s: u64,
         /// The last answer.
         last: Option<ClientError>,
@@ -220,12 +220,12 @@ pub enum WorkerError {
     /// A topic of the app was deleted, created again or given partitions while it ran.
     #[error("{0}")]
     TopicChanged(Box<TopicChanged>),
-    /// The client delivered a record twice: a defect, and reason enough to stop.
+    /// The client delivered a record twice. This is a bug.
     #[error("out of order: {0}")]
     OutOfOrder(#[from] OutOfOrder),
 }
 
-/// Why a record could not be processed.
+/// The reason why a record could not be processed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RecordFault(Fault);
@@ -236,17 +236,17 @@ impl From<Fault> for RecordFault {
     }
 }
 
-/// How a second owner of an identity showed.
+/// The evidence of a second owner of an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TwoOwners {
-    /// The producer was fenced again and again.
+    /// The producer was fenced repeatedly.
     #[error(
         "fenced {times} times within a minute{}",
         last.as_ref().map_or(String::new(), |e| format!(", last: {e}"))
     )]
     Producer {
-        /// How often.
+        /// The number of times.
         times: u32,
         /// The last answer.
         last: Option<ClientError>,
@@ -256,7 +256,7 @@ pub enum TwoOwners {
     Member(ClientError),
 }
 
-/// What to do about an error whose own text does not say it.
+/// The fix for an error whose own text names none.
 pub(super) fn advice(error: &ClientError) -> &'static str {
     use eos_protocol::code;
     match error.fault.code {
@@ -283,12 +283,12 @@ pub(super) fn advice(error: &ClientError) -> &'static str {
         code::UNKNOWN_TOPIC_OR_PARTITION
         | code::LOCAL_UNKNOWN_TOPIC
         | code::LOCAL_UNKNOWN_PARTITION => {
-            ". A topic was deleted, or made anew with fewer partitions: restart this app once it is \
-             what it should be"
+            ". A topic was deleted, or recreated with fewer partitions. Restore the topic, then restart \
+             this app"
         }
         code::UNSUPPORTED_VERSION => ". The brokers are too old: Kafka 3.6 or newer is needed",
         code::INVALID_TIMESTAMP => {
-            ". The record's time is too far from the brokers': mend the clock of whoever wrote it, or \
+            ". The record's time is too far from the brokers': correct the clock of its producer, or \
              raise message.timestamp.after.max.ms or message.timestamp.before.max.ms of the output \
              topic"
         }
@@ -300,7 +300,7 @@ pub(super) fn advice(error: &ClientError) -> &'static str {
     }
 }
 
-/// Puts a client error into words, by what follows from it.
+/// Converts a client error by its class.
 pub(super) fn from_client(id: &str, error: ClientError) -> WorkerError {
     match error.class() {
         ErrorClass::GroupFenced => WorkerError::TwoOwners {
@@ -311,7 +311,7 @@ pub(super) fn from_client(id: &str, error: ClientError) -> WorkerError {
     }
 }
 
-/// Puts the machine's reason to stop into words, with the error that led to it.
+/// Converts the state machine's reason to stop, with the error that caused it.
 pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError>) -> WorkerError {
     let id = id.to_owned();
     match (reason, last) {
@@ -330,7 +330,7 @@ pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError
     }
 }
 
-/// A membership that must not fence, as an error of the call that it was for.
+/// Converts an invalid membership into an error of the call that needed it.
 pub(super) fn not_a_member(error: &NotAMember) -> ClientError {
     use eos_protocol::{CallSite, code};
     ClientError::new(

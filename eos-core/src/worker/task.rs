@@ -105,7 +105,7 @@ impl<R: Records> Task<R> {
         }
         if self.progress.touched() {
             self.progress.committed();
-            // Whoever processed the record that is held has something to forget still.
+            // The chains that processed the held record may still have to discard it.
             if !held {
                 self.chains.committed();
             }

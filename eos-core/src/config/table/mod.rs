@@ -71,7 +71,7 @@ pub(crate) enum Status {
     Ours(fn(&mut Settings, &Value)),
     /// librdkafka takes it.
     Passed,
-    /// Nobody does.
+    /// Neither eos nor librdkafka takes it.
     Refused {
         /// Why, and what to use instead.
         reason: &'static str,
@@ -245,8 +245,8 @@ impl Kind {
     }
 }
 
-/// Whether this is a host and a port; librdkafka allows `SSL://` before it. One without a port would
-/// be asked on 9092, which may be somebody else's.
+/// Whether this is a host and a port; librdkafka allows `SSL://` before it. librdkafka would
+/// connect to port 9092 if the port is missing, which may be another service's.
 fn is_broker(text: &str) -> bool {
     let text = text.trim();
     let address = text.split_once("://").map_or(text, |(_, address)| address);

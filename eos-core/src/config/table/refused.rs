@@ -45,7 +45,7 @@ pub(super) const OWNED: &[Property] = &[
     refused("offset.store.sync.interval.ms", Clients::Consumer, OFFSETS),
     fixed("isolation.level", Clients::Consumer, &["read_committed"], "apps read committed records only: uncommitted ones may never have happened; delete it"),
     fixed("enable.partition.eof", Clients::Consumer, &["false"], "with it librdkafka 2.12.1 leaves out a record when a rebalance comes at the end of a partition (librdkafka #4844); delete it"),
-    fixed("allow.auto.create.topics", Clients::All, &["false"], "a topic that a broker makes up has a number of partitions that nobody chose; delete it, and create topics before the start"),
+    fixed("allow.auto.create.topics", Clients::All, &["false"], "a topic that a broker makes up gets the broker's default number of partitions; delete it, and create topics before the start"),
     fixed("enable.idempotence", Clients::Producer, &["true"], TRANSACTIONS),
     fixed("enable.gapless.guarantee", Clients::Producer, &["false"], TRANSACTIONS),
     fixed("acks", Clients::Producer, &["all", "-1"], "transactions need all replicas in sync to have a record; delete it"),

@@ -30,13 +30,13 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) committed: BTreeMap<TopicPartition, (i64, String)>,
     /// Values that a reader of committed records sees, by output topic index.
     pub(in crate::worker) visible: Vec<(usize, String)>,
-    /// Offsets that an open transaction of somebody else holds: those of these partitions.
+    /// Partitions whose offsets an open transaction of another producer holds.
     pub(in crate::worker) unstable: BTreeSet<TopicPartition>,
     /// Whether no broker reports the topics.
     pub(in crate::worker) away: bool,
     /// Partitions whose end the client has not heard of.
     pub(in crate::worker) silent: BTreeSet<TopicPartition>,
-    /// How many records somebody's open transaction holds back at the end.
+    /// How many records another producer's open transaction holds back at the end.
     pub(in crate::worker) held_back: BTreeMap<TopicPartition, u64>,
     pub(in crate::worker) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(in crate::worker) calls: Vec<String>,
@@ -54,7 +54,7 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) changelog_records: u64,
     /// Where changelogs begin, if not at 0.
     pub(in crate::worker) starts: BTreeMap<TopicPartition, i64>,
-    /// Records at the end of a changelog that an open transaction of somebody else holds back.
+    /// Records at the end of a changelog that an open transaction of another producer holds back.
     pub(in crate::worker) open_at_end: i64,
     /// The headers of the last record that was sent with any.
     pub(in crate::worker) headers: Vec<(String, String)>,

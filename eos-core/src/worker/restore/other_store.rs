@@ -36,8 +36,8 @@ impl Names {
 
 impl<C: Client> Restoring<C> {
     /// Refuses a database that holds more than this program knows of. Before anything is thrown away for
-    /// another reason: the changelog would be refused for the same one, and whoever puts the store back
-    /// finds the database as it was.
+    /// another reason: the changelog would be refused for the same one, and the database
+    /// is unchanged once the program has the store again.
     ///
     /// What is from somewhere else altogether is not looked at: it goes.
     pub(super) fn check_stores(

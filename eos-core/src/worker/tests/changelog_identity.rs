@@ -1,4 +1,4 @@
-//! A changelog that was deleted and made anew: the state that it held is nowhere but in local copies.
+//! Recreated changelogs: only local copies hold the state.
 
 use eos_protocol::state::{RestartError, TopicUuid};
 
@@ -48,7 +48,7 @@ fn is_recreated(error: &WorkerError) -> bool {
     matches!(error, WorkerError::Restart(e) if matches!(**e, RestartError::ChangelogRecreated { .. }))
 }
 
-/// It was deleted by mistake while the app was stopped, and the next start made it anew, empty. The copy is exact.
+/// It was deleted by mistake while the app was stopped, and the next start recreated it, empty. The copy is exact.
 #[test]
 fn the_last_complete_copy_stays_when_its_changelog_is_gone() {
     let disk = Disk::default();
@@ -61,7 +61,7 @@ fn the_last_complete_copy_stays_when_its_changelog_is_gone() {
     assert!(has_database(&disk), "the copy is gone");
 }
 
-/// It was deleted and made anew while the app ran, and the app committed once more after that: it ends with the
+/// It was deleted and recreated while the app ran, and the app committed once more after that: it ends with the
 /// right commit record.
 #[test]
 fn a_changelog_made_anew_under_a_running_app_is_noticed_at_the_next_start() {

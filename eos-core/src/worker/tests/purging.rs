@@ -1,4 +1,4 @@
-//! What a worker says that nobody needs any more: never what is not committed.
+//! Purged records: never those that are not committed.
 
 use super::*;
 
@@ -138,7 +138,7 @@ fn records_of_a_repartition_topic_are_done_with_once_their_commit_is_known() {
     assert_eq!(bench.worker.state(), State::Open);
     assert_eq!(bench.due(), [], "they are processed, and not committed");
     bench.an_hour_passes();
-    assert_eq!(bench.due(), [(words(), 3)], "and nothing of anybody else's");
+    assert_eq!(bench.due(), [(words(), 3)], "and nothing of another worker");
     assert_eq!(bench.committed_of(&words()), Some(3));
 }
 
@@ -169,7 +169,7 @@ fn what_an_abort_gives_back_is_not_done_with() {
     assert_eq!(bench.due(), [(words(), 3)]);
 }
 
-/// Whoever takes over may find offsets that no transaction of ours committed.
+/// The next owner may find offsets that no transaction of this app committed.
 #[test]
 fn offsets_without_a_name_are_not_believed() {
     let mut bench = bench();
@@ -211,7 +211,7 @@ fn a_first_start_takes_a_repartition_topic_from_its_beginning() {
     );
 }
 
-/// Somebody else has committed what this reader wants: the group will say so.
+/// Another worker has committed the records that this reader wants; the group will report the loss.
 #[test]
 fn a_repartition_topic_that_was_purged_is_no_error_of_who_lost_it() {
     let mut bench = bench();
@@ -261,7 +261,7 @@ fn a_repartition_topic_that_lost_what_nobody_read_is_an_error_in_the_end() {
     });
 }
 
-/// Between the two questions where a task starts, somebody else committed and what he had read was purged.
+/// Between the two questions where a task starts, another worker committed and its records were purged.
 #[test]
 fn a_committed_offset_that_moved_before_the_bounds_were_known_is_asked_for_again() {
     let mut bench = bench();

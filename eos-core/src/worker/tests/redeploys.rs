@@ -155,7 +155,7 @@ fn a_new_store_begins_empty_beside_the_others() {
         let source = app.source(&lines("in")).with_store(&fresh);
         count_in(source, counts, app);
     });
-    assert!(bench.goes_on(), "its database is made anew");
+    assert!(bench.goes_on(), "its database is recreated");
 }
 
 /// A store under another name is another one: what the old one holds would be left behind unnoticed.
@@ -219,17 +219,17 @@ fn a_closures_store_that_became_an_operators_is_refused() {
     };
     for wiped in [false, true] {
         let pairs: [(Declare<'_>, Declare<'_>, &str); 4] = [
-            (&counting, &of_an_operator, "was a closure's"),
-            (&of_an_operator, &counting, "was an operator's"),
+            (&counting, &of_an_operator, "belonged to a closure"),
+            (&of_an_operator, &counting, "belonged to an operator"),
             (
                 &windows_of_a_closure,
                 &windows_of_an_operator,
-                "was a closure's",
+                "belonged to a closure",
             ),
             (
                 &windows_of_an_operator,
                 &windows_of_a_closure,
-                "was an operator's",
+                "belonged to an operator",
             ),
         ];
         for (before, after, says) in pairs {
@@ -342,7 +342,10 @@ fn assert_accepted_once(before: Declare<'_>, after: Declare<'_>) {
         panic!("{error}");
     };
     let (bench, _disk) = redeployed_from(before, after, Some(&found.to_string()));
-    assert!(bench.goes_on(), "its inputs are others: read anew");
+    assert!(
+        bench.goes_on(),
+        "its inputs are others: read from the start"
+    );
 }
 
 /// The changelog is named after the topic that drives: behind another one its state is not found.

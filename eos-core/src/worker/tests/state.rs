@@ -17,13 +17,13 @@ pub(super) struct Disk {
     pub(super) databases: Databases,
     /// Every write to a database fails from now on.
     full: Arc<Mutex<bool>>,
-    /// Somebody has a look at the next database that is to be discarded, and has it locked meanwhile.
+    /// The next database to discard is locked by another reader.
     looked_at: Arc<Mutex<bool>>,
     /// So does every read.
     broken: Arc<Mutex<bool>>,
 }
 
-/// A database that somebody has open; it goes back to the disk when it is closed.
+/// A database that is open; it goes back to the disk when it is closed.
 #[derive(Debug)]
 struct Open {
     task: TaskHome,
@@ -356,7 +356,7 @@ fn a_restart_without_a_database_makes_it_anew() {
 #[test]
 fn a_database_of_before_is_brought_to_the_committed_offsets() {
     let (mut bench, disk) = counted();
-    // Its copy is taken while nobody has it open.
+    // Its copy is taken while it is closed.
     let elsewhere = Disk::default();
     bench.restart(&elsewhere);
     bench.take(&["a", "c", "c"]);
@@ -596,7 +596,7 @@ fn a_transaction_with_many_changes_is_committed_early() {
 }
 
 impl Bench {
-    /// A database that is made anew, of which nothing is read yet.
+    /// A recreated database, before the changelog is read.
     fn restart_reading(&mut self, disk: &Disk) {
         self.restart_on_wiped(disk);
         self.steps_until(Self::read_changelog);
@@ -608,7 +608,7 @@ impl Bench {
     }
 }
 
-/// Nobody but people deletes from it. (That of windows is trimmed: `windows.rs`.)
+/// The app never deletes from it. (The changelog of windows is trimmed: `windows.rs`.)
 #[test]
 fn a_changelog_of_plain_stores_whose_front_goes_while_it_is_read_stops_the_task() {
     let (mut bench, disk) = counted();
@@ -684,7 +684,7 @@ fn a_restore_tells_how_much_is_left() {
     assert_eq!((one.records, one.remaining), (0, Some(9)));
 }
 
-/// What is to be thrown away may be locked for a moment by whoever looks for left-over tasks.
+/// The scan for left-over tasks may hold a short lock on a database that is to be discarded.
 #[test]
 fn no_copy_is_restored_on_top_of_the_one_that_was_to_go() {
     let (mut bench, disk) = counted();

@@ -91,7 +91,7 @@ fn one_who_is_asked_to_leave_before_it_has_joined_joins_first() {
     );
 }
 
-/// One thread, one clock, two workers; the first waits for an offset that somebody else's open
+/// One thread, one clock, two workers; the first waits for an offset that another producer's open
 /// transaction holds, and its other task works on.
 #[test]
 fn a_worker_that_waits_for_stable_offsets_stops_nobody() {

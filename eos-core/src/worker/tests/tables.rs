@@ -1,4 +1,4 @@
-//! Tables and joins: each record finds the rows that were there before it, whatever dies in between.
+//! Tables and joins: each record finds the rows of earlier records, crashes included.
 
 use super::state::{Disk, stateful};
 use super::*;

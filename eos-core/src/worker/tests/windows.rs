@@ -440,7 +440,7 @@ fn a_record_without_a_time_fails_and_the_policy_decides() {
         let mut windows = Windows::new();
         windows.bench.feed(0, &[&record]);
         let error = windows.bench.end().unwrap_err().to_string();
-        assert!(error.contains("the record has no time"), "{error}");
+        assert!(error.contains("the record has no timestamp"), "{error}");
         assert!(error.contains("LogAppendTime"), "{error}");
     }
 }
@@ -704,7 +704,7 @@ fn a_window_of_the_future_keeps_its_changelog() {
     windows.take(&["c@800"]);
     assert_eq!(windows.trimmed(), None, "5000 is to come");
     assert_eq!(windows.ahead(), (Some(800), Some(ms(4_200))));
-    // Nor does whoever comes next forget it.
+    // The next owner does not forget it either.
     start(&mut windows);
     windows.bench.settle();
     windows.take(&["d@1200"]);
