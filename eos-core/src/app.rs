@@ -227,7 +227,7 @@ impl App {
 }
 
 impl App {
-    /// The app on any client, for whoever steps its workers: see [`stepped`](crate::spi::stepped).
+    /// The app on any client, with workers that the caller steps: see [`stepped`](crate::spi::stepped).
     ///
     /// Neither the environment nor a file that it names is read: a simulation has no other input than its
     /// seed.

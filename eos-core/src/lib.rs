@@ -1,4 +1,4 @@
-//! Kafka stream processing in which every effect happens exactly once, whatever dies.
+//! Kafka stream processing in which every effect happens exactly once, whatever fails.
 //!
 //! ```no_run
 //! use eos_core::{App, Report, Topic};
@@ -25,8 +25,8 @@
 //!
 //! # Exactly-once
 //! What a record causes (records in any number of output topics, changes of stores) and the fact that
-//! it was consumed are written in one Kafka transaction. Whoever reads the outputs with
-//! `isolation.level=read_committed` sees each input's effects once, however often processes,
+//! it was consumed are written in one Kafka transaction. Consumers that read the outputs with
+//! `isolation.level=read_committed` see each input's effects once, however often processes,
 //! machines and brokers die. The guarantee ends where Kafka does: a closure that calls a web
 //! service may call it again after a crash. [`exactly_once`] goes through each case.
 //!

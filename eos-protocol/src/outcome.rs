@@ -99,7 +99,11 @@ mod tests {
             verdict(&[Some(ours.clone()), Some(before.clone())]),
             Outcome::Dirty
         );
-        assert_eq!(verdict(&[None]), Outcome::Dirty, "the group's offsets were reset");
+        assert_eq!(
+            verdict(&[None]),
+            Outcome::Dirty,
+            "the group's offsets were reset"
+        );
         assert_eq!(verdict(&[]), Outcome::Dirty);
     }
 

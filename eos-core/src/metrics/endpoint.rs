@@ -2,7 +2,7 @@
 //!
 //! One thread, one request at a time, `GET /metrics` and nothing else: what a scraper asks for, in
 //! a hundred lines and without an HTTP library. There is no TLS and no password, so a bare port is
-//! opened on the loopback interface only. Whoever needs more serves
+//! opened on the loopback interface only. A program that needs more serves
 //! [`Metrics::to_prometheus`](super::Metrics::to_prometheus) with a server of their own.
 
 use std::io::{self, Read, Write};
@@ -32,7 +32,7 @@ pub struct EndpointError {
     pub source: io::Error,
 }
 
-/// An open port that nobody answers yet.
+/// An open port whose connections no thread accepts yet.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     listener: TcpListener,
@@ -93,7 +93,7 @@ pub(crate) struct Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // The thread waits for somebody to connect. If this fails, it goes on waiting for the next.
+        // The thread waits for a connection. If this fails, it goes on waiting for the next.
         let mut here = self.address;
         if here.ip().is_unspecified() {
             here.set_ip(match here {
@@ -146,7 +146,7 @@ fn request(stream: &mut TcpStream, end: Instant) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// A time-out counts anew for each write, so each gets what is left of one deadline.
+/// A timeout begins again with each write, so each gets what is left of one deadline.
 fn send(stream: &mut TcpStream, mut bytes: &[u8], end: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(end)?))?;
@@ -170,7 +170,7 @@ fn left(end: Instant) -> io::Result<Duration> {
 mod tests {
     use super::*;
 
-    /// Whoever was not answered by now never will be.
+    /// Connections without a response by now get none.
     const HANGS: Duration = Duration::from_secs(30);
 
     fn serving(text: &'static str) -> Serving {

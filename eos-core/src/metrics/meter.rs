@@ -69,7 +69,7 @@ impl Count {
 
 /// What one worker does, written by it and read by anyone.
 ///
-/// Counters are relaxed atomics: nobody draws conclusions from their order. What has a shape is
+/// Counters are relaxed atomics: their order has no meaning. What has a shape is
 /// behind a lock that the worker takes twice a second.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMeter {

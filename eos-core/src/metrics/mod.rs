@@ -1,7 +1,7 @@
 //! What an app has done and how it stands, readable while it runs.
 //!
 //! [`Handle::metrics`](crate::Handle::metrics) answers [`Metrics`]: plain numbers of one moment, to
-//! be logged, asserted on or exported. Reading them disturbs nobody: workers count with relaxed
+//! be logged, asserted on or exported. Reading them delays no worker: workers count with relaxed
 //! atomics once per step, never per record, and describe their inputs twice a second. Counters of
 //! one snapshot may therefore be a moment apart: a record can be counted whose commit is not yet.
 //!

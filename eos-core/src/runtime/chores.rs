@@ -1,4 +1,4 @@
-//! What has to be done once in a while and nobody waits for, on a thread of its own.
+//! Periodic background jobs, on a thread of their own.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Chore {
     /// How often.
     pub(super) every: Duration,
-    /// What. It may take its time: the others wait for it, and nobody else does.
+    /// The job. The other jobs of the thread wait for its end.
     pub(super) act: Box<dyn FnMut() + Send>,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Chores(Option<Thread>);
 #[derive(Debug)]
 struct Thread {
     going_on: Sender<()>,
-    /// Nobody is at its other end any more once the thread has ended.
+    /// Disconnected once the thread has ended.
     ended: Receiver<()>,
     handle: JoinHandle<()>,
 }
@@ -53,7 +53,7 @@ impl Chores {
 
     /// Begins nothing more, and waits until what is under way is done, but no longer than this. False if
     /// it is not done by then.
-    #[must_use = "what goes on still may touch what belongs to somebody else by now"]
+    #[must_use = "a job that still runs may touch files of another process"]
     pub(super) fn stop(self, patience: Duration) -> bool {
         let Some(Thread {
             going_on,

@@ -30,7 +30,7 @@ impl Flushes for Flusher {
     }
 }
 
-/// The open databases, and the thread that flushes one of them when it is asked to. Nobody who asks waits.
+/// The open databases, and the thread that flushes one of them when it is asked to. A request does not wait for the flush.
 pub(super) struct Flushing<F> {
     shared: Arc<Shared<F>>,
     /// Made when it is first asked for. `None` if the system gave no thread: then RocksDB flushes whichever
@@ -77,7 +77,7 @@ impl<F: Flushes> Flushing<F> {
         self.shared.lock().databases.insert(task, database);
     }
 
-    /// Lets go of a database: nobody here keeps it open once this is back. It waits for the beginning of
+    /// Releases a database: no handle remains when this returns. It waits for the beginning of
     /// that one's own flush, if that is under way, and for no other's.
     pub(super) fn closing(&self, task: TaskId) {
         let mut open = self.shared.lock();
@@ -123,7 +123,7 @@ impl<F> Shared<F> {
 }
 
 impl<F: Flushes> Shared<F> {
-    /// Until nobody can ask any more.
+    /// Until no request can come.
     fn run(&self, asked: &Receiver<()>) {
         while asked.recv().is_ok() {
             let Some((task, database)) = self.take_largest() else {
@@ -135,7 +135,7 @@ impl<F: Flushes> Shared<F> {
                 }
                 Err(error) => tracing::warn!(%task, %error, "its database does not flush"),
             }
-            // Let go of before anybody is told.
+            // Released before the waiting thread goes on.
             drop(database);
             self.lock().flushes = None;
             self.begun.notify_all();

@@ -25,7 +25,7 @@ pub(super) fn chore(app: AppId, slot: PathBuf, delay: Duration, handle: Handle, 
             let found = match left_over(&slot, time_of_files()) {
                 Ok(found) => found,
                 Err(error) => {
-                    tracing::warn!(%app, %error, "can't look for state that nobody uses");
+                    tracing::warn!(%app, %error, "can't look for unused state");
                     return;
                 }
             };
@@ -45,7 +45,7 @@ fn remove_one(app: &AppId, left: &LeftOver) {
             %app, %task, %path, unused_s = left.age.as_secs(),
             "removed the state of a task that is elsewhere"
         ),
-        // Somebody was quicker, or needs it after all.
+        // Another thread removed it, or uses it again.
         Ok(false) | Err(DirectoryError::Locked { .. }) => {}
         Err(error) => tracing::warn!(
             %app, %task, %error,
@@ -56,7 +56,7 @@ fn remove_one(app: &AppId, left: &LeftOver) {
 
 /// Since when directories were found unused.
 ///
-/// Only time counts in which this process has tasks at all: as long as it has none, nobody says that
+/// Only time counts in which this process has tasks at all: as long as it has none, it does not know that
 /// those whose state lies here are elsewhere. The brokers may be away, and all of them come back with
 /// them. (Kafka Streams cleans up in the state RUNNING only.)
 #[derive(Debug)]

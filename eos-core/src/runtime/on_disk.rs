@@ -90,7 +90,7 @@ impl Home for OnDisk {
             ) => {
                 tracing::warn!(
                     app = %self.app, task = %task.task, %error,
-                    "the damaged database is cleared away and made anew from the changelog"
+                    "the damaged database is removed and rebuilt from the changelog"
                 );
                 directory.clear()?;
                 open(&directory)?

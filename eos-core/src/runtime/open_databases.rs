@@ -7,7 +7,7 @@ use super::flushing::Flushing;
 
 /// They share one number of bytes for what they have not flushed. RocksDB's own way to keep to it is to
 /// flush whichever is written to: with many databases those are small tables, over and over, beside a
-/// large one that nobody writes to any more. So we are earlier, and choose.
+/// large one that no task writes to any more. So we are earlier, and choose.
 #[derive(Debug)]
 pub(super) struct OpenDatabases {
     memory: StateMemory,
@@ -36,7 +36,7 @@ impl OpenDatabases {
         self.flushing.closing(task);
     }
 
-    /// Something was written: one of them may have to flush, beside whoever wrote. Cheap as long as none
+    /// Something was written: one of them may have to flush, beside the writer. Cheap as long as none
     /// has to.
     pub(super) fn written(&self) {
         if self.memory.unflushed() > self.memory.flushes_beyond() {
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// So many values of a kilobyte that nobody can make smaller.
+    /// So many values of a kilobyte that do not compress.
     fn write(database: &mut dyn StoreBackend, task: TaskId, from: u64, count: u64) {
         let position = Position {
             identity: Identity {
@@ -107,7 +107,7 @@ mod tests {
         let sum = |databases: &[Box<dyn StoreBackend>]| -> u64 {
             databases.iter().map(|d| d.bytes_unflushed()).sum()
         };
-        // One that nobody writes to any more, and holds the most.
+        // One without writes, and holds the most.
         write(&mut *databases[0], task(0), 0, 2000);
         let idle = databases[0].bytes_unflushed();
         assert!(idle > limit / 4, "{idle} of {limit}");

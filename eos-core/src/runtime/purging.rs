@@ -34,7 +34,7 @@ pub(super) fn once<C: Client>(app: &AppId, client: &C, purge_queue: &PurgeQueue)
     turn(app, purge_queue, |due| client.delete_records(due, TURN));
 }
 
-/// Nothing here stops anybody: what is not deleted takes room, and is due again.
+/// No failure here stops a worker: what is not deleted takes room, and is due again.
 fn turn(
     app: &AppId,
     purge_queue: &PurgeQueue,

@@ -133,7 +133,7 @@ where
             if !chores.stop(CHORES) {
                 tracing::warn!(
                     %app, waited_s = CHORES.as_secs(),
-                    "a deletion of what nobody needs any more does not end; it is left to itself"
+                    "a background job did not end in time; abandoning it"
                 );
             }
             // A listener may block.
@@ -192,7 +192,7 @@ fn check_features(settings: &Settings, topology: &Topology) -> Result<(), Error>
     }
 }
 
-/// What was set and where, before anybody connects: it may be why nobody answers.
+/// Logs the settings before the first connection: they may be why no broker responds.
 fn tell_settings(settings: &Settings) {
     for variable in &settings.ignored {
         tracing::warn!(app = %settings.app, "{variable} is no property; ignored");

@@ -6,7 +6,7 @@ use crate::worker::StopMode;
 
 /// Hears what the operating system asks of this process, from its making on.
 ///
-/// SIGTERM stops the app (whoever sends it will start it again: the partitions stay), and so does
+/// SIGTERM stops the app (for a restart: the partitions stay), and so does
 /// SIGINT (a person at a terminal is done with it: it leaves the group).
 #[derive(Debug)]
 pub(crate) struct Signals(Option<System>);

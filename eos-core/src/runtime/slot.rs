@@ -119,7 +119,7 @@ impl Slot {
 
 impl Slot {
     /// Notes how many workers are members of the group under this identity. Answers how many were, if
-    /// they did not leave it; 0 if none, or if nobody knows.
+    /// they did not leave it; 0 if none, or if it is unknown.
     pub(crate) fn note_workers(&self, workers: u16) -> Result<u16, SlotError> {
         let member = self.path.join(MEMBER);
         let before = fs::read_to_string(&member).map_err(unusable(&member))?;

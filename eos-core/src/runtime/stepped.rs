@@ -1,4 +1,4 @@
-//! An app whose workers somebody else steps, on a client of theirs.
+//! An app whose workers the caller steps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,7 @@ const BOOTSTRAP: &str = "in-process";
 
 /// An app, ready to be started as often as a test wants: after a crash, or several times beside itself.
 ///
-/// No thread is started and nothing waits: whoever has the workers calls [`Worker::step`] and says what time
-/// it is. State is where the [`Home`] given says.
+/// No thread is started and nothing waits: the caller calls [`Worker::step`] and sets the time. State is where the [`Home`] given says.
 pub struct Stepped<C> {
     settings: Settings,
     topology: Arc<Topology>,

@@ -53,7 +53,7 @@ pub(super) struct Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        // Nobody listens once all others have ended.
+        // No thread receives it once all others have ended.
         let _ = self.to.send(self.who);
     }
 }

@@ -51,7 +51,11 @@ fn what_lies_before_an_offset_is_deleted_and_nothing_else() {
         assert_eq!(outcomes(answers), [Ok(4), Ok(10)]);
     }
     let first = fixture.wire.start_offsets(topic.as_str()).unwrap();
-    assert_eq!(first, [4, 10, 0], "no deletion of the last one was requested");
+    assert_eq!(
+        first,
+        [4, 10, 0],
+        "no deletion of the last one was requested"
+    );
     let nothing = fixture.client.delete_records(&[], PATIENCE);
     assert_eq!(nothing, Ok(Vec::new()));
 }

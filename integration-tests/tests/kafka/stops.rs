@@ -110,9 +110,11 @@ fn by_handle(bootstrap: &str, mode: StopMode, members: usize) -> Result<()> {
     ensure!(case.committed()? == Some(3));
     case.nothing_is_open()?;
     let group = case.app.clone();
-    wait_until(PATIENCE, "the member that left is gone, and no other", || {
-        Ok(case.client.group_members(&group)?.members.len() == members)
-    })
+    wait_until(
+        PATIENCE,
+        "the member that left is gone, and no other",
+        || Ok(case.client.group_members(&group)?.members.len() == members),
+    )
 }
 
 fn in_start_up(_: &str) -> Result<()> {

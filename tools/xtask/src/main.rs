@@ -9,6 +9,7 @@ mod faults;
 mod setup;
 mod sim;
 mod test;
+mod words;
 
 use std::process::ExitCode;
 

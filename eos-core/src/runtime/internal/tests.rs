@@ -146,7 +146,7 @@ fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands()
          retention.ms is 604800000 and must be -1. Set it right: kafka-configs.sh --bootstrap-server \
          h:1 --alter --entity-type topics --entity-name a-in-windowed-changelog --add-config \
          cleanup.policy=[compact,delete],retention.ms=-1. If in was given other partitions, the state \
-         of its keys is elsewhere: run the app under a new name, so that it begins anew. If nothing is \
+         of its keys is elsewhere: run the app under a new name, so that it starts afresh. If nothing is \
          in the topic yet, delete it, and the app creates it: kafka-topics.sh --delete \
          --bootstrap-server h:1 --topic a-in-windowed-changelog"
     );
@@ -160,7 +160,7 @@ fn one_that_is_not_is_told_with_what_it_has_what_it_must_have_and_the_commands()
         told(&[unfit], "h:1"),
         "the repartition topic a-words-repartition is not as it has to be: it has 8 partitions and must \
          have 6, as many as in. Stop the app when it has read the topic to its end, and delete it; the \
-         app creates it anew: kafka-topics.sh --delete --bootstrap-server h:1 --topic \
+         app creates it again: kafka-topics.sh --delete --bootstrap-server h:1 --topic \
          a-words-repartition"
     );
 }

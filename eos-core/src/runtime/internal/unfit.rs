@@ -172,13 +172,13 @@ impl UnfitTopic {
         Some(if self.holds_state {
             format!(
                 "If {like} was given other partitions, the state of its keys is elsewhere: run the app \
-                 under a new name, so that it begins anew. If nothing is in the topic yet, delete it, \
+                 under a new name, so that it starts afresh. If nothing is in the topic yet, delete it, \
                  and the app creates it: {delete}"
             )
         } else {
             format!(
                 "Stop the app when it has read the topic to its end, and delete it; the app creates it \
-                 anew: {delete}"
+                 again: {delete}"
             )
         })
     }

@@ -167,7 +167,7 @@ fn replicas_that_keep_nothing_safe_are_told() {
         .unwrap_or_default()
     };
     assert_eq!(told(3, Some("2")), "");
-    assert_eq!(told(3, None), "", "nobody may say");
+    assert_eq!(told(3, None), "", "unknown");
     assert!(told(3, Some("1")).contains("set min.insync.replicas=2"));
     assert!(told(1, Some("1")).contains("no second replica"));
     assert!(told(1, None).contains("no second replica"));

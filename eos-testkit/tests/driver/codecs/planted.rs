@@ -347,7 +347,7 @@ fn what_comes_in_can_not_go_on() {
     let violation = ascii.values(&["abc"]);
     let text = violation.to_string();
     found!(violation, Violation::Drifts { written: None, .. });
-    assert_contains(&text, ", which can't be written: not this: planted: what");
+    assert_contains(&text, ", which can't be written: not this: planted: such");
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(crate) fn full(scene: &mut Scene) -> Result<Told> {
         &[
             "the disk is full",
             "nothing was committed on top",
-            "free some",
+            "Free some",
         ],
     )?;
     let stopped_at = scene.case.committed()?;

@@ -12,7 +12,7 @@ use super::build::build;
 use super::report::Report;
 use super::run_tests;
 use crate::cargo::{cargo, exit_code};
-use crate::cycles;
+use crate::{cycles, words};
 
 /// The packages that build with only Rust installed, and their features.
 const SELECTION: &str = "--package eos-protocol --package eos-client --package eos-state --package eos-core \
@@ -30,7 +30,7 @@ const SEEDS: &str = "200";
 pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     let mut report = Report::default();
     cargo_step(&mut report, "format", "fmt --all --check")?;
-    import_cycles(&mut report);
+    source(&mut report);
     let clippy = format!("clippy --quiet --all-targets {SELECTION} -- -D warnings");
     cargo_step(&mut report, "lints", &clippy)?;
     let begun = Instant::now();
@@ -47,14 +47,20 @@ pub(crate) fn run(filter: &str) -> Result<ExitCode> {
     Ok(exit_code(report.print()))
 }
 
-/// Counts the import cycles between the files of each crate.
-pub(super) fn import_cycles(report: &mut Report) {
-    let begun = Instant::now();
-    let cycles = cycles::check(workspace_root());
-    if let Err(error) = &cycles {
-        eprintln!("error: {error:#}");
+/// Checks the source text: import cycles between the files of each crate, and the words of prose.
+pub(super) fn source(report: &mut Report) {
+    let checks = [
+        ("import cycles", cycles::check as fn(_) -> _),
+        ("words", words::check),
+    ];
+    for (name, check) in checks {
+        let begun = Instant::now();
+        let result: Result<()> = check(workspace_root());
+        if let Err(error) = &result {
+            eprintln!("error: {error:#}");
+        }
+        report.step(name, result.is_ok(), begun.elapsed());
     }
-    report.step("import cycles", cycles.is_ok(), begun.elapsed());
 }
 
 fn cargo_step(report: &mut Report, name: &str, arguments: &str) -> Result<()> {

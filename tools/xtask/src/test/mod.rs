@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 
 fn everything(filter: &str, kafka: &Kafka, report: &mut Report) -> Result<()> {
     if filter.is_empty() {
-        check::import_cycles(report);
+        check::source(report);
     }
     let begun = Instant::now();
     println!("=== Build");
