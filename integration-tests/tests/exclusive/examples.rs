@@ -289,7 +289,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
         bail!("a misspelt property is ignored");
     };
     let text = format!("{error:?}");
-    let hint = "did you mean commit.interval.ms?";
+    let hint = "Did you mean commit.interval.ms?";
     ensure!(text.contains(hint), "{text}");
     Ok(())
 }
