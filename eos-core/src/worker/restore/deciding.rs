@@ -300,8 +300,8 @@ impl<C: Client> Restoring<C> {
         let home = &shared.spec.state.home;
         let discarded = home.discard(&self.home);
         if !discarded.map_err(|source| no_home(self.task, source))? {
-            // The search for orphaned state has it locked. It is opened and judged once more: otherwise the restore
-            // would write on top of the old state.
+            // The search for orphaned state has it locked, or a child process between `fork` and `exec`. It is opened and
+            // judged once more: otherwise the restore would write on top of the old state.
             return Ok(None);
         }
         let opened = home.open(&self.home);

@@ -75,8 +75,7 @@ pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
     scene.run(&[])?.took("no_state")?;
     scene.put_back(&wrong)?;
     let began = scene.run(&["a", "c"])?;
-    began.took("other_attempt")?;
-    began.says("discarding local state")?;
+    began.discarded("other_attempt")?;
     scene.judge()
 }
 
@@ -84,8 +83,7 @@ pub(crate) fn other_attempt(scene: &mut Scene) -> Result<()> {
 pub(crate) fn ahead(scene: &mut Scene) -> Result<()> {
     ahead_of_its_commit(scene)?;
     let began = scene.run(&["c"])?;
-    began.took("ahead")?;
-    began.says("discarding local state")?;
+    began.discarded("ahead")?;
     scene.judge()
 }
 
@@ -102,7 +100,7 @@ pub(crate) fn other_identity(scene: &mut Scene) -> Result<()> {
     let app = scene.counting_with_another_store();
     scene.send(&["a", "c"])?;
     let began = scene.run_app(app)?;
-    began.took("other_identity")?;
+    began.discarded("other_identity")?;
     began.says("its stores have fingerprint")?;
     scene.judge()
 }
@@ -118,8 +116,7 @@ pub(crate) fn too_old(scene: &mut Scene) -> Result<()> {
     thread::sleep(Duration::from_secs(10));
     scene.put_back(&older)?;
     let began = scene.run(&["a", "c"])?;
-    began.took("too_old")?;
-    began.says("discarding local state")?;
+    began.discarded("too_old")?;
     scene.judge()
 }
 
@@ -139,8 +136,7 @@ pub(crate) fn trimmed(scene: &mut Scene) -> Result<()> {
     scene.case.client.delete_records(&changelog, 0, from)?;
     scene.put_back(&older)?;
     let began = run(scene, &["a", "c"])?;
-    began.took("trimmed")?;
-    began.says("discarding local state")?;
+    began.discarded("trimmed")?;
     scene.judge_output()
 }
 

@@ -352,6 +352,22 @@ impl Began {
         Ok(())
     }
 
+    /// Fails unless this row was taken, which discards the local copy.
+    ///
+    /// A child process of a parallel scenario holds every lock of this process between `fork` and `exec`. The copy is
+    /// judged again then, or its directory is found without a copy.
+    pub(crate) fn discarded(&self, row: &str) -> Result<()> {
+        self.took_first(row)?;
+        let again = |it: &String| it == row || it == "no_state";
+        ensure!(
+            self.rows.iter().all(again),
+            "{:?}, not {row}:\n{}",
+            self.rows,
+            self.log.concat()
+        );
+        self.says("discarding local state")
+    }
+
     /// Checks that the app took this row first.
     pub(crate) fn took_first(&self, row: &str) -> Result<()> {
         let first = self.rows.first();
