@@ -87,6 +87,11 @@ impl<'r> Ctx<'r> {
         self.of(timestamp, self.headers, &[])
     }
 
+    /// The same, for a shorter time.
+    pub(crate) fn borrowed(&self) -> Ctx<'_> {
+        self.of(self.timestamp, self.headers, self.stores)
+    }
+
     /// The same, for a step with these stores that received a record with this timestamp and these headers.
     pub(crate) fn of<'a>(
         &'a self,

@@ -241,6 +241,14 @@ impl<'a> Text<'a> {
                 self.sample(name, worker, &[], age.as_secs_f64());
             }
         }
+        let name = "eos_worker_last_response_age_seconds";
+        let help = "Time since the worker received a response from a broker: it grows while none is reachable.";
+        self.family(name, "gauge", help);
+        for worker in workers {
+            if let Some(age) = worker.last_response {
+                self.sample(name, worker, &[], age.as_secs_f64());
+            }
+        }
         let name = "eos_group_generation";
         let help = "The group's generation as of the worker's last commit.";
         self.family(name, "gauge", help);

@@ -195,7 +195,7 @@ fn check_features(settings: &Settings, topology: &Topology) -> Result<(), Error>
 /// Logs the settings before the first connection: they may be why no broker responds.
 fn tell_settings(settings: &Settings) {
     for variable in &settings.ignored {
-        tracing::warn!(app = %settings.app, "{variable} is no property; ignored");
+        tracing::warn!(app = %settings.app, "unknown property {variable}; ignoring it");
     }
     tracing::info!(app = %settings.app, properties = %settings.told(), "configured");
 }

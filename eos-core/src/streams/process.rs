@@ -10,7 +10,7 @@ use crate::keys::Scattered;
 use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::processors::{Processor, ValueProcessor};
 use crate::record::Record;
-use crate::topology::{Closure, ForEach, Kind, Process, ProcessValues, ValuesClosure};
+use crate::topology::{Closure, End, Kind, Process, Records, Step, Values, ValuesClosure};
 
 /// Steps with a context: for stores, outputs and several records at once.
 impl<K: 'static, V: 'static, P> Stream<K, V, P> {
@@ -58,13 +58,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         self,
         make: impl Fn() -> T + Send + Sync + 'static,
     ) -> Stream<T::Key, T::Value, Scattered> {
-        let (make, stores) = (Arc::new(make), self.usable());
-        self.then(Kind::Process, move || {
-            Box::new(Process::<K, V, T, _>::new(
-                Arc::clone(&make),
-                Arc::clone(&stores),
-            ))
-        })
+        self.step(Kind::Process, move || Records(make()))
     }
 
     /// Processes each record in a closure that forwards any number of values with the record's key.
@@ -107,13 +101,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     where
         K: Clone,
     {
-        let (make, stores) = (Arc::new(make), self.usable());
-        self.then(Kind::ProcessValues, move || {
-            Box::new(ProcessValues::<K, V, T, _>::new(
-                Arc::clone(&make),
-                Arc::clone(&stores),
-            ))
-        })
+        self.step(Kind::ProcessValues, move || Values(make()))
     }
 
     /// Ends the stream in a closure that may use stores and emit to any number of outputs.
@@ -142,10 +130,7 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
         f: impl Fn(&Ctx<'_>, Record<K, V>) -> R + Send + Sync + 'static,
     ) {
         let f = Arc::new(move |ctx: &Ctx<'_>, record: Record<K, V>| f(ctx, record).into_outcome());
-        let stores = self.usable();
-        let _end: Stream<(), (), P> = self.then(Kind::ForEach, move || {
-            Box::new(ForEach::<K, V, _>::new(Arc::clone(&f), Arc::clone(&stores)))
-        });
+        let _end: Stream<(), (), P> = self.step(Kind::ForEach, move || End(Arc::clone(&f)));
     }
 
     /// Ends the stream in processors that forward nothing: their `Key` and `Value` are [`Infallible`].
@@ -153,12 +138,19 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     where
         T: Processor<K, V, Key = Infallible, Value = Infallible>,
     {
+        let _end: Stream<(), (), P> = self.step(Kind::ForEach, move || Records(make()));
+    }
+
+    /// A node that runs user code with the stores that this stream has.
+    fn step<S: Step<K, V>, L, U, Q>(
+        self,
+        kind: Kind,
+        make: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Stream<L, U, Q> {
         let (make, stores) = (Arc::new(make), self.usable());
-        let _end: Stream<(), (), P> = self.then(Kind::ForEach, move || {
-            Box::new(Process::<K, V, T, _>::new(
-                Arc::clone(&make),
-                Arc::clone(&stores),
-            ))
-        });
+        self.then(kind, move || {
+            let (make, stores) = (Arc::clone(&make), Arc::clone(&stores));
+            Box::new(Process::<K, V, S, _>::new(make, stores))
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use eos_protocol::state::Family;
 use eos_protocol::{Stage, StageId, TopicName, stages};
 
-use super::error::{Mistake, Mistakes, TopologyError, check_name, check_store_name};
+use super::error::{Mistake, Mistakes, TopologyError};
 use super::internal::{Internal, Purpose};
 use super::kind::Kind;
 use super::node::{Entry, Node};
@@ -33,9 +33,9 @@ pub(crate) enum Exit {
 
 pub(super) struct SourceSpec {
     pub(super) topic: TopicName,
-    types: ReadTypes,
+    pub(super) types: ReadTypes,
     /// The name of the topic's own partitioner.
-    partitioner: Option<Arc<str>>,
+    pub(super) partitioner: Option<Arc<str>>,
     pub(super) make: MakeEntry,
     pub(super) out: Way,
     pub(super) policy: Arc<ErrorPolicy>,
@@ -79,7 +79,7 @@ pub(crate) struct Graph {
     pub(super) outputs: Vec<OutputSpec>,
     pub(super) stores: Vec<StoreSpec>,
     /// By store: the sources whose records may use it.
-    users: Vec<Vec<usize>>,
+    pub(super) users: Vec<Vec<usize>>,
     /// Topics of the app's own, by the outputs that write to them.
     pub(super) internals: Vec<Internal>,
     /// Sources that one task has to read together.
@@ -89,7 +89,7 @@ pub(crate) struct Graph {
     /// Of sources without one of their own.
     policy: Arc<ErrorPolicy>,
     /// Those that showed while it was declared.
-    mistakes: Mistakes,
+    pub(super) mistakes: Mistakes,
 }
 
 impl Graph {
@@ -116,7 +116,7 @@ impl Graph {
         self.token
     }
 
-    /// A new source. Answers its index.
+    /// A new source. Returns its index.
     pub(crate) fn source<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> usize
     where
         K: 'static,
@@ -140,7 +140,7 @@ impl Graph {
         self.sources.len() - 1
     }
 
-    /// A new node behind all of these. Answers its index.
+    /// A new node behind all of these. Returns its index.
     pub(crate) fn add(
         &mut self,
         parents: &[Exit],
@@ -325,7 +325,7 @@ impl Graph {
     }
 
     /// The names of a stage: more than one is a mistake.
-    fn names_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
+    pub(super) fn names_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
         let names = self.names.iter();
         let names =
             names.filter(|(_, sources)| sources.iter().any(|at| stage.sources.contains(at)));
@@ -371,145 +371,6 @@ impl Graph {
         stages
     }
 
-    /// Checks the graph, and returns all mistakes in it.
-    pub(crate) fn check(&self) -> Result<(), TopologyError> {
-        let mut mistakes = self.mistakes.clone();
-        if self.sources.is_empty() {
-            mistakes.add(Mistake::Empty);
-        }
-        for output in &self.outputs {
-            mistakes.check(check_name(&output.name));
-        }
-        for (store, users) in self.stores.iter().zip(&self.users) {
-            mistakes.check(check_store_name(&store.name));
-            if users.is_empty() {
-                mistakes.add(Mistake::UnusedStore {
-                    name: store.name.to_string(),
-                });
-            }
-        }
-        for (at, source) in self.sources.iter().enumerate() {
-            mistakes.check(check_name(&source.topic));
-            if let Some(letters) = source.policy.dead_letter_topic() {
-                mistakes.check(check_name(letters));
-            }
-            let policy = source.policy.check(&source.topic);
-            mistakes.check(policy.map_err(|reason| Mistake::ErrorPolicy {
-                topic: source.topic.clone(),
-                reason,
-            }));
-            self.check_ends(at, source, &mut mistakes);
-        }
-        self.check_names(&mut mistakes);
-        self.check_loops(&mut mistakes);
-        self.check_partitioners(&mut mistakes);
-        self.check_types(&mut mistakes);
-        mistakes.none()
-    }
-
-    /// Checks that the records of a source go somewhere.
-    fn check_ends(&self, at: usize, source: &SourceSpec, mistakes: &mut Mistakes) {
-        let mut dangling = |kind| {
-            mistakes.add(Mistake::Dangling {
-                topic: source.topic.clone(),
-                kind,
-            });
-        };
-        if source.out.children.is_empty() {
-            dangling("source");
-        }
-        for node in self.behind(&[at]).iter().filter_map(|&n| self.nodes.get(n)) {
-            let ends = node.out.children.is_empty() && !self.is_a_table(node.kind);
-            let rest_ends = node.rest.children.is_empty();
-            if node.kind.exits() > 0 && ends || node.kind.exits() > 1 && rest_ends {
-                dangling(node.kind.method());
-            }
-        }
-    }
-
-    /// Checks that a stage has one name at most, which can be a part of a topic's.
-    fn check_names(&self, mistakes: &mut Mistakes) {
-        for stage in self.stages() {
-            let mut names = self.names_of(&stage);
-            let Some(first) = names.next() else {
-                continue;
-            };
-            if check_store_name(first).is_err() {
-                mistakes.add(Mistake::StageName {
-                    name: first.to_owned(),
-                });
-            }
-            if let Some(second) = names.find(|name| *name != first) {
-                mistakes.add(Mistake::TwoStageNames {
-                    first: first.to_owned(),
-                    second: second.to_owned(),
-                });
-            }
-        }
-    }
-
-    /// Checks that each topic is read as one type.
-    fn check_types(&self, mistakes: &mut Mistakes) {
-        for (at, source) in self.sources.iter().enumerate() {
-            let mut before = self.sources.iter().take(at);
-            let disagrees =
-                |it: &&SourceSpec| it.topic == source.topic && !it.types.agree(&source.types);
-            if let Some(other) = before.find(disagrees) {
-                mistakes.add(Mistake::TwoTypes {
-                    topic: source.topic.clone(),
-                    first: other.types.to_string(),
-                    second: source.types.to_string(),
-                });
-            }
-        }
-    }
-
-    /// Checks that the topics of a stage agree on where a key lies.
-    fn check_partitioners(&self, mistakes: &mut Mistakes) {
-        for stage in self.stages() {
-            let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));
-            let mut sources = sources.peekable();
-            let Some(&first) = sources.peek() else {
-                continue;
-            };
-            if let Some(other) = sources.find(|it| it.partitioner != first.partitioner) {
-                let of = |source: &SourceSpec| (source.topic.clone(), source.partitioner.clone());
-                mistakes.add(Mistake::Partitioners {
-                    first: of(first),
-                    second: of(other),
-                });
-            }
-        }
-    }
-
-    /// Checks that no source's records are written back to its topic.
-    fn check_loops(&self, mistakes: &mut Mistakes) {
-        for (at, source) in self.sources.iter().enumerate() {
-            let nodes = self.behind(&[at]);
-            let nodes = nodes.iter().filter_map(|&node| self.nodes.get(node));
-            let outputs = nodes.flat_map(|node| node.kind.outputs());
-            let mut written = outputs.filter_map(|output| self.outputs.get(output));
-            if written.any(|output| output.name == source.topic) {
-                let topic = source.topic.clone();
-                mistakes.add(Mistake::Loop { topic });
-            }
-        }
-    }
-
-    /// Whether it keeps rows that need no way out: a topic's, or those that a join asks for.
-    fn is_a_table(&self, kind: Kind) -> bool {
-        let joined = |store| {
-            self.nodes
-                .iter()
-                .any(|node| node.kind.joins() == Some(store))
-        };
-        match kind {
-            Kind::Table(_) => true,
-            Kind::Join(_) | Kind::LeftJoin(_) => false,
-            _ => kind.own_store().is_some_and(joined),
-        }
-    }
-
     /// Checks the graph, adds its internal topics, and cuts it into stages.
     pub(super) fn finish(&mut self) -> Result<Vec<Stage>, TopologyError> {
         self.check()?;
@@ -540,30 +401,6 @@ impl Graph {
                     });
                 }
             }
-        }
-    }
-
-    /// Checks that each internal topic has one writer: records of two writers could not be distinguished.
-    fn check_internals(&self) -> Result<(), Mistake> {
-        let internals = self.internals.iter();
-        let names = internals.filter_map(|internal| self.outputs.get(internal.output));
-        let mut seen = BTreeSet::new();
-        for output in names {
-            if !seen.insert(&output.name) {
-                return Err(Mistake::SameInternal {
-                    name: output.name.clone(),
-                });
-            }
-        }
-        let is_internal = |at: usize| self.internals.iter().any(|it| it.output == at);
-        let outputs = self.outputs.iter().enumerate();
-        let outputs = outputs.filter(|(at, _)| !is_internal(*at));
-        let written = outputs.map(|(_, output)| &output.name);
-        let letters = self.sources.iter();
-        let letters = letters.filter_map(|source| source.policy.dead_letter_topic());
-        match written.chain(letters).find(|name| seen.contains(name)) {
-            Some(name) => Err(Mistake::OutputIsInternal { name: name.clone() }),
-            None => Ok(()),
         }
     }
 

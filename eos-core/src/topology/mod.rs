@@ -3,6 +3,9 @@
 mod aggregate;
 mod chains;
 mod checked;
+mod checks;
+#[cfg(test)]
+mod declaration_test;
 mod deleting;
 mod describe;
 #[cfg(test)]
@@ -53,6 +56,6 @@ pub(crate) use node::{Forward, Next, Node, Raw};
 pub(crate) use nodes::{Apply, Branch, Ignore, Look, Route, Write};
 pub(crate) use output_spec::OutputSpec;
 pub(crate) use per_commit::PerCommit;
-pub(crate) use process::{Closure, ForEach, Process, ProcessValues, ValuesClosure};
+pub(crate) use process::{Closure, End, Process, Records, Step, Values, ValuesClosure};
 pub(crate) use scratch::Scratch;
 pub(crate) use windowed::{WindowedAggregate, WindowedPerCommit};

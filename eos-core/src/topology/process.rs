@@ -1,4 +1,4 @@
-//! The nodes that run user code with a context.
+//! The node that runs user code with a context.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -16,69 +16,193 @@ use crate::process_ctx::{ProcessCtx, ValuesCtx};
 use crate::processors::{OnDiscard, Processor, ValueProcessor};
 use crate::record::Record;
 
-/// A processor of one task. It is made when the first record comes: what its factory does wrong is then a fault of
-/// that record, with a policy, and not one of the worker.
-struct Made<P, F> {
-    make: Arc<F>,
-    processor: Option<P>,
-    /// Whether it took a record since the last commit.
-    touched: bool,
-    lifecycle: Lifecycle<P>,
+/// User code that takes records with a context: a [`Processor`], a [`ValueProcessor`], or a closure that ends a chain.
+pub(crate) trait Step<K, V>: Send + 'static {
+    fn init(&mut self, task: TaskId) -> Result<(), Failure>;
+
+    fn process<'r>(
+        &mut self,
+        ctx: Ctx<'r>,
+        next: Next<'r>,
+        record: Record<K, V>,
+    ) -> Result<(), Fault>;
+
+    fn on_discard(&mut self) -> OnDiscard;
+
+    fn close(&mut self);
 }
 
-/// What is called on a processor of either kind.
-struct Lifecycle<P> {
-    init: fn(&mut P, TaskId) -> Result<(), Failure>,
-    on_discard: fn(&mut P) -> OnDiscard,
-    close: fn(&mut P),
+/// The outcome of user code. A fault that happened behind its `forward`, or in its `emit`, comes before its own.
+fn outcome(ctx: &Ctx<'_>, result: Result<(), Failure>) -> Result<(), Fault> {
+    match ctx.take_fault() {
+        Some(fault) => Err(fault),
+        None => result.map_err(Fault::user),
+    }
 }
 
-impl<P, F: Fn() -> P> Made<P, F> {
-    fn new(make: Arc<F>, lifecycle: Lifecycle<P>) -> Self {
-        Self {
-            make,
-            processor: None,
-            touched: false,
-            lifecycle,
-        }
+/// Forwards records with keys of its own.
+pub(crate) struct Records<P>(pub(crate) P);
+
+impl<K, V, P: Processor<K, V>> Step<K, V> for Records<P> {
+    fn init(&mut self, task: TaskId) -> Result<(), Failure> {
+        self.0.init(task)
     }
 
-    /// The processor, for a record.
-    fn touch(&mut self, task: TaskId) -> Result<&mut P, Fault> {
-        let processor = match &mut self.processor {
-            Some(processor) => processor,
+    fn process<'r>(
+        &mut self,
+        ctx: Ctx<'r>,
+        next: Next<'r>,
+        record: Record<K, V>,
+    ) -> Result<(), Fault> {
+        let ctx = ProcessCtx::new(ctx, next);
+        let result = self.0.process(&ctx, record);
+        outcome(&ctx, result)
+    }
+
+    fn on_discard(&mut self) -> OnDiscard {
+        self.0.on_discard()
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Forwards values with the keys that they came with.
+pub(crate) struct Values<P>(pub(crate) P);
+
+impl<K: Clone + 'static, V, P: ValueProcessor<K, V>> Step<K, V> for Values<P> {
+    fn init(&mut self, task: TaskId) -> Result<(), Failure> {
+        self.0.init(task)
+    }
+
+    fn process<'r>(
+        &mut self,
+        ctx: Ctx<'r>,
+        next: Next<'r>,
+        record: Record<K, V>,
+    ) -> Result<(), Fault> {
+        let (value, rest) = record.split();
+        let ctx = ValuesCtx::new(ctx.borrowed(), next, &rest.key);
+        let result = self.0.process(&ctx, rest.lent(value));
+        outcome(&ctx, result)
+    }
+
+    fn on_discard(&mut self) -> OnDiscard {
+        self.0.on_discard()
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+/// A closure that ends a chain.
+pub(crate) struct End<F>(pub(crate) Arc<F>);
+
+impl<K, V, F> Step<K, V> for End<F>
+where
+    F: Fn(&Ctx<'_>, Record<K, V>) -> Result<(), Failure> + Send + Sync + 'static,
+{
+    fn init(&mut self, _: TaskId) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn process<'r>(
+        &mut self,
+        ctx: Ctx<'r>,
+        _: Next<'r>,
+        record: Record<K, V>,
+    ) -> Result<(), Fault> {
+        let result = (self.0)(&ctx, record);
+        outcome(&ctx, result)
+    }
+
+    fn on_discard(&mut self) -> OnDiscard {
+        OnDiscard::Keep
+    }
+
+    fn close(&mut self) {}
+}
+
+/// The step of one task. It is made when the first record comes: what its factory does wrong is then a fault of that
+/// record, with a policy, and not one of the worker.
+pub(crate) struct Process<K, V, S, F> {
+    make: Arc<F>,
+    step: Option<S>,
+    /// Whether it took a record since the last commit.
+    touched: bool,
+    /// Those that it may use.
+    stores: Arc<[usize]>,
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V, S, F> Process<K, V, S, F> {
+    pub(crate) fn new(make: Arc<F>, stores: Arc<[usize]>) -> Self {
+        Self {
+            make,
+            step: None,
+            touched: false,
+            stores,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K, V, S, F> Node for Process<K, V, S, F>
+where
+    K: 'static,
+    V: 'static,
+    S: Step<K, V>,
+    F: Fn() -> S + Send + Sync,
+{
+    fn process(
+        &mut self,
+        ctx: &Ctx<'_>,
+        record: &mut dyn Any,
+        next: &mut Next<'_>,
+    ) -> Result<(), Fault> {
+        let Some(record) = take::<K, V>(record) else {
+            return Ok(());
+        };
+        let step = match &mut self.step {
+            Some(step) => step,
             none => {
-                let mut processor = (self.make)();
-                (self.lifecycle.init)(&mut processor, task).map_err(Fault::user)?;
-                none.insert(processor)
+                let mut step = (self.make)();
+                step.init(ctx.task()).map_err(Fault::user)?;
+                none.insert(step)
             }
         };
         self.touched = true;
-        Ok(processor)
+        let headers = record.headers.clone();
+        let ctx = ctx.of(record.timestamp, &headers, &self.stores);
+        step.process(ctx, next.borrowed(), record)
+    }
+
+    fn committed(&mut self) {
+        self.touched = false;
     }
 
     fn discard(&mut self) {
         if !std::mem::take(&mut self.touched) {
             return;
         }
-        let Some(mut processor) = self.processor.take() else {
+        let Some(mut step) = self.step.take() else {
             return;
         };
         // One that panics is dropped, as if it had returned `Rebuild`.
-        let on_discard = self.lifecycle.on_discard;
-        self.processor = guarded("on_discard", move || match on_discard(&mut processor) {
-            OnDiscard::Keep => Some(processor),
+        self.step = guarded("on_discard", move || match step.on_discard() {
+            OnDiscard::Keep => Some(step),
             OnDiscard::Rebuild => None,
         })
         .flatten();
         // One that stays still has records of the open transaction: `on_discard` is called again if that is aborted.
-        self.touched = self.processor.is_some();
+        self.touched = self.step.is_some();
     }
 
     fn close(&mut self) {
-        if let Some(mut processor) = self.processor.take() {
-            let close = self.lifecycle.close;
-            guarded("close", move || close(&mut processor));
+        if let Some(mut step) = self.step.take() {
+            guarded("close", move || step.close());
         }
     }
 }
@@ -91,171 +215,6 @@ fn guarded<T>(what: &str, f: impl FnOnce() -> T) -> Option<T> {
         tracing::warn!("a processor panicked in `{what}` and was dropped");
     }
     done.ok()
-}
-
-/// The outcome of user code. A fault that happened behind its `forward`, or in its `emit`, comes before its own.
-fn outcome(ctx: &Ctx<'_>, result: Result<(), Failure>) -> Result<(), Fault> {
-    match ctx.take_fault() {
-        Some(fault) => Err(fault),
-        None => result.map_err(Fault::user),
-    }
-}
-
-/// Processes records, and forwards records with keys of its own.
-pub(crate) struct Process<K, V, P, F> {
-    made: Made<P, F>,
-    stores: Arc<[usize]>,
-    types: PhantomData<fn(K, V)>,
-}
-
-impl<K, V, P: Processor<K, V>, F: Fn() -> P> Process<K, V, P, F> {
-    pub(crate) fn new(make: Arc<F>, stores: Arc<[usize]>) -> Self {
-        let lifecycle = Lifecycle {
-            init: P::init,
-            on_discard: P::on_discard,
-            close: P::close,
-        };
-        Self {
-            made: Made::new(make, lifecycle),
-            stores,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K, V, P, F> Node for Process<K, V, P, F>
-where
-    K: 'static,
-    V: 'static,
-    P: Processor<K, V>,
-    F: Fn() -> P + Send + Sync,
-{
-    fn process(
-        &mut self,
-        ctx: &Ctx<'_>,
-        record: &mut dyn Any,
-        next: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        let Some(record) = take::<K, V>(record) else {
-            return Ok(());
-        };
-        let processor = self.made.touch(ctx.task())?;
-        let headers = record.headers.clone();
-        let ctx = ctx.of(record.timestamp, &headers, &self.stores);
-        let ctx = ProcessCtx::new(ctx, next.borrowed());
-        let result = processor.process(&ctx, record);
-        outcome(&ctx, result)
-    }
-
-    fn committed(&mut self) {
-        self.made.touched = false;
-    }
-
-    fn discard(&mut self) {
-        self.made.discard();
-    }
-
-    fn close(&mut self) {
-        self.made.close();
-    }
-}
-
-/// Processes records, and forwards values with the keys that they came with.
-pub(crate) struct ProcessValues<K, V, P, F> {
-    made: Made<P, F>,
-    stores: Arc<[usize]>,
-    types: PhantomData<fn(K, V)>,
-}
-
-impl<K, V, P: ValueProcessor<K, V>, F: Fn() -> P> ProcessValues<K, V, P, F> {
-    pub(crate) fn new(make: Arc<F>, stores: Arc<[usize]>) -> Self {
-        let lifecycle = Lifecycle {
-            init: P::init,
-            on_discard: P::on_discard,
-            close: P::close,
-        };
-        Self {
-            made: Made::new(make, lifecycle),
-            stores,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K, V, P, F> Node for ProcessValues<K, V, P, F>
-where
-    K: Clone + 'static,
-    V: 'static,
-    P: ValueProcessor<K, V>,
-    F: Fn() -> P + Send + Sync,
-{
-    fn process(
-        &mut self,
-        ctx: &Ctx<'_>,
-        record: &mut dyn Any,
-        next: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        let Some(record) = take::<K, V>(record) else {
-            return Ok(());
-        };
-        let processor = self.made.touch(ctx.task())?;
-        let (value, rest) = record.split();
-        let ctx = ctx.of(rest.timestamp, &rest.headers, &self.stores);
-        let ctx = ValuesCtx::new(ctx, next.borrowed(), &rest.key);
-        let result = processor.process(&ctx, rest.lent(value));
-        outcome(&ctx, result)
-    }
-
-    fn committed(&mut self) {
-        self.made.touched = false;
-    }
-
-    fn discard(&mut self) {
-        self.made.discard();
-    }
-
-    fn close(&mut self) {
-        self.made.close();
-    }
-}
-
-/// Runs a closure that ends a chain.
-pub(crate) struct ForEach<K, V, F> {
-    f: Arc<F>,
-    stores: Arc<[usize]>,
-    types: PhantomData<fn(K, V)>,
-}
-
-impl<K, V, F> ForEach<K, V, F> {
-    pub(crate) fn new(f: Arc<F>, stores: Arc<[usize]>) -> Self {
-        Self {
-            f,
-            stores,
-            types: PhantomData,
-        }
-    }
-}
-
-impl<K, V, F> Node for ForEach<K, V, F>
-where
-    K: 'static,
-    V: 'static,
-    F: Fn(&Ctx<'_>, Record<K, V>) -> Result<(), Failure> + Send + Sync,
-{
-    fn process(
-        &mut self,
-        ctx: &Ctx<'_>,
-        record: &mut dyn Any,
-        _: &mut Next<'_>,
-    ) -> Result<(), Fault> {
-        let Some(record) = take::<K, V>(record) else {
-            return Ok(());
-        };
-        let headers = record.headers.clone();
-        let ctx = ctx.of(record.timestamp, &headers, &self.stores);
-        let result = (self.f)(&ctx, record);
-        outcome(&ctx, result)
-    }
 }
 
 /// A closure as a processor: it keeps nothing.

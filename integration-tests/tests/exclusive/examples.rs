@@ -282,7 +282,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     );
 
     let log = user.run_with(&[("EOS_TREADS", "9")], run)?;
-    let ignored = "EOS_TREADS is no property; ignored";
+    let ignored = "unknown property EOS_TREADS; ignoring it";
     ensure!(log.matches(ignored).count() == 1, "{log}");
 
     let Err(error) = user.run_with(&[("EOS_COMIT_INTERVAL_MS", "5")], run) else {
