@@ -97,7 +97,7 @@ impl<'r, V: 'static> ValuesCtx<'r, V> {
             key,
             forward: |ctx, next, key, value, timestamp, headers| {
                 let Some(key) = key.downcast_ref::<K>() else {
-                    return Ok(());
+                    return Err(ctx.fail(Fault::User("the key has another type".into())));
                 };
                 let key = key.clone();
                 let record = Record {

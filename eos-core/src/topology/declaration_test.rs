@@ -184,12 +184,12 @@ fn a_named_stage_names_its_changelog_and_has_one_name() {
     );
     let two = error(|app| count(app, ["sales", "shop"]));
     assert!(
-        two.starts_with("one stage is named \"sales\" and \"shop\""),
+        two.starts_with("one stage has the names \"sales\" and \"shop\""),
         "{two}"
     );
     let bad = error(|app| app.source(&text("t")).stage("no good").to(&text("out")));
     assert!(
-        bad.starts_with("\"no good\" is not a name for a stage"),
+        bad.starts_with("\"no good\" is not a valid stage name"),
         "{bad}"
     );
 }

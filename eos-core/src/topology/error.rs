@@ -180,7 +180,7 @@ pub enum Mistake {
     /// Two internal topics would have the same name.
     #[error(
         "two internal topics would have the name {name}. The changelog topic of a stage is named after the app \
-         and the stage's first topic, without the app's name in front of that. Rename the topic, or the app"
+         and the stage's first topic, without the app's name in front of that. Name the stage with `.stage(\"..\")`"
     )]
     SameInternal {
         /// The name.
@@ -206,7 +206,7 @@ pub enum Mistake {
     },
     /// A stage's name can't be a part of a topic's.
     #[error(
-        "{name:?} is not a name for a stage: 1 to 100 letters, digits, dots, underscores and hyphens"
+        "{name:?} is not a valid stage name. Use 1 to 100 letters, digits, dots, underscores and hyphens"
     )]
     StageName {
         /// The name.
@@ -214,8 +214,8 @@ pub enum Mistake {
     },
     /// One stage has two names.
     #[error(
-        "one stage is named {first:?} and {second:?}: streams that are merged, joined or share a store are one stage. \
-         Keep one call of `stage`"
+        "one stage has the names {first:?} and {second:?}. Streams that are merged, joined or share a store are one \
+         stage. Keep one call of `stage`"
     )]
     TwoStageNames {
         /// The name that was declared first.

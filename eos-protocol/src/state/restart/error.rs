@@ -229,7 +229,8 @@ pub enum RestartError {
         "task {task}: {changelog} ends with {}, but the committed offsets name transaction {} as its \
          last one: the changelog lost data (was it deleted, purged, or cut by an unclean leader \
          election?), or it is another one (it is named after the first topic of its stage: did the \
-         program declare another one first? Then name the stage after the old one, with `.stage(\"..\")`). Restore it, or start afresh under another app name",
+         program declare another one first? Then name the stage after the old one, with \
+         `.stage(\"..\")`). Restore it, or start afresh under another app name",
         Transaction(*found),
         named.0
     )]
