@@ -20,6 +20,7 @@
 //! | `lifecycle` | stop and failure |
 //! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
 //! | `spec`, `storage`, `purge_queue`, `status`, `error` | what the runtime gives a worker and gets from it |
+//! | `turns` | how many records a task takes in a row |
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
 mod chores;
@@ -44,6 +45,7 @@ mod tasks;
 mod tests;
 mod transaction;
 mod trimming;
+mod turns;
 mod wake;
 mod windows;
 
@@ -78,6 +80,7 @@ use shared::Shared;
 use task::{Readiness, Task};
 use tasks::Tasks;
 use transaction::{Call, TransactionDriver};
+use turns::TurnLengths;
 
 /// How long one call into the client may block while there is nothing else to do.
 const SLICE: Duration = Duration::from_millis(20);
@@ -87,11 +90,6 @@ const NAP: Duration = Duration::from_millis(50);
 const SHORT_NAP: Duration = Duration::from_millis(5);
 /// How long one step may take records.
 const STRETCH: Duration = Duration::from_millis(5);
-/// How many records a task takes before the next task has its turn, in an app with repartition topics. Few, so that
-/// tasks with much to do stay side by side in time: their repartition topics are read in the order in which they were
-/// written, and windows close by the youngest record. It costs a tenth of the CPU time of an app that does little else,
-/// so other apps have no such limit.
-const TURN: usize = 32;
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -746,9 +744,13 @@ impl<C: Client> Worker<C> {
         let begun = self.shared.env.about_now();
         self.pipeline.set_clock(begun);
         let mut turns: VecDeque<TaskId> = self.tasks.turns().collect();
+        let lengths = match self.shared.has_repartitions {
+            true => TurnLengths::short(self.tasks.stream_times()),
+            false => TurnLengths::default(),
+        };
         let mut any = false;
         while let Some(id) = turns.pop_front() {
-            match self.take_turn(id, begun, &mut any) {
+            match self.take_turn(id, &lengths, begun, &mut any) {
                 Turn::Dry => {}
                 Turn::Over => turns.push_back(id),
                 Turn::Full => {
@@ -774,7 +776,7 @@ impl<C: Client> Worker<C> {
     }
 
     /// Processes records of one task.
-    fn take_turn(&mut self, id: TaskId, begun: Now, any: &mut bool) -> Turn {
+    fn take_turn(&mut self, id: TaskId, lengths: &TurnLengths, begun: Now, any: &mut bool) -> Turn {
         let Self {
             shared,
             source,
@@ -786,11 +788,7 @@ impl<C: Client> Worker<C> {
         let Some(task) = tasks.get_mut(id) else {
             return Turn::Dry;
         };
-        let turn = match shared.has_repartitions {
-            true => TURN,
-            false => usize::MAX,
-        };
-        for _ in 0..turn {
+        for _ in 0..lengths.of(id, task.progress.stream_time()) {
             match pipeline.process(shared, task, source, txn) {
                 Done::Dry => return Turn::Dry,
                 Done::Next => *any = true,

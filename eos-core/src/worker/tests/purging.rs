@@ -101,6 +101,7 @@ fn offsets_that_are_missing_for_a_moment_accuse_no_other_app() {
 fn tasks_that_feed_a_repartition_stay_side_by_side() {
     let mut bench = bench();
     bench.assign(&[1]);
+    bench.feed(1, &["a", "b", "c"]);
     bench.an_hour_passes();
     bench.an_hour_passes();
     let many = |value| vec![value; 200];
@@ -112,6 +113,30 @@ fn tasks_that_feed_a_repartition_stay_side_by_side() {
     let outputs = &outputs[outputs.len() - 400..];
     let longest = outputs.chunk_by(|a, b| a == b).map(<[_]>::len).max();
     assert!(longest <= Some(64), "{longest:?} of one in a row");
+}
+
+/// One task alone had records for a while: its lead would last for as long as there is a backlog.
+#[test]
+fn a_task_behind_the_others_of_its_stage_catches_up() {
+    let mut bench = bench();
+    bench.assign(&[1]);
+    bench.an_hour_passes();
+    bench.an_hour_passes();
+    bench.feed(0, &["x"; 1_000]);
+    bench.an_hour_passes();
+    bench.an_hour_passes();
+    let before = bench.visible().len();
+    bench.feed(0, &["x"; 600]);
+    bench.feed(1, &["y"; 600]);
+    bench.an_hour_passes();
+    bench.an_hour_passes();
+    let outputs = &bench.visible()[before..];
+    let last = outputs.iter().rposition(|value| value == "y").unwrap();
+    let leading = outputs[..last].iter().filter(|value| *value == "x").count();
+    assert!(
+        (100..=224).contains(&leading),
+        "{leading} of 600, before all of the other task"
+    );
 }
 
 impl Bench {
