@@ -113,11 +113,7 @@ impl App {
 
     /// The guarantee (`processing.guarantee`); [`Guarantee::ExactlyOnce`] by default.
     pub fn guarantee(&mut self, guarantee: Guarantee) -> &mut Self {
-        let name = match guarantee {
-            Guarantee::ExactlyOnce => "exactly_once_v2",
-            Guarantee::AtLeastOnce => "at_least_once",
-        };
-        self.set("processing.guarantee", name)
+        self.set("processing.guarantee", guarantee.property_value())
     }
 
     /// The number of workers (threads) of this process (`num.stream.threads`); 1 by default. The group shares its
@@ -136,11 +132,7 @@ impl App {
     /// Later starts go on at the committed offsets, and a missing or invalid one is an error, never
     /// a silent jump.
     pub fn first_start(&mut self, from: FirstStart) -> &mut Self {
-        let name = match from {
-            FirstStart::Earliest => "earliest",
-            FirstStart::Latest => "latest",
-        };
-        self.set("auto.offset.reset", name)
+        self.set("auto.offset.reset", from.property_value())
     }
 
     /// The directory of this process's identity, and of its state with the feature `rocksdb` (`state.dir`); by default
@@ -185,6 +177,20 @@ impl App {
     /// names another file.
     pub fn config_file(&mut self, path: impl Into<PathBuf>) -> &mut Self {
         self.settings.set_file(path.into());
+        self
+    }
+
+    /// Reads the environment variables that begin with this prefix and `_`, instead of those that begin with `EOS_`:
+    /// for several apps in one process. `EOS_BILLING` makes `EOS_BILLING_STATE_DIR` the variable of `state.dir`. The
+    /// variables that begin with `EOS_` then have no effect on this app.
+    ///
+    /// ```
+    /// # use eos_core::App;
+    /// # let mut app = App::new("a");
+    /// app.environment_prefix("EOS_BILLING");
+    /// ```
+    pub fn environment_prefix(&mut self, prefix: &str) -> &mut Self {
+        self.settings.set_environment_prefix(prefix);
         self
     }
 

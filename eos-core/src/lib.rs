@@ -39,6 +39,7 @@
 //! - [`codec`]: formats of keys and values
 //! - [`App::set`]: Kafka's properties (`docs/configuration.md` lists them); [`run`]: a running app
 //! - [`metrics`], [`testing`]
+//! - [`type_errors`]: compiler messages, their causes and fixes
 //!
 //! # Features
 //! - `kafka` (default): the client on librdkafka, from the crate `eos-kafka`. Without it the crate needs no C compiler,
@@ -218,6 +219,10 @@ pub mod guide {}
 #[cfg(doc)]
 #[doc = include_str!("../../docs/exactly-once.md")]
 pub mod exactly_once {}
+
+#[cfg(doc)]
+#[doc = include_str!("../../docs/type-errors.md")]
+pub mod type_errors {}
 
 /// The code of the page on metrics, as a test.
 #[cfg(all(doctest, feature = "prometheus"))]

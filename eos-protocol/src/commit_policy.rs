@@ -6,6 +6,7 @@ use crate::time::Now;
 
 /// Why a transaction is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum CommitCause {
     /// It has been open for as long as it should be: `commit.interval.ms` at most.
     Interval,

@@ -2,6 +2,7 @@
 
 /// What a pipeline promises about the effects of each record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Guarantee {
     /// Outputs, state and the input's offset commit in one Kafka transaction: each record takes
     /// effect exactly once, even after a crash.
@@ -10,4 +11,15 @@ pub enum Guarantee {
     /// Outputs are acknowledged before the offset is committed: nothing is lost, but whatever was
     /// not committed yet is repeated after a crash.
     AtLeastOnce,
+}
+
+impl Guarantee {
+    /// The value of `processing.guarantee`.
+    #[must_use]
+    pub const fn property_value(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "exactly_once_v2",
+            Self::AtLeastOnce => "at_least_once",
+        }
+    }
 }

@@ -7,12 +7,24 @@ use crate::state::{Family, PerFamily};
 /// What the user wants of a first start: `auto.offset.reset` as far as it is harmless. The client
 /// itself never resets an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum FirstStart {
     /// From the first record that is still there.
     #[default]
     Earliest,
     /// From the records to come.
     Latest,
+}
+
+impl FirstStart {
+    /// The value of `auto.offset.reset`.
+    #[must_use]
+    pub const fn property_value(self) -> &'static str {
+        match self {
+            Self::Earliest => "earliest",
+            Self::Latest => "latest",
+        }
+    }
 }
 
 /// A committed offset as the group has it.

@@ -41,7 +41,7 @@ pub use time_windowed::TimeWindowed;
 #[diagnostic::on_unimplemented(
     message = "`{T}` can't be read with `{Self}`",
     label = "this topic is read, so its keys and values must be decodable",
-    note = "`Json` reads types that derive `serde::Deserialize`; `Plain` reads text, bytes and integers",
+    note = "`Json` reads types that derive `serde::Deserialize`; `Plain` reads text, bytes and integers, and the tuple structs of `eos_core::plain_key!`",
     note = "for another format, implement `eos_core::codec::Decode<{T}>` and declare the topic by `Topic::with`"
 )]
 pub trait Decode<T>: Send + Sync + 'static {
@@ -60,7 +60,7 @@ pub trait Decode<T>: Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{T}` can't be written with `{Self}`",
     label = "this topic is written, so its keys and values must be encodable",
-    note = "`Json` writes types that derive `serde::Serialize`; `Plain` writes text, bytes and integers",
+    note = "`Json` writes types that derive `serde::Serialize`; `Plain` writes text, bytes and integers, and the tuple structs of `eos_core::plain_key!`",
     note = "if the value is a future: closures run to their end and cannot wait for one",
     note = "for another format, implement `eos_core::codec::Encode<{T}>` and declare the topic by `Topic::with`"
 )]

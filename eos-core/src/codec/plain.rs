@@ -8,7 +8,8 @@ use super::{CodecError, Decode, Encode, Encoded, Field, pool};
 /// `()` and `None` are null.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no plain encoding in Kafka",
-    note = "text, bytes and integers have one; for keys of your own, name a codec: `Topic::with(name, Json, Json)`"
+    note = "text, bytes and integers have one; a tuple struct around one of them gets it by `eos_core::plain_key!`",
+    note = "for other types, name a codec: `Topic::with(name, Json, Json)`"
 )]
 pub trait PlainType: Sized + 'static {
     /// Reads a value; `None` is Kafka's null.
@@ -117,6 +118,44 @@ impl<T: PlainType> PlainType for Option<T> {
     }
 }
 
+/// Gives tuple structs of one field the [`PlainType`](crate::codec::PlainType) encoding of that field.
+///
+/// A key type of your own then has the same bytes as the type inside it, and so the same partition. With
+/// [`Json`](crate::codec::Json), the text `c1` would be the bytes `"c1"`, with quotes, and belong to another partition than the
+/// producer's.
+///
+/// ```
+/// use eos_core::{PlainTopic, plain_key};
+///
+/// #[derive(Clone, Debug, PartialEq)]
+/// struct CustomerId(String);
+/// #[derive(Clone, Debug, PartialEq)]
+/// struct OrderNumber(u64);
+/// plain_key!(CustomerId(String), OrderNumber(u64));
+///
+/// let last_orders = PlainTopic::<CustomerId, OrderNumber>::named("last-orders");
+/// ```
+#[macro_export]
+macro_rules! plain_key {
+    ($($name:ident($inner:ty)),+ $(,)?) => {$(
+        impl $crate::codec::PlainType for $name {
+            fn read(
+                bytes: ::core::option::Option<&[u8]>,
+            ) -> ::core::result::Result<Self, $crate::codec::CodecError> {
+                <$inner as $crate::codec::PlainType>::read(bytes).map(Self)
+            }
+
+            fn write(&self, into: &mut ::std::vec::Vec<u8>) -> $crate::codec::Encoded {
+                $crate::codec::PlainType::write(&self.0, into)
+            }
+
+            fn recycle(self) {
+                $crate::codec::PlainType::recycle(self.0);
+            }
+        }
+    )+};
+}
+
 /// The codec of text, bytes and integers: every [`PlainType`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Plain;
@@ -144,6 +183,20 @@ mod tests {
     use std::fmt;
 
     use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct CustomerId(String);
+    #[derive(Debug, PartialEq)]
+    struct Number(Option<u64>);
+    crate::plain_key!(CustomerId(String), Number(Option<u64>));
+
+    #[test]
+    fn a_tuple_struct_has_the_bytes_of_its_field() {
+        check(CustomerId("c1".into()), Some(b"c1"));
+        check(Number(Some(1)), Some(&[0, 0, 0, 0, 0, 0, 0, 1]));
+        check(Number(None), None);
+        assert!(CustomerId::read(None).is_err());
+    }
 
     #[track_caller]
     fn check<T: PlainType + PartialEq + fmt::Debug>(value: T, bytes: Option<&[u8]>) {

@@ -1,4 +1,4 @@
-//! Properties from environment variables: `EOS_` and the name in capitals with `_` for `.`, as in
+//! Properties from environment variables: a prefix, `EOS_` by default, and the name in capitals with `_` for `.`, as in
 //! `EOS_COMMIT_INTERVAL_MS`, `EOS_CONSUMER_FETCH_MIN_BYTES`.
 //!
 //! `EOS_SASL_PASSWORD_FILE=/run/secrets/kafka` takes the value from a file, as containers are given
@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use super::given::Given;
 use super::{Origin, SettingsError, table};
 
-const PREFIX: &str = "EOS_";
+/// The prefix of the variables, unless the app has its own.
+pub(super) const PREFIX: &str = "EOS_";
 
-/// Names the properties file.
-const CONFIG_FILE: &str = "EOS_CONFIG_FILE";
+/// Names the properties file, behind the prefix.
+const CONFIG_FILE: &str = "CONFIG_FILE";
 
 /// Variables of this project that are no properties.
 const OTHERS: &[&str] = &[
@@ -34,6 +35,16 @@ const OTHERS: &[&str] = &[
 #[cfg(feature = "failpoints")]
 const FAULTS: &[&str] = &["EOS_FAILPOINTS", "EOS_FAILPOINTS_LOG", "EOS_UNDEFENDED"];
 
+#[cfg(feature = "failpoints")]
+fn is_fault(variable: &str) -> bool {
+    FAULTS.contains(&variable)
+}
+
+#[cfg(not(feature = "failpoints"))]
+const fn is_fault(_: &str) -> bool {
+    false
+}
+
 /// What the environment says.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
@@ -46,39 +57,46 @@ pub(super) struct Environment {
 
 impl Environment {
     pub(super) fn read(
+        prefix: &str,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
         let mut environment = Self::default();
         let mut variables: Vec<_> = variables
             .into_iter()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, _)| name.starts_with(PREFIX) && !OTHERS.contains(&name.as_str()))
+            .filter(|(name, _)| name.starts_with(prefix) || is_fault(name))
+            .filter(|(name, _)| !OTHERS.contains(&name.as_str()))
             .collect();
         // Nor is a variable that is set to nothing: that is how deployments unset one.
         variables.retain(|(_, value)| !value.is_empty());
         // The environment has no order; errors and logs should.
         variables.sort();
         for (variable, value) in variables {
-            environment.add(variable, value)?;
+            environment.add(prefix, variable, value)?;
         }
         Ok(environment)
     }
 
-    fn add(&mut self, variable: String, value: OsString) -> Result<(), SettingsError> {
+    fn add(
+        &mut self,
+        prefix: &str,
+        variable: String,
+        value: OsString,
+    ) -> Result<(), SettingsError> {
         let origin = Origin::Environment {
             variable: variable.clone(),
         };
-        if variable == CONFIG_FILE {
+        #[cfg(feature = "failpoints")]
+        if is_fault(&variable) {
+            return armed(variable, &value, origin);
+        }
+        let Some(name) = variable.strip_prefix(prefix) else {
+            return Ok(());
+        };
+        if name == CONFIG_FILE {
             self.file = Some((value.into(), origin));
             return Ok(());
         }
-        #[cfg(feature = "failpoints")]
-        if FAULTS.contains(&variable.as_str()) {
-            return armed(variable, &value, origin);
-        }
-        let Some(name) = variable.strip_prefix(PREFIX) else {
-            return Ok(());
-        };
         let key = name.to_ascii_lowercase().replace('_', ".");
         let (key, value) = match key.strip_suffix(".file") {
             Some(inner) if !is_known(&key) && is_known(inner) => {
@@ -147,7 +165,27 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<Environment, SettingsError> {
         let variables = variables.iter().map(|(n, v)| (n.into(), v.into()));
-        Environment::read(variables)
+        Environment::read(PREFIX, variables)
+    }
+
+    #[test]
+    fn an_app_may_have_a_prefix_of_its_own() {
+        let variables = [
+            ("EOS_BILLING_STATE_DIR", "/var/lib/billing"),
+            ("EOS_BILLING_CONFIG_FILE", "/etc/billing.properties"),
+            ("EOS_STATE_DIR", "/var/lib/eos"),
+        ];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::read("EOS_BILLING_", variables.clone()).unwrap();
+        let given = environment.given.iter();
+        let given: Vec<_> = given.map(|g| (g.key.as_str(), g.value.as_str())).collect();
+        assert_eq!(given, [("state.dir", "/var/lib/billing")]);
+        let (file, _) = environment.file.unwrap();
+        assert_eq!(file.to_str(), Some("/etc/billing.properties"));
+        let other = Environment::read(PREFIX, variables).unwrap();
+        assert_eq!(other.given[0].value, "/var/lib/eos");
+        let ignored = ["EOS_BILLING_CONFIG_FILE", "EOS_BILLING_STATE_DIR"];
+        assert_eq!(other.ignored, ignored, "they are of the other app");
     }
 
     #[test]
@@ -203,7 +241,7 @@ mod tests {
     fn what_is_not_text_is_named() {
         use std::os::unix::ffi::OsStringExt;
         let broken = OsString::from_vec(vec![0xff]);
-        let error = Environment::read([("EOS_LINGER_MS".into(), broken)]).unwrap_err();
+        let error = Environment::read(PREFIX, [("EOS_LINGER_MS".into(), broken)]).unwrap_err();
         assert!(matches!(error, SettingsError::NotText { .. }));
     }
 }

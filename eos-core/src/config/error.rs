@@ -31,6 +31,15 @@ pub enum SettingsError {
         /// The name.
         name: String,
     },
+    /// The prefix of the environment variables is not valid.
+    #[error(
+        "environment_prefix({prefix:?}) is not a valid prefix of environment variables. Use capital letters, digits \
+         and underscores, with a letter first, such as \"EOS_BILLING\""
+    )]
+    EnvironmentPrefix {
+        /// The prefix.
+        prefix: String,
+    },
     /// `application.id` names another app than the program.
     #[error(
         "application.id = {claimed:?} ({origin}), but the program has App::new({name:?}). The name \

@@ -18,7 +18,7 @@ impl Settings {
         mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, SettingsError> {
-        let environment = Environment::read(variables)?;
+        let environment = Environment::read(&self.environment_prefix()?, variables)?;
         self.ignored = environment.ignored;
         let file = environment
             .file

@@ -63,6 +63,24 @@ fn the_defaults_are_those_of_the_table_and_fit_together() {
     assert_eq!(plain.heartbeat(), Duration::from_millis(500));
 }
 
+#[test]
+fn a_prefix_of_environment_variables_is_checked() {
+    let prefix = |prefix: &str| {
+        let mut settings = Settings::new("a");
+        settings.set_environment_prefix(prefix);
+        let of = settings.resolve([("BILLING_LINGER_MS".into(), "3".into())]);
+        of.map(|s| s.properties.producer).map_err(|e| e.to_string())
+    };
+    let own = [pair("linger.ms", "3")];
+    assert_eq!(prefix("BILLING").unwrap(), own);
+    assert_eq!(prefix("BILLING_").unwrap(), own);
+    for bad in ["", "_", "billing", "1EOS", "EOS-BILLING"] {
+        let error = prefix(bad).unwrap_err();
+        let start = format!("environment_prefix({bad:?}) is not a valid prefix");
+        assert!(error.starts_with(&start), "{error}");
+    }
+}
+
 fn pair(key: &str, value: &str) -> (String, String) {
     (key.into(), value.into())
 }

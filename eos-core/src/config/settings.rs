@@ -8,7 +8,7 @@ use std::time::Duration;
 use eos_protocol::{AppId, CommitPolicy, FirstStart, Guarantee, LayoutHash, Limits};
 
 use super::given::Given;
-use super::{Origin, SettingsError};
+use super::{Origin, SettingsError, environment};
 
 /// Which group protocol is spoken (`group.protocol`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(super) given: Vec<Given>,
     /// The properties file that the program names.
     pub(super) file: Option<PathBuf>,
+    /// The app's own prefix of environment variables.
+    environment_prefix: Option<String>,
     /// What was set, by key: the value as it may be shown, and where.
     pub(super) told: BTreeMap<String, (String, Origin)>,
     /// Variables of the environment that look like no property at all.
@@ -89,6 +91,7 @@ impl Settings {
             app: app.into(),
             given: Vec::new(),
             file: None,
+            environment_prefix: None,
             told: BTreeMap::new(),
             ignored: Vec::new(),
             bootstrap: None,
@@ -140,6 +143,25 @@ impl Settings {
     /// The properties file.
     pub(crate) fn set_file(&mut self, path: PathBuf) {
         self.file = Some(path);
+    }
+
+    /// The prefix of the environment variables, with or without the `_` at its end.
+    pub(crate) fn set_environment_prefix(&mut self, prefix: &str) {
+        self.environment_prefix = Some(prefix.to_owned());
+    }
+
+    /// The prefix of the environment variables, with the `_` at its end.
+    pub(super) fn environment_prefix(&self) -> Result<String, SettingsError> {
+        let Some(prefix) = &self.environment_prefix else {
+            return Ok(environment::PREFIX.to_owned());
+        };
+        let name = prefix.strip_suffix('_').unwrap_or(prefix);
+        let allowed = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        if !name.starts_with(|c: char| c.is_ascii_uppercase()) || !name.chars().all(allowed) {
+            let prefix = prefix.clone();
+            return Err(SettingsError::EnvironmentPrefix { prefix });
+        }
+        Ok(format!("{name}_"))
     }
 
     /// The settings of the program alone.

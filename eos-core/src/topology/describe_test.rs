@@ -46,7 +46,7 @@ fn a_chain_looks_as_in_kafka_streams() {
   KSTREAM-SOURCE-0000000000 --> KSTREAM-FILTER-0000000001: exactly once; in memory
   KSTREAM-FILTER-0000000001 --> KSTREAM-MAPVALUES-0000000002: exactly once; in memory
   KSTREAM-MAPVALUES-0000000002 --> KSTREAM-SINK-0000000003: exactly once; in memory
-  KSTREAM-SINK-0000000003 --> out: exactly once; for who reads with isolation.level=read_committed
+  KSTREAM-SINK-0000000003 --> out: exactly once; for consumers with isolation.level=read_committed
 ",
     );
     app.check().expect("describing takes nothing away");

@@ -112,9 +112,9 @@ impl Described {
         };
         let here = || End::Node(&self.name);
         if let Role::Source { topic, policy } = &self.role {
-            let how = match guarantee {
-                Guarantee::ExactlyOnce => "the offset commits in the transaction of the outputs",
-                Guarantee::AtLeastOnce => {
+            let how = match guarantee == Guarantee::ExactlyOnce {
+                true => "the offset commits in the transaction of the outputs",
+                false => {
                     "the offset commits once the outputs are acknowledged, and a crash in between \
                      repeats them"
                 }
@@ -157,17 +157,17 @@ impl Described {
 }
 
 fn promise(guarantee: Guarantee) -> &'static str {
-    match guarantee {
-        Guarantee::ExactlyOnce => "exactly once",
-        Guarantee::AtLeastOnce => "at least once",
+    match guarantee == Guarantee::ExactlyOnce {
+        true => "exactly once",
+        false => "at least once",
     }
 }
 
-/// What a guarantee means for who reads an output.
+/// What a guarantee means for the consumers of an output.
 fn reading(guarantee: Guarantee) -> &'static str {
-    match guarantee {
-        Guarantee::ExactlyOnce => "for who reads with isolation.level=read_committed",
-        Guarantee::AtLeastOnce => "a crash or a rebalance may repeat records",
+    match guarantee == Guarantee::ExactlyOnce {
+        true => "for consumers with isolation.level=read_committed",
+        false => "a crash or a rebalance may repeat records",
     }
 }
 

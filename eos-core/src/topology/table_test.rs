@@ -144,7 +144,7 @@ fn each_edge_of_a_table_and_its_join_has_its_guarantee() {
   KTABLE-SOURCE-0000000001 --> a-customers-changelog: exactly once; what changes in customers commits in that transaction, and is there after a restart
   KTABLE-SOURCE-0000000001 --> KSTREAM-JOIN-0000000003: exactly once; in memory; the row of each record's key, of the store customers
   KSTREAM-JOIN-0000000003 --> KSTREAM-SINK-0000000004: exactly once; in memory
-  KSTREAM-SINK-0000000004 --> out: exactly once; for who reads with isolation.level=read_committed
+  KSTREAM-SINK-0000000004 --> out: exactly once; for consumers with isolation.level=read_committed
 "
     );
     assert_eq!(

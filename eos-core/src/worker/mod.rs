@@ -104,6 +104,7 @@ pub enum Step {
 
 /// How a worker stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StopMode {
     /// Commits and closes. A static member keeps its partitions for its session timeout: for a
     /// quick restart.

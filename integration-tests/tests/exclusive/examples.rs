@@ -251,7 +251,7 @@ fn configuration(user: &User<'_>, client: &mut Client) -> Result<()> {
     let log = said(&printed, "--bin 05-configuration")?;
     for part in [
         "Source: KSTREAM-SOURCE-0000000000 (topics: [cities])",
-        "for who reads with isolation.level=read_committed",
+        "for consumers with isolation.level=read_committed",
         // The file's number, not the program's.
         "workers 2, records ",
     ] {

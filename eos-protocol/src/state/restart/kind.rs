@@ -4,6 +4,7 @@ use super::Restart;
 
 /// How a task's state was made whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum RestoreKind {
     /// The local copy was exact: nothing was read, whatever its size.
     Exact,
