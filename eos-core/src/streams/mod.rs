@@ -197,8 +197,9 @@ impl<K: 'static, V: 'static, P> Stream<K, V, P> {
     /// Names the stage that this stream belongs to: all topics that one task reads together. The changelog topic of the
     /// stage's stores is called `<app>-<name>-changelog` then.
     ///
-    /// Without a name, the stage is named after the topic that was declared first, so its state is not found if another
-    /// topic is declared before it. To add such a topic, name the stage after the old first topic.
+    /// Without a name, the stage is named after the first of its topics in alphabetical order. A topic that comes before
+    /// it would give the stage another name, and so empty state. Such an app does not start, and the error names the
+    /// line to add: the stage with its old name.
     ///
     /// ```
     /// # use eos_core::{App, KeyValueStore, Topic};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use eos_protocol::state::PerFamily;
+use eos_protocol::state::{Family, PerFamily};
 use eos_protocol::{Stage, StageId, TopicName};
 
 use super::chains::{Chains, Source};
@@ -95,6 +95,23 @@ impl Topology {
             }
         }
         found
+    }
+
+    /// The names that an earlier version of the app may have given to a stage, each with the changelog that it would
+    /// have. Without a name of its own, a stage has the name of one of its topics.
+    pub(crate) fn other_names<'t>(
+        &'t self,
+        stage: &'t Stage,
+        family: Family,
+    ) -> impl Iterator<Item = (&'t str, TopicName)> {
+        let current = self.graph.changelog_name(stage, family);
+        let names = self.graph.topics_of(stage);
+        let names = names.map(move |name| (name, self.graph.changelog_of(name, family)));
+        names.filter_map(move |(name, changelog)| {
+            let changelog = (changelog != current).then(|| TopicName::new(changelog))?;
+            // Another stage may have this name today.
+            (!self.is_internal(&changelog)).then_some((name, changelog))
+        })
     }
 
     /// The stages that write to an output.

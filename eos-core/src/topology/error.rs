@@ -180,7 +180,8 @@ pub enum Mistake {
     /// Two internal topics would have the same name.
     #[error(
         "two internal topics would have the name {name}. The changelog topic of a stage is named after the app \
-         and the stage's first topic, without the app's name in front of that. Name the stage with `.stage(\"..\")`"
+         and the first of the stage's topics in alphabetical order, without the app's name in front of that. Name the \
+         stage with `.stage(\"..\")`"
     )]
     SameInternal {
         /// The name.

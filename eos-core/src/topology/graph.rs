@@ -383,8 +383,8 @@ impl Graph {
         Ok(stages)
     }
 
-    /// Each stage with stores has a changelog for each family of them. It is named after the stage's
-    /// driving topic, which is the stage's alone and never changes: the number of a stage does.
+    /// Each stage with stores has a changelog for each family of them. It is named after the stage, or after one of
+    /// its topics, which are the stage's alone and never change: the number of a stage does.
     fn add_changelogs(&mut self, stages: &[Stage]) {
         for stage in stages {
             for family in Family::ALL {
@@ -405,14 +405,28 @@ impl Graph {
     }
 
     pub(super) fn changelog_name(&self, stage: &Stage, family: Family) -> String {
-        let driving = stage.driving_topic().as_str();
-        let own = driving.strip_prefix(&format!("{}-", self.app));
         let named = self.names_of(stage).next();
-        let stage = named.or(own).unwrap_or(driving);
+        // The order of declarations must not matter.
+        let first = self.topics_of(stage).min();
+        self.changelog_of(named.or(first).unwrap_or_default(), family)
+    }
+
+    /// The changelog of a stage with this name.
+    pub(super) fn changelog_of(&self, stage: &str, family: Family) -> String {
         match family {
             Family::Plain => format!("{}-{stage}-changelog", self.app),
             Family::Windowed => format!("{}-{stage}-windowed-changelog", self.app),
         }
+    }
+
+    /// The topics of a stage, without the name of the app before that of a repartition topic.
+    pub(super) fn topics_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
+        let own = |topic: &'g TopicName| {
+            let rest = topic.as_str().strip_prefix(self.app.as_str())?;
+            rest.strip_prefix('-')
+        };
+        let topics = stage.topics.iter();
+        topics.map(move |topic| own(topic).unwrap_or(topic.as_str()))
     }
 
     /// Those of a stage, with their indices.

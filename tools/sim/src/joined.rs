@@ -17,8 +17,8 @@ use eos_testkit::rng::Rng;
 pub(super) const JOINED: Case = Case {
     inputs: &INPUTS,
     sibling: Some(ROWS),
-    // The stage has the name of the topic that is declared first.
-    changelog: Some("sim-rows-changelog"),
+    // The stage has the name of the first topic in alphabetical order.
+    changelog: Some("sim-in-changelog"),
     draft,
     declare: |app, _| declare(app),
     judge,

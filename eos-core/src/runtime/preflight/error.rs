@@ -1,11 +1,16 @@
 //! Why an app does not start.
 
-use eos_protocol::UnequalWidths;
+use eos_protocol::{TopicName, UnequalWidths};
 
 use crate::client::ClientError;
 use crate::config::Origin;
 use crate::runtime::internal::{UncreatedTopic, UnfitTopic};
 use crate::runtime::missing::MissingTopic;
+
+fn list(topics: &[TopicName]) -> String {
+    let topics: Vec<_> = topics.iter().map(TopicName::as_str).collect();
+    topics.join(", ")
+}
 
 /// The cluster is not fit for the app.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +104,23 @@ pub enum PreflightError {
         topics: Vec<UncreatedTopic>,
         /// `bootstrap.servers`.
         bootstrap: String,
+    },
+    /// A stage has another name than the one under which it keeps its state.
+    #[error(
+        "the stage that reads {} would begin with empty state: its changelog {changelog} does not exist, but {found} \
+         does, from an earlier version of the app. To resume with that state, add `.stage({name:?})` behind a source of \
+         the stage. To begin with empty state, give the app another name",
+        list(topics)
+    )]
+    StageRenamed {
+        /// The topics of the stage.
+        topics: Vec<TopicName>,
+        /// The missing changelog.
+        changelog: TopicName,
+        /// The changelog of the earlier version.
+        found: TopicName,
+        /// The name of the stage in that version.
+        name: String,
     },
     /// The app's own topics are there, and not as they have to be.
     #[error("{}", crate::runtime::internal::told(topics, bootstrap))]

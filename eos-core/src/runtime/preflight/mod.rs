@@ -5,7 +5,7 @@ mod error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use eos_protocol::state::TopicUuid;
+use eos_protocol::state::{Family, TopicUuid};
 use eos_protocol::{CallSite, Guarantee, TopicName, check_widths, code};
 
 use crate::client::{BrokerLimits, Client, ClientError, ClusterFacts, TopicFacts, Verification};
@@ -61,6 +61,7 @@ pub(crate) fn preflight<C: Client>(
     allowed(&facts.limits, settings)?;
     there(&facts, topology, bootstrap)?;
     verified(&facts, settings.guarantee)?;
+    under_their_names(&facts, topology)?;
     if cluster.create(topology, &facts)? {
         facts = cluster.facts_of_all(topology, &topics)?;
     }
@@ -236,6 +237,35 @@ fn there(facts: &ClusterFacts, topology: &Topology, bootstrap: &str) -> Result<(
     }
     let bootstrap = bootstrap.to_owned();
     Err(PreflightError::MissingTopics { topics, bootstrap })
+}
+
+/// Whether each stage with state has the name under which it keeps its state. Otherwise the app would create an empty
+/// changelog, and leave the one with its state behind.
+fn under_their_names(facts: &ClusterFacts, topology: &Topology) -> Result<(), PreflightError> {
+    for stage in topology.stages() {
+        let changelogs = topology.changelogs(stage.id);
+        for family in Family::ALL {
+            let output = changelogs
+                .get(family)
+                .and_then(|at| topology.outputs().get(at));
+            let Some(changelog) = output.map(|output| &output.name) else {
+                continue;
+            };
+            if facts.topic(changelog).is_some() {
+                continue;
+            }
+            let mut others = topology.other_names(stage, family);
+            if let Some((name, found)) = others.find(|(_, it)| facts.others.contains(it)) {
+                return Err(PreflightError::StageRenamed {
+                    topics: stage.topics.clone(),
+                    changelog: changelog.clone(),
+                    found,
+                    name: name.to_owned(),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn verified(facts: &ClusterFacts, guarantee: Guarantee) -> Result<(), PreflightError> {

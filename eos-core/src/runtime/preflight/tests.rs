@@ -173,3 +173,73 @@ fn replicas_that_keep_nothing_safe_are_told() {
     assert!(told(1, None).contains("no second replica"));
     assert!(told(2, Some("3")).contains("nothing can be written"));
 }
+
+/// A join of two topics, declared in this order.
+fn joined(app: &mut App, names: [&str; 2]) {
+    let [one, other] = names.map(|name| app.source(&Topic::<String, String>::plain(name)));
+    one.merge(other)
+        .group_by_key()
+        .count(&KeyValueStore::plain("counts"))
+        .to(&Topic::plain("out"));
+}
+
+#[test]
+fn a_stage_that_would_leave_its_state_behind_is_refused() {
+    let check = |declare: fn(&mut App), there: &[&str]| {
+        let mut app = App::new("a");
+        declare(&mut app);
+        let topology = app.check().unwrap();
+        let mut facts = facts(&[("mobile", Some(1)), ("web", Some(1))], Verification::On);
+        facts.topics.extend(there.iter().map(|&name| {
+            let topic = TopicFacts {
+                partitions: 1,
+                ..TopicFacts::default()
+            };
+            (name.into(), Some(topic))
+        }));
+        facts.others = there.iter().map(|&name| name.into()).collect();
+        under_their_names(&facts, &topology).map_err(|e| e.to_string())
+    };
+    let one: fn(&mut App) = |app| joined(app, ["web", "mobile"]);
+    let other: fn(&mut App) = |app| joined(app, ["mobile", "web"]);
+    for declare in [one, other] {
+        assert_eq!(check(declare, &[]), Ok(()), "a first start");
+        let same = ["a-mobile-changelog", "a-web-changelog"];
+        assert_eq!(check(declare, &same), Ok(()), "its changelog is there");
+        // An earlier version, in which a topic was declared first, or the only one.
+        assert_eq!(
+            check(declare, &["a-web-changelog", "b-web-changelog"])
+                .unwrap_err()
+                .replace("mobile, web", "web, mobile"),
+            "the stage that reads web, mobile would begin with empty state: its changelog a-mobile-changelog does not \
+             exist, but a-web-changelog does, from an earlier version of the app. To resume with that state, add \
+             `.stage(\"web\")` behind a source of the stage. To begin with empty state, give the app another name"
+        );
+    }
+    let named: fn(&mut App) = |app| {
+        app.source(&Topic::<String, String>::plain("web"))
+            .stage("visits")
+            .group_by_key()
+            .count(&KeyValueStore::plain("counts"))
+            .to(&Topic::plain("out"));
+    };
+    let error = check(named, &["a-web-changelog"]).unwrap_err();
+    assert!(
+        error.contains("its changelog a-visits-changelog does not exist"),
+        "{error}"
+    );
+    let taken: fn(&mut App) = |app| {
+        for (topic, name) in [("web", "visits"), ("mobile", "web")] {
+            app.source(&Topic::<String, String>::plain(topic))
+                .stage(name)
+                .group_by_key()
+                .count(&KeyValueStore::plain(topic))
+                .to(&Topic::plain("out"));
+        }
+    };
+    assert_eq!(
+        check(taken, &["a-web-changelog"]),
+        Ok(()),
+        "it is another stage's"
+    );
+}

@@ -132,7 +132,7 @@ fn rows_are_there_after_a_restart_with_a_database_and_without() {
         bench.take(&["b"]);
         assert_eq!(bench.visible(), ["a+r0", "b+r0"], "wiped: {wiped}");
         assert_eq!(bench.committed_of(&rows(0)), Some(log as i64));
-        let read = bench.calls_begin_with("assign app-rows-changelog");
+        let read = bench.calls_begin_with("assign app-in-changelog");
         assert_eq!(read, wiped);
     }
 }

@@ -35,7 +35,7 @@ const ROLES: [(&str, TopicRole); 8] = [
     ("rows", TopicRole::KeyedInput),
     ("words", TopicRole::KeyedInput),
     ("app-by-word-repartition", TopicRole::Repartition),
-    ("app-rows-changelog", TopicRole::Changelog),
+    ("app-beside-changelog", TopicRole::Changelog),
 ];
 
 fn seen(id: TopicUuid, partitions: u32) -> Option<SeenTopic> {
@@ -178,7 +178,7 @@ fn a_worker_that_gave_up_restores_nothing_more() {
     bench.assign_these([rows]);
     bench.steps_until(|bench| bench.worker.restorer.reads());
 
-    let changelog = "app-rows-changelog";
+    let changelog = "app-beside-changelog";
     let partition = TopicPartition::new(changelog, tp(0).partition);
     let record = Some((b"x".to_vec(), Some(b"y".to_vec())));
     let log = BTreeMap::from([(partition, vec![record])]);
