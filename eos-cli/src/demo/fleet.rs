@@ -128,7 +128,7 @@ impl Fleet {
                     .map(|(name, value)| (name, value)),
             )
             // The demo reads the log.
-            .env("RUST_LOG", "info")
+            .env("RUST_LOG", "info,eos_core::worker::restore=debug")
             .env("NO_COLOR", "1")
             // The end of a log is shown; with a backtrace behind it the error would not be in it.
             .env("RUST_LIB_BACKTRACE", "0")

@@ -11,7 +11,8 @@ static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Installs the subscriber of this process. Later calls change nothing.
 ///
-/// `RUST_LOG=eos_core=debug` prints more. The kept lines of `eos_core` always start at level info.
+/// `RUST_LOG=eos_core=debug` prints more. The kept lines of `eos_core` start at level info, those of its
+/// restores at level debug.
 pub(crate) fn init() {
     let printed = fmt::layer()
         .with_writer(io::stderr)
@@ -19,7 +20,9 @@ pub(crate) fn init() {
     let kept = fmt::layer()
         .with_ansi(false)
         .with_writer(Kept)
-        .with_filter(EnvFilter::new("warn,eos_core=info"));
+        .with_filter(EnvFilter::new(
+            "warn,eos_core=info,eos_core::worker::restore=debug",
+        ));
     let _already_installed = tracing_subscriber::registry()
         .with(printed)
         .with(kept)

@@ -206,7 +206,10 @@ fn without_the_restart_table_words_count_wrong() -> Result<()> {
     let environment = [
         ("KAFKA_BOOTSTRAP_SERVERS", cluster.bootstrap().to_owned()),
         ("EOS_STATE_DIR", state.display().to_string()),
-        ("RUST_LOG", "info".to_owned()),
+        (
+            "RUST_LOG",
+            "info,eos_core::worker::restore=debug".to_owned(),
+        ),
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
     let environment = environment.into_iter().chain(app.environment());
@@ -298,7 +301,10 @@ fn run(app: &App, bootstrap: &str, size: &Size) -> Result<Done> {
         ("EOS_TRANSACTION_TIMEOUT_MS", time_out),
         // Often, so that kills come in the middle of it.
         ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),
-        ("RUST_LOG", "info".to_owned()),
+        (
+            "RUST_LOG",
+            "info,eos_core::worker::restore=debug".to_owned(),
+        ),
         ("WORKERS", "2".to_owned()),
         ("RUST_BACKTRACE", "0".to_owned()),
     ];

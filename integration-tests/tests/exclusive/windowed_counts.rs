@@ -112,7 +112,10 @@ fn each_view_counts_in_its_minute_or_is_late_whoever_is_killed() -> Result<()> {
         ("EOS_REPARTITION_PURGE_INTERVAL_MS", "200".to_owned()),
         ("EOS_SESSION_TIMEOUT_MS", time_out.clone()),
         ("EOS_TRANSACTION_TIMEOUT_MS", time_out),
-        ("RUST_LOG", "info".to_owned()),
+        (
+            "RUST_LOG",
+            "info,eos_core::worker::restore=debug".to_owned(),
+        ),
         ("RUST_BACKTRACE", "0".to_owned()),
     ];
     let app = build(

@@ -86,7 +86,7 @@ pub(crate) fn run(side: Side, task: &Task) -> Result<()> {
     };
     if task.work.counts() {
         tracing_subscriber::registry()
-            .with(Restoring::default().with_filter(LevelFilter::INFO))
+            .with(Restoring::default().with_filter(LevelFilter::DEBUG))
             .init();
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

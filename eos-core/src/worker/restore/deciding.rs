@@ -160,7 +160,7 @@ impl<C: Client> Restoring<C> {
         let local = backend.position().map_or(Local::Nothing, Local::Position);
         self.check_stores(local, &*backend)?;
         self.kind = restart.kind();
-        tracing::info!(
+        tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
             restart = restart.row(), local = local_text(local), committed = self.committed_text(),
             "restart decision"
@@ -260,7 +260,7 @@ impl<C: Client> Restoring<C> {
         let now = shared.now();
         let restore = Restore::new(reading, spec.state.patience, now, shared.broker_time());
         let from: Vec<_> = restore.wanted().collect();
-        tracing::info!(
+        tracing::debug!(
             app = %spec.app, worker = %spec.id, task = %self.task, ?from, "restoring state"
         );
         Ok(Phase::Decided(Box::new(Reader {

@@ -7,6 +7,7 @@
 mod deciding;
 mod other_store;
 mod reading;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use eos_state::{StoreBackend, StoreError, StoreKind, TaskStore};
 
 use self::other_store::Names;
 use self::reading::Reader;
+use self::summary::Summary;
 use super::shared::Shared;
 use super::storage::{HomeError, TaskHome};
 use super::tasks::Tasks;
@@ -163,6 +165,7 @@ pub(super) struct Restorer<C: Client> {
     /// Counts that the meter does not have yet.
     records: u64,
     bytes: u64,
+    summary: Summary,
     pub(super) wake: Wake,
 }
 
@@ -177,6 +180,7 @@ impl<C: Client> Default for Restorer<C> {
             released: Vec::new(),
             records: 0,
             bytes: 0,
+            summary: Summary::default(),
             wake: Wake::default(),
         }
     }
@@ -267,6 +271,7 @@ impl<C: Client> Restorer<C> {
             return Ok(RestoreStep::Nothing);
         }
         let begun = shared.now();
+        self.summary.begin(begun);
         let is_late = || shared.now().since(begun) >= STRETCH;
         let mut busy = false;
         for one in &mut self.restoring {
@@ -286,6 +291,7 @@ impl<C: Client> Restorer<C> {
                 let read = one.read_changelogs(shared, source, begun);
                 let (records, bytes) = one.take_counts();
                 self.records += records;
+                self.summary.add_records(records);
                 self.bytes += bytes;
                 if let Err(error) = read
                     && self.start_over(shared, settled, source, tasks, at, error)?
@@ -338,7 +344,11 @@ impl<C: Client> Restorer<C> {
         for one in self.restoring.extract_if(.., is_whole) {
             self.restarts.remove(&one.task);
             at.extend(one.at.iter().cloned());
+            self.summary.add_task(one.kind);
             one.finish(shared, tasks)?;
+        }
+        if self.restoring.is_empty() {
+            self.summary.log(&shared.spec, shared.now());
         }
         source.assign(&at).map_err(WorkerError::Client)?;
         Ok(true)

@@ -137,7 +137,7 @@ impl<C: Client> Restoring<C> {
             }
         }
         let records = reader.restore.progress(now).records;
-        tracing::info!(
+        tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, %task, records,
             took_ms = now.since(reader.began).as_millis(), "state is read"
         );
@@ -168,7 +168,7 @@ impl<C: Client> Restoring<C> {
         let windows = Windows::of(&store, self.windows, self.stream_time);
         let windows =
             windows.map_err(|(id, refused)| no_windows(shared, self.task, id, refused))?;
-        tracing::info!(
+        tracing::debug!(
             app = %shared.spec.app, worker = %shared.spec.id, task = %self.task,
             exact = self.kind == RestoreKind::Exact, kind = self.kind.name(), "state is whole"
         );

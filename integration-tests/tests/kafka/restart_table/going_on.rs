@@ -18,6 +18,7 @@ pub(crate) fn exact(scene: &mut Scene) -> Result<()> {
     let began = scene.run(&["a", "c"])?;
     began.took("exact")?;
     began.says("exact=true")?;
+    began.says("state restored")?;
     ensure!(began.records() == 0, "it read: {:?}", began.log);
     scene.judge()
 }
