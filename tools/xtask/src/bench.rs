@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     cargo::run(
         cargo::cargo()
-            .args(["run", "--quiet", "--release"])
+            .args(["run", "--release"])
             .args(["--package", "eos-benchmarks"])
             .args(features(arguments))
             .arg("--")

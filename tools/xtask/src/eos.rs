@@ -68,6 +68,16 @@ fn program() -> Command {
         return Command::new(PathBuf::from(programs).join("eos"));
     }
     let mut cargo = cargo();
-    cargo.args(["run", "--quiet", "--package", "eos-cli", "--"]);
+    cargo.arg("run");
+    // The first build takes minutes, so its progress is shown. Later ones take seconds.
+    if is_built() {
+        cargo.arg("--quiet");
+    }
+    cargo.args(["--package", "eos-cli", "--"]);
     cargo
+}
+
+/// Whether the program was built before. Cargo puts it beside this one.
+fn is_built() -> bool {
+    std::env::current_exe().is_ok_and(|xtask| xtask.with_file_name("eos").exists())
 }

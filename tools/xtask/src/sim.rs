@@ -13,7 +13,7 @@ use crate::cargo;
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     cargo::run(
         cargo::cargo()
-            .args(["run", "--quiet", "--release", "--package", "eos-sim"])
+            .args(["run", "--release", "--package", "eos-sim"])
             .args(["--features", "failpoints", "--bin", "eos-sim", "--"])
             .args(arguments),
     )
