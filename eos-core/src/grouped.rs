@@ -236,6 +236,9 @@ impl<K, V> fmt::Debug for Grouped<K, V> {
 /// `emit_per_commit` it emits only the last update of each transaction. The timestamp of a result is the highest one
 /// of its records. A row of a topic has the timestamp of its record.
 ///
+/// A join reads the row of the record's own key. Closures cannot read rows of a table: for those of other keys, keep a
+/// store of your own ([`App::store`](crate::App::store)).
+///
 /// `U` is the type of an update: the new row, or an `Option` of it if rows can be deleted. `None` is a Kafka
 /// tombstone.
 #[must_use = "a table is kept, but its updates go nowhere until a stream joins with it, or it ends in `to` \

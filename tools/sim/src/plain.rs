@@ -31,7 +31,7 @@ pub(super) const AT_LEAST_ONCE: Case = Case {
 
 pub(super) const COUNTING: Case = Case {
     changelog: Some("sim-in-changelog"),
-    declare: |app, _| count(app, false),
+    declare: |app, _| count(app),
     judge: counted,
     ..STATELESS
 };
@@ -39,7 +39,7 @@ pub(super) const COUNTING: Case = Case {
 pub(super) const REPARTITIONED: Case = Case {
     repartition: Some("sim-by-digit-repartition"),
     changelog: Some("sim-by-digit-repartition-changelog"),
-    declare: |app, _| count(app, true),
+    declare: |app, _| count_by_digit(app),
     judge: counted_by_digit,
     ..STATELESS
 };
@@ -51,7 +51,24 @@ fn copy(app: &mut App) {
     records.to(&second);
 }
 
-fn count(app: &mut App, by_digit: bool) {
+/// Counts in the middle of a chain, whose results go on to two topics.
+fn count(app: &mut App) {
+    let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
+    let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
+    let counted = app
+        .source(&Topic::<String, String>::plain(INPUT))
+        .with_store(&counts)
+        .process_values(move |ctx, record| {
+            let counts = ctx.store(&counts);
+            let count = counts.update(record.key, |before| before.unwrap_or(0) + 1)?;
+            ctx.forward(format!("{} {count}", record.value))
+        });
+    counted.clone().to(&first);
+    counted.to(&second);
+}
+
+/// Counts at the end of a chain, in a closure that writes to two topics.
+fn count_by_digit(app: &mut App) {
     let counts = app.store(&KeyValueStore::<String, u64>::plain("counts"));
     let [first, second] = OUTPUTS.map(Topic::<String, String>::plain);
     let (first, second) = (app.output(&first), app.output(&second));
@@ -62,17 +79,12 @@ fn count(app: &mut App, by_digit: bool) {
         ctx.emit(&first, record.key.clone(), value.clone())?;
         ctx.emit(&second, record.key, value)
     };
-    let source = app.source(&Topic::<String, String>::plain(INPUT));
-    if by_digit {
+    app.source(&Topic::<String, String>::plain(INPUT))
         // The value holds the new key.
-        source
-            .key_by(|value| value.split(' ').nth(1).unwrap_or_default().to_owned())
-            .repartition(&Topic::plain("by-digit"))
-            .with_store(&counts)
-            .for_each(count);
-    } else {
-        source.with_store(&counts).for_each(count);
-    }
+        .key_by(|value| value.split(' ').nth(1).unwrap_or_default().to_owned())
+        .repartition(&Topic::plain("by-digit"))
+        .with_store(&counts)
+        .for_each(count);
 }
 
 /// The new key after the repartition. The input's is a letter and a digit.
