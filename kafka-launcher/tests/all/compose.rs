@@ -1,5 +1,5 @@
-//! `docker-compose.yml` works, shown without Docker: the image's own set-up program configures
-//! brokers from it, and they run.
+//! Checks without Docker that `docker-compose.yml` works. The image's own setup program configures brokers from it, and
+//! they run.
 
 use kafka_launcher::{prove_compose, skipped};
 
