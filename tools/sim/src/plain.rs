@@ -64,7 +64,7 @@ fn count(app: &mut App, by_digit: bool) {
     };
     let source = app.source(&Topic::<String, String>::plain(INPUT));
     if by_digit {
-        // The value holds the new key.
+        // The value contains the new key.
         source
             .key_by(|value| value.split(' ').nth(1).unwrap_or_default().to_owned())
             .repartition(&Topic::plain("by-digit"))
@@ -75,12 +75,12 @@ fn count(app: &mut App, by_digit: bool) {
     }
 }
 
-/// The new key after the repartition. The input's is a letter and a digit.
+/// Returns the new key after the repartition. The input's key is a letter and a digit.
 fn digit(key: &str) -> String {
     key.chars().skip(1).collect()
 }
 
-/// The number of records of each key.
+/// Returns the fold that counts the records of each key.
 fn counts() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap_or_default().to_vec();
@@ -95,7 +95,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// The input and the outputs. `key` gives the key of an output.
+/// Returns the evidence of the input and the outputs. `key` returns the key of an output.
 fn evidence(
     left: Left<'_>,
     key: fn(&str) -> String,
@@ -214,7 +214,7 @@ fn counted_across(left: Left<'_>, wrong: &mut Vec<String>) {
             if found != due {
                 wrong.push(format!("{topic}-{partition} holds {found:?}, not {due:?}"));
             }
-            // Only tasks that keep counts hold anything.
+            // Only tasks with counts have contents.
             let own = databases.iter().filter(|it| {
                 let of_it = it.task.partition.get() == partition;
                 of_it && it.open && it.written
