@@ -1,4 +1,4 @@
-//! A Kafka broker in memory, without a JVM, a container or a network.
+//! An in-memory Kafka broker without JVM, container or network.
 //!
 //! For development and tests only: it has one node, no replication, and its data is lost when it ends. Every API that
 //! it advertises behaves as in Apache Kafka 4.3.1. A suite of scenarios that runs on both compares them.

@@ -1,6 +1,7 @@
-//! The embedded broker as a program: `eos-broker --port 9092 --topic orders:6`.
+//! The embedded broker as a program.
 //!
-//! For development and tests. All data is in memory and lost when the program ends.
+//! Example: `eos-broker --port 9092 --topic orders:6`. The program is for development and tests. All data is in memory
+//! and lost when the program ends.
 
 use std::collections::BTreeMap;
 use std::io::Write;

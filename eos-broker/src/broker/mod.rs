@@ -1,7 +1,7 @@
-//! The broker model: Kafka's behaviour as one function of a request and the time.
+//! The broker model, a function of request and time.
 //!
-//! The model has no I/O, no clock, no threads and no randomness. The same requests at the same times have the same
-//! responses, so both a simulation and a socket can use it.
+//! The model behaves like Kafka, and has no I/O, no clock, no threads and no randomness. The same requests at the same
+//! times have the same responses, so both a simulation and a socket can use it.
 //!
 //! ```text
 //! step(request, now) ─► one handler per request ─► outputs: responses, now or later

@@ -1,4 +1,4 @@
-//! The options of the broker, with the names of Kafka's broker properties.
+//! The broker's options, with the names of Kafka's properties.
 
 /// The prefix of the embedded broker's cluster ids. Digits fill it up to the length of Kafka's ids.
 const CLUSTER: &str = "eos-embedded-";

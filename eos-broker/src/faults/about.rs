@@ -1,4 +1,4 @@
-//! The partitions, groups and transactional ids in a request, for rules.
+//! The partitions and names in a request, for rules.
 
 use kafka_protocol::messages::RequestKind;
 

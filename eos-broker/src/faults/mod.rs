@@ -23,7 +23,7 @@ pub enum Act {
     /// The request is applied at once, and its response comes this many milliseconds later.
     DelayAnswer(i64),
     /// The request never arrives. The connection stays open, but no later request on it arrives either, until its
-    /// client closes it, because TCP delivers in order or not at all.
+    /// client closes it. TCP delivers in order or not at all.
     DropRequest,
     /// The request is applied, but its response never arrives. The connection stays open, but no later request on it is
     /// applied or has a response, until its client closes it. A broker takes no request from a connection before it has

@@ -1,4 +1,4 @@
-//! A group, its members, and the events that start a rebalance.
+//! A group, its members, and the causes of a rebalance.
 
 use std::collections::{BTreeMap, BTreeSet};
 

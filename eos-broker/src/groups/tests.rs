@@ -1,4 +1,4 @@
-//! A group on its own: the responses, their times and their contents.
+//! Tests of a single group: its responses and their times.
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
@@ -193,7 +193,7 @@ fn a_member_whose_request_is_held_does_not_time_out() {
     );
 }
 
-/// Kafka restarts a session whenever it responds to a SyncGroup, even with an error, because the client could not send
+/// Kafka restarts a session whenever it responds to a SyncGroup, even with an error. The client could not send
 /// heartbeats while the request was held.
 #[test]
 fn a_member_whose_request_was_held_is_still_one_when_a_rebalance_ends_that() {

@@ -1,4 +1,4 @@
-//! One record batch in a log: checks of a client's batch, and fields that a broker sets.
+//! One record batch in a log: checks and broker-set fields.
 
 use std::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! One partition's log: append, read, and the offsets that limit readers.
+//! One partition's log: append, read, and limits of readers.
 //!
 //! ```text
 //!   log start          last stable offset          high watermark = log end

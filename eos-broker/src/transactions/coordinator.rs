@@ -364,7 +364,7 @@ mod tests {
         let markers = markers.expect("markers");
         assert_eq!((markers.commit, markers.epoch), (true, 0));
         assert_eq!(state(&all), State::PrepareCommit);
-        // Meanwhile everything waits, and the opposite is refused.
+        // Meanwhile all requests must wait, and the opposite outcome is rejected.
         let busy = Err(Error::ConcurrentTransactions);
         assert_eq!(all.add("x", 0, 0, both, 6), busy);
         assert_eq!(all.end("x", 0, 0, true).0, busy);
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(id(all.init("x", 1, None)), Ok((2, 0)));
     }
 
-    /// The largest epoch is there for fencing: who had it could not be fenced any more.
+    /// The largest epoch is for fencing only. A client with this epoch could not be fenced.
     #[test]
     fn nobody_is_given_the_epoch_that_is_left_for_fencing() {
         let mut all = begun();

@@ -1,4 +1,4 @@
-//! The transaction coordinator: owners of transactional ids, and outcomes of transactions.
+//! The transaction coordinator: owners of ids and outcomes of transactions.
 //!
 //! ```text
 //!              InitProducerId            AddPartitions, AddOffsets        EndTxn

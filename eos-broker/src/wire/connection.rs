@@ -1,4 +1,6 @@
-//! One connection: requests in, responses out, one at a time as in Kafka.
+//! One connection, with one request at a time.
+//!
+//! Like Kafka, a connection takes no request before it has sent the response to the previous one.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;

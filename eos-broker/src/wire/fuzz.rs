@@ -1,4 +1,4 @@
-//! Seeded fuzzing of the path from frames through the model to responses.
+//! Seeded fuzzing from frames through the model to responses.
 //!
 //! The requests have the right shape and random values. Some contain record batches as clients send them, which random
 //! bytes would never form. A batch is whole, or has changed bytes below a corrected checksum, so that it reaches the

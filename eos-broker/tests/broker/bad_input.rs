@@ -1,4 +1,4 @@
-//! Invalid input over the wire: the embedded broker survives it, and reports the error.
+//! The embedded broker survives invalid input and reports the error.
 
 use std::io::Write;
 use std::net::TcpStream;

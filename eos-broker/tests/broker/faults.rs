@@ -1,4 +1,6 @@
-//! Injected faults, from the view of a client. Each must fire.
+//! Injected faults, from the view of a client.
+//!
+//! Each fault must fire.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

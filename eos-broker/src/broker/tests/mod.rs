@@ -1,4 +1,6 @@
-//! The model as a whole, in pure code. Time passes only when the test advances it.
+//! Tests of the whole model in pure code.
+//!
+//! Time passes only when a test advances it.
 
 mod faults;
 mod fetching;
