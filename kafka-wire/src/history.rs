@@ -1,4 +1,4 @@
-//! The history of transactions: spans of a log, and coordinator states.
+//! The history of transactions: spans and coordinator states.
 
 /// The topic of the committed offsets of groups.
 pub const CONSUMER_OFFSETS: &str = "__consumer_offsets";

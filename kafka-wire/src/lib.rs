@@ -1,4 +1,4 @@
-//! Kafka's wire protocol: frames, record batches, and a small synchronous client.
+//! Kafka's wire protocol: frames, record batches and a synchronous client.
 //!
 //! Pure Rust: no C code, no threads, no background work. It shares no code with eos or librdkafka on purpose. A judge
 //! that was built on the client under test would inherit its bugs. The launcher, the demo, the generator, the judge and

@@ -1,4 +1,4 @@
-//! The header of a batch, and the split of bytes into batches.
+//! The header of a batch, and the iterator over batches.
 
 use std::ops::Deref;
 

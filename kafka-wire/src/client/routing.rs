@@ -1,4 +1,4 @@
-//! The destination of a request: a partition's leader, a coordinator, or any broker.
+//! The destinations of requests: leaders, coordinators, or any broker.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;

@@ -1,7 +1,7 @@
-//! The producer and the outcome of each part of a log, from the markers alone.
+//! The producer and outcome of each part of a log.
 //!
-//! A leader's list of aborted transactions ([`Aborted`](crate::batch::Aborted)) is an index that it keeps beside the
-//! log. A check of the records that readers receive must not depend on it.
+//! This module uses the markers alone. A leader's list of aborted transactions ([`Aborted`](crate::batch::Aborted)) is
+//! an index that it keeps beside the log. A check of the records that readers receive must not depend on it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Counts of the records and markers in a log: committed, hidden, markers.
+//! Counts of committed records, hidden records and markers.
 //!
 //! Only the headers of batches are read, so a follower of a busy topic costs next to nothing.
 

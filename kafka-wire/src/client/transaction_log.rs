@@ -1,4 +1,4 @@
-//! The log of the transaction coordinators: the steps of each transaction.
+//! The coordinators' log, with the steps of each transaction.
 //!
 //! `__transaction_state` holds each step of each transaction until it is compacted. Its last segment is never
 //! compacted. Keys and values are Kafka's `TransactionLogKey` and `TransactionLogValue`

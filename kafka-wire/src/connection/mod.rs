@@ -1,7 +1,8 @@
-//! A connection to one broker, with one request in flight and deadlines.
+//! A connection to one broker, with one request in flight.
 //!
-//! A connection requests the supported versions from the broker once. It sends each request in the newest version that
-//! both sides support. On a pinned connection, each request names its version, and the connection requests none.
+//! Each request has a deadline. A connection requests the supported versions from the broker once. It sends each
+//! request in the newest version that both sides support. On a pinned connection, each request names its version, and
+//! the connection requests none.
 
 mod failure;
 mod versions;

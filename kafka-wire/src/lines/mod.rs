@@ -1,4 +1,4 @@
-//! Records as lines of text, in the format of `kafka produce` and `kafka read`.
+//! Records as text, as in `kafka produce` and `kafka read`.
 
 mod follower;
 

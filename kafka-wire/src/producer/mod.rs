@@ -1,4 +1,4 @@
-//! An idempotent producer: records are buffered per partition and sent in rounds.
+//! An idempotent producer that buffers records and sends in rounds.
 
 mod round;
 mod transactional;

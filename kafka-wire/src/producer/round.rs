@@ -1,8 +1,8 @@
-//! One round: a request to each leader with at most one batch per partition.
+//! One round of requests to the leaders.
 //!
-//! The next round begins after every request of the last round has a response. So a batch that must be sent again is
-//! always the latest of its partition, which keeps the order. The leader recognises a duplicate batch by its sequence
-//! number.
+//! Each leader receives one request with at most one batch per partition. The next round begins after every request of
+//! the last round has a response. So a batch that must be sent again is always the latest of its partition, which keeps
+//! the order. The leader recognises a duplicate batch by its sequence number.
 
 use std::collections::BTreeMap;
 use std::thread;
