@@ -1,4 +1,4 @@
-//! A cluster without an owner, which outlives the process that started it.
+//! A cluster that outlives the process that started it.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The error of a failed start, with the end of the broker's log.
+//! The error of a failed start, with the broker's log.
 
 use std::fmt;
 use std::path::PathBuf;

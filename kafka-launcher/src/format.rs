@@ -1,4 +1,4 @@
-//! The formatted directory of a node, without a JVM per node.
+//! The formatting of a node's directory, without its own JVM.
 //!
 //! Kafka's StorageTool takes most of a second per node. Its output differs between clusters in three ids only. So it
 //! runs once per installation, and the nodes get copies.

@@ -1,4 +1,4 @@
-//! Apache Kafka on this machine: real brokers from the official jars, without Docker.
+//! Real Kafka brokers from the official jars, without Docker.
 //!
 //! ```text
 //! install   downloads jars with Maven into the user's cache; formats and archives classes once

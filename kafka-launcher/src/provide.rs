@@ -1,4 +1,4 @@
-//! The Kafka cluster of a test, the demo or a benchmark.
+//! The Kafka cluster of a test, demo or benchmark.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Temporary directories of clusters, removed even if the owner was killed.
+//! Temporary directories of clusters, removed even after a kill.
 //!
 //! An owner holds a lock on a file beside its directory. The lock ends with its process, even if the process is killed.
 //! So the next start of a cluster can distinguish leftovers from directories in use.

@@ -1,4 +1,6 @@
-//! A thread that starts the brokers and runs as long as their owner.
+//! The thread that starts the brokers.
+//!
+//! It runs as long as the owner of the brokers.
 //!
 //! Linux sends the parent-death signal when the *thread* that forked ends, not its process. A cluster that a
 //! short-lived thread started would end with that thread, and every test has such a thread.

@@ -1,4 +1,6 @@
-//! Another process that owns a cluster: a second run of this test program.
+//! Another process that owns a cluster.
+//!
+//! It is a second run of this test program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

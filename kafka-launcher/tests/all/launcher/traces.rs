@@ -1,4 +1,4 @@
-//! Traces of a running cluster in the system: processes, ports, a directory.
+//! A cluster's traces in the system: processes, ports, a directory.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
