@@ -1,4 +1,4 @@
-//! The order of the outputs of each key, compared with its inputs.
+//! The order of each key's outputs, compared with its inputs.
 
 use std::collections::HashMap;
 

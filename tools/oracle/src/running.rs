@@ -1,7 +1,7 @@
 //! The comparison of each running value with its inputs.
 //!
-//! The last value of a key may be right although an earlier update was made from old state, and a reader may already
-//! have used that update. So every value is compared with the value of its own input. An output that is out of order or
+//! The last value of a key may be right although an earlier update was made from old state. A reader may already have
+//! used that update. So every value is compared with the value of its own input. An output that is out of order or
 //! doubled is not stale for that reason.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Records that are in the outputs, and records that are missing.
+//! Records that the outputs contain, and missing records.
 
 use super::*;
 

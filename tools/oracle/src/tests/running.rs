@@ -1,4 +1,4 @@
-//! Running values: every update of a key is checked, not only the last.
+//! Running values: every update of a key is checked.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Copies of state that are ahead of the committed offset, behind it, or wrong.
+//! Copies of state that are ahead, behind, or wrong.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Transactions that readers must not receive, and transactions that do not end.
+//! Transactions that readers must not receive, or that never end.
 
 use super::*;
 
