@@ -1,4 +1,4 @@
-//! The app of a shape, and the check of its results.
+//! The app of a shape, and its check.
 
 use eos_core::{App, Guarantee};
 

@@ -1,6 +1,6 @@
-//! A stream that joins with a table of a sibling topic.
+//! A join of a stream with a table.
 //!
-//! Each record carries the table's row at its arrival.
+//! The table is a sibling topic. Each record carries the table's row at its arrival.
 
 use std::collections::BTreeMap;
 

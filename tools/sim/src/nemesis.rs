@@ -1,4 +1,4 @@
-//! The injection of faults, from a seed or from a list.
+//! The injection of faults, from a seed or a list.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! The remains of a run: its records, its topics and its databases.
+//! The remains of a run: records, topics and databases.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The reduction of a run's faults to those that still cause a violation.
+//! The reduction of a run's faults to the necessary ones.
 
 use super::run::{Outcome, Run};
 

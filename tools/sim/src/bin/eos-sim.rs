@@ -1,4 +1,4 @@
-//! A command-line program that simulates seeds. `cargo xtask sim` runs it.
+//! A program that simulates seeds. `cargo xtask sim` runs it.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

@@ -1,4 +1,6 @@
-//! The whole runtime under seeds: no fault loses, doubles, reorders or tears records.
+//! Tests of the whole runtime under seeds.
+//!
+//! No fault loses, doubles, reorders or tears records.
 
 use eos_sim::{Kind, Run, Seeds, Shape};
 
