@@ -1,7 +1,7 @@
-//! A Kafka broker in memory, without a JVM, a container or a network.
+//! An in-memory Kafka broker without JVM, container or network.
 //!
-//! For development and tests only: one node, no replication, and everything is gone when it ends. Every API that it
-//! advertises behaves as in Apache Kafka 4.3.1; a suite of scenarios that runs on both compares them.
+//! For development and tests only: it has one node, no replication, and its data is lost when it ends. Every API that
+//! it advertises behaves as in Apache Kafka 4.3.1. A suite of scenarios that runs on both compares them.
 //!
 //! ```text
 //! broker    the model: step(request, now) -> outputs; pure, deterministic, single-threaded
@@ -12,8 +12,8 @@
 //! wire      the model behind TCP on loopback: `EmbeddedKafka`, the program `eos-broker`
 //! ```
 //!
-//! It leaves out, and therefore does not advertise: groups of the consumer protocol (KIP-848), the second transaction
-//! protocol (KIP-890), TLS and SASL, several nodes.
+//! It does not support, and therefore does not advertise: groups of the consumer protocol (KIP-848), the second
+//! transaction protocol (KIP-890), TLS and SASL, several nodes.
 #![forbid(unsafe_code)]
 
 pub mod broker;

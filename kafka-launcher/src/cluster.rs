@@ -1,4 +1,4 @@
-//! A cluster that this process owns: started, hurt on purpose, and gone when dropped.
+//! A cluster that this process owns.
 
 use std::path::Path;
 use std::process::Child;
@@ -19,16 +19,16 @@ use crate::process::ProcessId;
 use crate::spawner::Spawner;
 use crate::{node, ready};
 
-/// A node takes 1.5 s on an idle machine; three share two cores with a compiler at times.
+/// The timeout of a start. A node takes 1.5 s on an idle machine, but three nodes may share two cores with a compiler.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(90);
 
-/// Another program may take a port between our look and the broker's bind.
+/// The number of attempts to start. Another program may take a port between the launcher's check and the broker's bind.
 const PORT_ATTEMPTS: u32 = 4;
 
 /// A running Kafka cluster, stopped and removed when dropped.
 ///
-/// On Linux its JVMs die with this process however that ends. Nodes are named by their Kafka node
-/// id, from 1. A node goes through these states:
+/// On Linux its JVMs end with this process, even if this process is killed. Nodes are named by their Kafka node id,
+/// from 1. A node has these states:
 ///
 /// ```text
 ///   start ──► Running ◄── thaw ── Frozen
@@ -43,13 +43,13 @@ pub struct Cluster {
     pub(crate) layout: Layout,
     installation: Installation,
     pub(crate) nodes: Vec<State>,
-    /// Declared after `nodes`: dropped when they have been stopped.
+    /// Declared after `nodes`, so that it is dropped after they have been stopped.
     spawner: Spawner,
     home: Home,
     outlives_owner: bool,
 }
 
-/// One node's process.
+/// The state of one node's process.
 #[derive(Debug)]
 pub(crate) enum State {
     Running(Child),
@@ -58,13 +58,12 @@ pub(crate) enum State {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until every node answers and knows the others.
+    /// Starts a cluster and waits until every node responds and lists the others.
     ///
-    /// Downloads Kafka's jars if this is the first time.
+    /// The first call downloads Kafka's jars.
     ///
     /// # Errors
-    /// When Java or Maven is missing (the message says how to get them), or a [`StartError`] with
-    /// the end of the broker's log.
+    /// If Java or Maven is missing (the error contains the fix), or a [`StartError`] with the end of the broker's log.
     pub fn start(options: &ClusterOptions) -> Result<Cluster> {
         if !matches!(options.nodes, 1 | 3) {
             bail!("a local Kafka has 1 or 3 nodes, not {}", options.nodes);
@@ -132,7 +131,7 @@ impl Cluster {
         })
     }
 
-    /// An error once a node that should run has ended by itself.
+    /// Returns an error if a node that should run has ended by itself.
     fn check_alive(&mut self) -> Result<()> {
         for (state, node) in self.nodes.iter_mut().zip(&self.layout.nodes) {
             let State::Running(child) = state else {
@@ -153,24 +152,24 @@ impl Cluster {
         Ok(())
     }
 
-    /// Where clients connect: `127.0.0.1:p1,127.0.0.1:p2,..`. With
-    /// [`ClusterOptions::advertised_ports`], those.
+    /// Returns the addresses for clients: `127.0.0.1:p1,127.0.0.1:p2,..`. With [`ClusterOptions::advertised_ports`],
+    /// these are the advertised ports.
     pub fn bootstrap(&self) -> &str {
         &self.bootstrap
     }
 
-    /// Where the nodes listen, in their order; clients that know nothing else are sent on to
+    /// Returns the addresses on which the nodes listen, in their order. A client that connects there is redirected to
     /// [`Cluster::bootstrap`].
     pub fn listeners(&self) -> Vec<String> {
         self.layout.nodes.iter().map(NodeLayout::address).collect()
     }
 
-    /// The directory of settings, logs and data: `node-<id>/broker.log` and so on.
+    /// Returns the directory of settings, logs and data: `node-<id>/broker.log` and so on.
     pub fn dir(&self) -> &Path {
         self.home.path()
     }
 
-    /// The process ids of the nodes that are not down, frozen ones included.
+    /// Returns the process ids of the nodes that are not down, including frozen nodes.
     pub fn node_pids(&self) -> Vec<u32> {
         let children = self.nodes.iter().filter_map(|state| match state {
             State::Running(child) | State::Frozen(child) => Some(child.id()),
@@ -179,16 +178,16 @@ impl Cluster {
         children.collect()
     }
 
-    /// The last lines of every node's log, each under its own heading if there are several.
+    /// Returns the last lines of every node's log. With several nodes, each log has a heading.
     pub fn log_tail(&self, lines: usize) -> String {
         logs(&self.layout, lines)
     }
 
-    /// Leaves the brokers running and answers how to find them again.
+    /// Leaves the brokers running and returns the data to find them again.
     ///
     /// # Errors
-    /// When they were not started with [`ClusterOptions::outlives_owner`] and a directory of their
-    /// own: they would die with this process.
+    /// If they were not started with [`ClusterOptions::outlives_owner`] and a directory of their own. Such brokers
+    /// would end with this process.
     pub fn detach(mut self) -> Result<Detached> {
         let Home::Kept(_) = &self.home else {
             bail!("only a cluster with a data directory of its own can be left running");
@@ -202,7 +201,7 @@ impl Cluster {
         Ok(Detached::new(self.layout.clone(), processes))
     }
 
-    /// Temporary data: nothing is worth a clean stop. Kept data: all stop at the same time.
+    /// Stops all nodes. It kills nodes with temporary data, and stops nodes with kept data cleanly and in parallel.
     fn stop_all(&mut self) {
         let temporary = matches!(self.home, Home::Temporary(_));
         let mut children: Vec<Child> = Vec::new();
@@ -213,7 +212,7 @@ impl Cluster {
             }
         }
         for child in &mut children {
-            // Ended by itself: nothing to signal.
+            // A node that ended by itself needs no signal.
             let _ = if temporary {
                 child.kill()
             } else {
@@ -245,7 +244,7 @@ fn is_worth_other_ports(options: &ClusterOptions, error: &anyhow::Error) -> bool
     options.port.is_none() && start.is_some_and(StartError::is_port_clash)
 }
 
-/// The logs' last lines, headed by the node if there are several.
+/// Returns the last lines of the logs, with a heading per node if there are several.
 pub(crate) fn logs(layout: &Layout, lines: usize) -> String {
     let tail = |node: &NodeLayout| node::log_tail(&node.log(), lines);
     match layout.nodes.as_slice() {

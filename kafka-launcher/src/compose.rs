@@ -1,4 +1,4 @@
-//! What `docker-compose.yml` says about each Kafka container, checked for consistency.
+//! The Kafka containers of `docker-compose.yml`, checked for consistency.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 
 use crate::yaml::{self, Yaml};
 
-/// One container: the environment that its set-up program turns into broker properties.
+/// One container, with the environment that its setup program converts into broker properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Service {
-    /// The service's name, which is also its host name among the containers.
+    /// The service's name, which is also its host name in the container network.
     pub(crate) name: String,
     pub(crate) image: String,
     pub(crate) environment: BTreeMap<String, String>,
-    /// Ports on this machine, each with the container's port it leads to.
+    /// Ports on this machine, each with the container port that it maps to.
     pub(crate) published: Vec<(u16, u16)>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Listener {
     pub(crate) port: u16,
 }
 
-/// Every service of the file, by name.
+/// Returns every service of the file, by name.
 pub(crate) fn read(file: &Path) -> Result<BTreeMap<String, Service>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     services(&text).with_context(|| format!("in {}", file.display()))
@@ -65,7 +65,7 @@ fn service(name: &str, yaml: &Yaml) -> Result<Service> {
     })
 }
 
-/// `127.0.0.1:9092:9092`: an address of this machine, its port, the container's port.
+/// Parses `127.0.0.1:9092:9092`: an address of this machine, its port, the container's port.
 fn published(text: &str) -> Result<(u16, u16)> {
     let parts: Vec<_> = text.split(':').collect();
     let [address, outer, inner] = parts.as_slice() else {
@@ -86,17 +86,17 @@ impl Service {
         found.with_context(|| format!("service `{}` sets no {name}", self.name))
     }
 
-    /// Where the broker listens inside its container.
+    /// Returns the listeners inside the container.
     pub(crate) fn listeners(&self) -> Result<Vec<Listener>> {
         listeners(self.variable("KAFKA_LISTENERS")?)
     }
 
-    /// Where it tells clients to connect.
+    /// Returns the advertised listeners.
     pub(crate) fn advertised(&self) -> Result<Vec<Listener>> {
         listeners(self.variable("KAFKA_ADVERTISED_LISTENERS")?)
     }
 
-    /// The broker properties that the image's set-up program makes of the environment.
+    /// Returns the broker properties that the image's setup program derives from the environment.
     #[cfg(test)]
     fn properties(&self) -> BTreeMap<String, String> {
         let ours = self.environment.iter().filter_map(|(key, value)| {
@@ -106,8 +106,8 @@ impl Service {
         ours.filter(|(key, _)| key != "heap.opts").collect()
     }
 
-    /// Every advertised address must lead back to the listener of its name: published on this
-    /// machine, or under the container's own name.
+    /// Checks that every advertised address leads back to the listener of its name. The address is a published port of
+    /// this machine, or the container's own name.
     pub(crate) fn check_addresses(&self) -> Result<()> {
         let listeners = self.listeners()?;
         for advertised in self.advertised()? {
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(services.len(), 4);
     }
 
-    /// What says who a node is and where it listens.
+    /// The properties that identify a node and its listeners.
     const IDENTITY: [&str; 8] = [
         "node.id",
         "process.roles",

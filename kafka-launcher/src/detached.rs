@@ -1,4 +1,4 @@
-//! A cluster without an owner: left running by one process, found and stopped by another.
+//! A cluster that outlives the process that started it.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::process::ProcessId;
 use crate::spawner::Spawner;
 use crate::{install, node, ready};
 
-/// How to find a detached cluster again: its layout and the processes of its nodes.
+/// The data to find a detached cluster again: its layout and the processes of its nodes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Detached {
     pub(crate) layout: Layout,
@@ -26,12 +26,12 @@ impl Detached {
         Detached { layout, processes }
     }
 
-    /// Where clients connect.
+    /// Returns the addresses for clients.
     pub fn bootstrap(&self) -> String {
         self.layout.bootstrap()
     }
 
-    /// Every node with its process, if that still runs.
+    /// Returns every node with its process, or `None` if the process has ended.
     pub fn nodes(&self) -> impl Iterator<Item = (&NodeLayout, Option<&ProcessId>)> {
         let live = |index: usize| {
             self.processes
@@ -42,12 +42,12 @@ impl Detached {
         nodes.map(move |(index, node)| (node, live(index)))
     }
 
-    /// Starts the nodes that ended, on their old ports and data; after a reboot, all of them.
+    /// Starts the nodes that ended, on their old ports and data. After a reboot, these are all nodes.
     ///
-    /// Returns whether any had to be started.
+    /// Returns whether it started any node.
     ///
     /// # Errors
-    /// When a node can't be started.
+    /// If a node cannot be started.
     pub fn revive(&mut self) -> Result<bool> {
         let installation = install::prepare()?;
         let spawner = Spawner::start(false);
@@ -67,10 +67,10 @@ impl Detached {
         Ok(revived)
     }
 
-    /// Waits until every node answers and knows the others.
+    /// Waits until every node responds and lists the others.
     ///
     /// # Errors
-    /// When one ends, or is not ready in time.
+    /// If a node ends, or is not ready in time.
     pub fn wait_ready(&self) -> Result<()> {
         let addresses: Vec<_> = self.layout.nodes.iter().map(NodeLayout::address).collect();
         let deadline = Instant::now() + START_LIMIT;
@@ -83,10 +83,10 @@ impl Detached {
         outcome.with_context(|| format!("the log says:\n{}", logs(&self.layout, TAIL_LINES)))
     }
 
-    /// Kills the nodes and removes their data. Nothing but these very processes is touched.
+    /// Kills the nodes and removes their data. Affects no other processes.
     ///
     /// # Errors
-    /// When a process survives, or data can't be removed.
+    /// If a process survives, or data cannot be removed.
     pub fn destroy(&self) -> Result<()> {
         for process in &self.processes {
             process.kill()?;

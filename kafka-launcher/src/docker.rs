@@ -1,4 +1,4 @@
-//! The same cluster in containers, by the `docker-compose.yml` of the checkout.
+//! The same cluster in containers, from the checkout's `docker-compose.yml`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use crate::ready;
 use crate::{paths, run};
 
-/// Pulling an image may be part of it.
+/// The timeout of a start, which may include the download of an image.
 const UP_LIMIT: Duration = Duration::from_secs(900);
 
-/// Where clients on this machine connect; `docker-compose.yml` publishes these ports.
+/// Returns the addresses for clients on this machine. `docker-compose.yml` publishes these ports.
 pub fn bootstrap(nodes: u8) -> &'static str {
     match nodes {
         1 => "localhost:9092",
@@ -19,7 +19,7 @@ pub fn bootstrap(nodes: u8) -> &'static str {
     }
 }
 
-/// The services of `docker-compose.yml` that make up the cluster.
+/// Returns the services of `docker-compose.yml` that make up the cluster.
 pub(crate) fn services(nodes: u8) -> &'static [&'static str] {
     match nodes {
         1 => &["kafka"],
@@ -27,7 +27,7 @@ pub(crate) fn services(nodes: u8) -> &'static [&'static str] {
     }
 }
 
-/// Whether containers can be started: the client, its compose plug-in, and a daemon that answers.
+/// Returns whether containers can be started. This needs the client, its compose plug-in, and a daemon that responds.
 pub fn usable() -> bool {
     let mut info = Command::new("docker");
     info.args(["info", "--format", "{{.ServerVersion}}"]);
@@ -37,7 +37,7 @@ pub fn usable() -> bool {
 /// Checks that Docker Compose and the checkout's `docker-compose.yml` exist.
 ///
 /// # Errors
-/// When one of them is missing.
+/// If one of them is missing.
 pub fn check() -> Result<()> {
     compose().map(drop)
 }
@@ -45,7 +45,7 @@ pub fn check() -> Result<()> {
 /// Starts the containers, and waits until the brokers are ready.
 ///
 /// # Errors
-/// When Docker Compose is missing or fails, or the brokers are not ready in time.
+/// If Docker Compose is missing or fails, or the brokers are not ready in time.
 pub fn up(nodes: u8) -> Result<()> {
     let mut up = compose()?;
     up.args(["up", "--detach"]).args(services(nodes));
@@ -59,14 +59,14 @@ pub fn up(nodes: u8) -> Result<()> {
 /// Removes the containers with their data.
 ///
 /// # Errors
-/// When Docker Compose is missing or fails.
+/// If Docker Compose is missing or fails.
 pub fn down() -> Result<()> {
     let mut down = compose()?;
     down.args(["--profile", "three", "down", "--volumes"]);
     run::succeed(&mut down, Duration::from_secs(120)).map(drop)
 }
 
-/// `docker compose`, or the older program of its own.
+/// Returns `docker compose`, or the older standalone program.
 fn compose() -> Result<Command> {
     let Some(checkout) = paths::checkout() else {
         bail!(

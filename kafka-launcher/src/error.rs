@@ -1,14 +1,14 @@
-//! Why a cluster did not start, with the end of the broker's own log.
+//! The error of a failed start, with the broker's log.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// How much of a broker's log goes into an error.
+/// The number of lines of a broker's log in an error.
 pub(crate) const TAIL_LINES: usize = 30;
 
-/// A cluster did not start.
+/// The reason why a cluster did not start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
@@ -18,16 +18,16 @@ pub enum StartError {
         node: u8,
         /// How the JVM ended.
         status: ExitStatus,
-        /// The broker's log file. It is gone if the cluster's data was temporary.
+        /// The broker's log file. It is removed if the cluster's data was temporary.
         log: PathBuf,
         /// The last lines of that log.
         tail: String,
     },
     /// A JVM runs, but its node was not ready in time.
     NotReady {
-        /// How long was waited.
+        /// The duration of the wait.
         waited: Duration,
-        /// What the node answered last.
+        /// The last error of the node.
         why: String,
         /// The last lines of the nodes' logs.
         tail: String,
@@ -35,7 +35,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether another program took the port first. Different ports may work.
+    /// Returns whether another program took the port first. Different ports may work.
     pub(crate) fn is_port_clash(&self) -> bool {
         match self {
             StartError::NodeEnded { tail, .. } => {

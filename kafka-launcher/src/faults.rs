@@ -1,4 +1,4 @@
-//! What can be done to a single node of a running cluster.
+//! Faults of a single node in a running cluster.
 
 use std::process::Child;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use crate::cluster::{Cluster, State};
 use crate::node;
 use crate::os::{self, Signal};
 
-/// A broker hands its partitions over before it ends.
+/// The timeout of a clean stop. A broker hands its partitions over before it ends.
 pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(90);
 
 impl Cluster {
-    /// Kills a node as `kill -9` does: nothing flushed, nothing handed over.
+    /// Kills a node like `kill -9`: it flushes nothing and hands over nothing.
     ///
     /// # Errors
-    /// When there is no such node, or it is down.
+    /// If there is no such node, or it is down.
     pub fn kill_node(&mut self, id: u8) -> Result<()> {
         let mut child = self.take_up(id)?;
         node::kill(&mut child).map(drop)
     }
 
-    /// Stops a node in good order: it hands its partitions over first, if it can.
+    /// Stops a node cleanly. The node hands its partitions over first, if it can.
     ///
     /// # Errors
-    /// When there is no such node, or it is down.
+    /// If there is no such node, or it is down.
     pub fn stop_node(&mut self, id: u8) -> Result<()> {
         let mut child = self.take_up(id)?;
         node::stop(&mut child, STOP_LIMIT).map(drop)
@@ -33,10 +33,10 @@ impl Cluster {
 
     /// Starts a node that is down, on its old port and data.
     ///
-    /// Waits until it is ready, unless too few nodes run for it ever to be.
+    /// Waits until the node is ready, unless too few nodes run for it to become ready.
     ///
     /// # Errors
-    /// When it is not down, or a [`StartError`](crate::StartError).
+    /// If the node is not down, or a [`StartError`](crate::StartError).
     pub fn start_node(&mut self, id: u8) -> Result<()> {
         let index = self.index(id)?;
         if !matches!(self.nodes[index], State::Down) {
@@ -52,10 +52,10 @@ impl Cluster {
         self.wait_ready(&[address], running)
     }
 
-    /// Stops a node's clock, as a suspended machine would: connections stay, nothing answers.
+    /// Freezes a node, like a suspended machine. Its connections stay open, but it does not respond.
     ///
     /// # Errors
-    /// When the node is not running.
+    /// If the node is not running.
     pub fn freeze(&mut self, id: u8) -> Result<()> {
         let child = self.take_up(id)?;
         let outcome = os::signal(child.id(), Signal::Stop);
@@ -64,10 +64,10 @@ impl Cluster {
         outcome.with_context(|| format!("freeze node {id}"))
     }
 
-    /// Lets a frozen node go on. It may take itself for a leader that it no longer is.
+    /// Resumes a frozen node. It may act as the leader of partitions that have another leader now.
     ///
     /// # Errors
-    /// When the node is down.
+    /// If the node is down.
     pub fn thaw(&mut self, id: u8) -> Result<()> {
         let child = self.take_up(id)?;
         let outcome = os::signal(child.id(), Signal::Continue);
@@ -81,7 +81,7 @@ impl Cluster {
         found.with_context(|| format!("no node {id}: they count from 1 to {}", self.nodes.len()))
     }
 
-    /// Takes the process of a node that is up; the node is down until it is put back.
+    /// Takes the process of a node that is up. The node is down until the process is put back.
     fn take_up(&mut self, id: u8) -> Result<Child> {
         let index = self.index(id)?;
         match std::mem::replace(&mut self.nodes[index], State::Down) {

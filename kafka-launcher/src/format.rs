@@ -1,7 +1,7 @@
-//! Formatting a node's directory, without a JVM for each.
+//! The formatting of a node's directory, without its own JVM.
 //!
-//! Kafka's StorageTool takes most of a second per node. What it writes is the same for every
-//! cluster but for three ids, so it runs once per installation and nodes get copies.
+//! Kafka's StorageTool takes most of a second per node. Its output differs between clusters in three ids only. So it
+//! runs once per installation, and the nodes get copies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{paths, run};
 /// The feature levels that the first controller writes into an empty metadata log.
 const CHECKPOINT: &str = "bootstrap.checkpoint";
 
-/// Has StorageTool format a directory that nodes are copied from.
+/// Runs StorageTool to format the directory that nodes are copied from.
 pub(crate) fn make_template(installation: &Installation) -> Result<()> {
     let work = installation.dir.join("format");
     let formatted = installation.dir.join("formatted");
@@ -53,7 +53,7 @@ fn minimal(data: &Path) -> String {
     )
 }
 
-/// Formats one node's data directory, unless it is formatted.
+/// Formats one node's data directory, unless it is already formatted.
 pub(crate) fn format(
     installation: &Installation,
     layout: &Layout,

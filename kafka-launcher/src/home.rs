@@ -1,4 +1,4 @@
-//! Where a cluster's files are, and what becomes of them.
+//! The directory of a cluster's files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) enum Home {
 }
 
 impl Home {
-    /// The caller's directory if there is one, else a temporary one.
+    /// Returns the caller's directory if there is one, or else a temporary one.
     pub(crate) fn new(given: Option<&Path>) -> Result<Home> {
         match given {
             Some(dir) => Ok(Home::Kept(claim(dir)?)),
@@ -31,7 +31,7 @@ impl Home {
         }
     }
 
-    /// Removes what a failed attempt left.
+    /// Removes the files of a failed attempt.
     pub(crate) fn clear(&self) -> Result<()> {
         match self {
             Home::Temporary(scratch) => scratch.clear(),
@@ -40,7 +40,7 @@ impl Home {
     }
 }
 
-/// Makes the caller's directory, which must hold nothing that a cluster could overwrite.
+/// Makes the caller's directory, which must contain no file that a cluster could overwrite.
 fn claim(dir: &Path) -> Result<PathBuf> {
     let dir = std::path::absolute(dir)?;
     paths::create_dir(&dir)?;

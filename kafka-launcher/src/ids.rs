@@ -1,15 +1,15 @@
-//! Random ids in the form that Kafka prints them.
+//! Random ids in Kafka's format.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Sixty-four random bits. std seeds its hash maps from the system; that is random enough here.
+/// Returns 64 random bits. The standard library seeds its hash maps from the system, which is random enough here.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// A random UUID as Kafka writes it: 22 characters of URL-safe base 64.
+/// Returns a random UUID in Kafka's format: 22 characters of URL-safe base 64.
 ///
-/// Never with a leading `-`: Kafka's StorageTool takes such a cluster id for an option.
+/// It never has a leading `-`, because Kafka's StorageTool would parse such a cluster id as an option.
 pub(crate) fn uuid() -> String {
     loop {
         let mut bytes = [0; 16];

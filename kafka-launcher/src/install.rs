@@ -1,4 +1,4 @@
-//! Kafka's jars: brought once by Maven into the user's cache, shared by every cluster.
+//! Kafka's jars, which Maven downloads once into the user's cache.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,25 +10,25 @@ use crate::java::{Java, OLDEST};
 use crate::{VERSION, archive, format};
 use crate::{paths, run};
 
-/// Long enough for 45 MB over a slow line.
+/// The timeout of a download: long enough for 45 MB over a slow line.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(900);
 
-/// Pinned: Maven's own default is a release of 2013.
+/// The version is pinned, because Maven's own default is a release of 2013.
 const DEPENDENCY_PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
-/// Kafka has no logging backend of its own; this is the version its build pins.
+/// Kafka has no logging backend of its own. This is the version that Kafka's build pins.
 const LOG4J: &str = "2.25.3";
 
 /// Jars and Java, ready to start brokers.
 #[derive(Debug, Clone)]
 pub(crate) struct Installation {
-    /// Holds `libs`, `formatted` and the class data archives.
+    /// The directory of `libs`, `formatted` and the class data archives.
     pub(crate) dir: PathBuf,
     pub(crate) java: Java,
 }
 
 impl Installation {
-    /// Every jar, in a fixed order: a class data archive fits one class path only.
+    /// Returns every jar, in a fixed order, because a class data archive fits one class path only.
     pub(crate) fn class_path(&self) -> Result<String> {
         let libs = self.dir.join("libs");
         let entries = std::fs::read_dir(&libs)
@@ -42,12 +42,12 @@ impl Installation {
         Ok(joined.to_string_lossy().into_owned())
     }
 
-    /// A `java` command with the jars on its class path and nothing of the caller's JVM settings.
+    /// Returns a `java` command with the jars on its class path and without the caller's JVM settings.
     pub(crate) fn java(&self, flags: &[String]) -> Result<Command> {
         let mut command = Command::new(&self.java.program);
-        // Not as an argument: 45 paths would bury whatever a process listing has to say.
+        // Not as an argument, because 45 paths would hide the other arguments in a process list.
         command.args(flags).env("CLASSPATH", self.class_path()?);
-        // The user's agent or heap setting for another program must not reach the brokers.
+        // The user's agent or heap setting for another program must not affect the brokers.
         command
             .env_remove("JAVA_TOOL_OPTIONS")
             .env_remove("_JAVA_OPTIONS");
@@ -56,17 +56,17 @@ impl Installation {
     }
 }
 
-/// A command that runs a Java program of one source file, with Kafka's clients on its class path.
+/// Returns a command that runs a Java program of one source file, with Kafka's clients on its class path.
 ///
 /// # Errors
-/// When Java or Kafka's jars cannot be had.
+/// If Java or Kafka's jars are missing and cannot be installed.
 pub fn java_program(source: &Path) -> Result<Command> {
     let mut command = prepare()?.java(&["-Xmx256m".to_owned()])?;
     command.arg(source);
     Ok(command)
 }
 
-/// What is missing to start a broker, and how to get it.
+/// Returns the missing dependency for a broker, with the fix.
 pub(crate) fn missing() -> Option<String> {
     if Java::find().is_none() {
         return Some(format!(
@@ -79,20 +79,20 @@ pub(crate) fn missing() -> Option<String> {
     None
 }
 
-/// Whether the jars are there.
+/// Returns whether the jars are downloaded.
 pub fn is_downloaded() -> bool {
     home().is_ok_and(|dir| dir.is_dir())
 }
 
-/// Downloads Kafka's jars, unless they are there.
+/// Downloads Kafka's jars, unless they are present.
 ///
 /// # Errors
-/// When Java or Maven is missing, or the download fails.
+/// If Java or Maven is missing, or the download fails.
 pub fn download() -> Result<()> {
     prepare().map(drop)
 }
 
-/// Downloads what is not there yet, one process at a time, and answers where it is.
+/// Downloads missing files, in one process at a time, and returns the installation.
 pub(crate) fn prepare() -> Result<Installation> {
     if let Some(missing) = missing() {
         bail!(missing);
@@ -102,7 +102,7 @@ pub(crate) fn prepare() -> Result<Installation> {
     let installation = Installation { dir, java };
     if !is_complete(&installation) {
         let _one_at_a_time = paths::lock(&paths::cache_dir()?.join("lock"))?;
-        // Another process may have finished the work while this one waited for the lock.
+        // Another process may have finished the download while this one waited for the lock.
         if !installation.dir.is_dir() {
             download_into(&installation)?;
         }
@@ -119,7 +119,8 @@ fn home() -> Result<PathBuf> {
     Ok(paths::cache_dir()?.join(format!("kafka-{VERSION}")))
 }
 
-/// Into a directory beside the final one, renamed when whole: a torn download is never used.
+/// Downloads into a directory beside the final one, and renames it when it is complete. So an incomplete download is
+/// never used.
 fn download_into(installation: &Installation) -> Result<()> {
     let cache = paths::cache_dir()?;
     eprintln!(

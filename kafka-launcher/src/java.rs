@@ -1,4 +1,4 @@
-//! Which Java runs the brokers, and with which flags.
+//! The Java runtime of the brokers, and its flags.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::run;
 
-/// Kafka's brokers need 17 since 4.0.
+/// The oldest supported feature release. Kafka's brokers need 17 since 4.0.
 pub const OLDEST: u32 = 17;
 
 /// A Java runtime that is new enough.
@@ -16,14 +16,14 @@ pub(crate) struct Java {
     pub(crate) program: PathBuf,
     /// Its feature release: 17, 21, ...
     pub(crate) major: u32,
-    /// Tells this very build from others: class data archives fit one build only.
+    /// A tag that distinguishes this build from others. Class data archives fit one build only.
     pub(crate) tag: String,
 }
 
 impl Java {
-    /// The first runtime that is new enough: `JAVA_HOME`, then `PATH`, then the usual places.
+    /// Returns the first runtime that is new enough, from `JAVA_HOME`, then `PATH`, then the usual directories.
     ///
-    /// `PATH` alone is not enough: distributions keep several side by side, and Homebrew links none.
+    /// `PATH` alone is not enough, because distributions install several side by side, and Homebrew links none.
     pub(crate) fn find() -> Option<Java> {
         let mut candidates: Vec<PathBuf> = Vec::new();
         if let Some(home) = std::env::var_os("JAVA_HOME") {
@@ -50,12 +50,12 @@ impl Java {
     }
 }
 
-/// Whether a Java is there that is new enough for a broker.
+/// Returns whether a Java runtime is installed that is new enough for a broker.
 pub fn is_installed() -> bool {
     Java::find().is_some()
 }
 
-/// Where package managers put a Java that is not on `PATH`.
+/// Returns the directories in which package managers install a Java that is not on `PATH`.
 fn usual_places() -> Vec<PathBuf> {
     let roots = [
         ("/usr/lib/jvm", "bin/java"),
@@ -80,31 +80,31 @@ fn usual_places() -> Vec<PathBuf> {
     found
 }
 
-/// The feature release in the output of `java -version`.
+/// Returns the feature release in the output of `java -version`.
 fn major(output: &str) -> Option<u32> {
     let quoted = output.split('"').nth(1)?;
     let mut numbers = quoted.split(|c: char| !c.is_ascii_digit());
     let first: u32 = numbers.next()?.parse().ok()?;
-    // Before Java 9 the feature release came second: 1.8.0.
+    // Before Java 9, the feature release was the second number: 1.8.0.
     match first {
         1 => numbers.next()?.parse().ok(),
         _ => Some(first),
     }
 }
 
-/// How the JVM compiles.
+/// The compilers of the JVM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Compiler {
-    /// The quick compiler alone: brokers start sooner. For tests.
+    /// Only the quick compiler, with which brokers start sooner. For tests.
     #[default]
     Quick,
-    /// Both compilers, and the collector of a production broker. For everything that is measured.
+    /// Both compilers, and the garbage collector of a production broker. For all measurements.
     Full,
 }
 
-/// A broker for tests is small and quick to start; one that is measured with has what Kafka's own scripts give it
-/// (`kafka-run-class.sh`, `kafka-server-start.sh`). A small heap that grows has it collect six times a second, and
-/// stop for a tenth of a second whenever it grows.
+/// Returns the flags of a broker. A broker for tests is small and starts quickly. A broker for measurements has the
+/// flags of Kafka's own scripts (`kafka-run-class.sh`, `kafka-server-start.sh`). A small heap that grows would collect
+/// six times a second, and stop the broker for a tenth of a second whenever it grows.
 pub(crate) fn flags(heap_mb: u32, compiler: Compiler) -> Vec<String> {
     let own: &[&str] = match compiler {
         Compiler::Quick => &[
@@ -125,7 +125,7 @@ pub(crate) fn flags(heap_mb: u32, compiler: Compiler) -> Vec<String> {
     };
     let size = [format!("-Xms{from_mb}m"), format!("-Xmx{heap_mb}m")];
     let all = [
-        // No file per JVM in the system's temporary directory: a killed JVM would leave it there.
+        // This flag prevents a file per JVM in the system's temporary directory, which a killed JVM would leave there.
         "-XX:-UsePerfData",
         "-Djava.awt.headless=true",
     ];

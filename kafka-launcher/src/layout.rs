@@ -1,4 +1,4 @@
-//! What a cluster consists of on disk and on the network, before anything runs.
+//! The files and ports of a cluster, before it starts.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use crate::java::Compiler;
 use crate::options::ClusterOptions;
 use crate::{ids, ports};
 
-/// In a node's directory: which process it is.
+/// The file with the process id, in a node's directory.
 pub(crate) const PID_FILE: &str = "pid";
 
-/// The plan of a cluster: enough to start it, and to start it again on the same data.
+/// The plan of a cluster, which is enough to start it, and to start it again on the same data.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Layout {
-    /// The directory that holds everything of this cluster.
+    /// The directory with all files of this cluster.
     pub(crate) dir: PathBuf,
     pub(crate) cluster_id: String,
     pub(crate) nodes: Vec<NodeLayout>,
@@ -28,33 +28,33 @@ pub(crate) struct Layout {
 /// One node: broker and controller in one JVM.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NodeLayout {
-    /// 1, 2, 3, as Kafka counts them.
+    /// The Kafka node id: 1, 2, 3.
     pub id: u8,
-    /// Where clients connect, or the proxy in front of the node.
+    /// The port that clients connect to, of the node or of the proxy in front of it.
     pub port: u16,
-    /// Whether it listens on `[::1]`, not on `127.0.0.1`.
+    /// Whether the node listens on `[::1]` instead of `127.0.0.1`.
     #[serde(default)]
     pub(crate) ipv6: bool,
-    /// If clients are to come through a proxy.
+    /// The ports of a node behind a proxy, or `None` without a proxy.
     #[serde(default)]
     pub(crate) detour: Option<Detour>,
-    /// Where the controllers talk to each other.
+    /// The port of the controller.
     pub(crate) controller_port: u16,
-    /// Settings, logs and data of this node.
+    /// The settings, logs and data of this node.
     pub(crate) dir: PathBuf,
 }
 
-/// How a node that is behind a proxy is reached.
+/// The ports of a node behind a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Detour {
-    /// By clients: the proxy's port.
+    /// The proxy's port, for clients.
     pub(crate) advertised: u16,
-    /// By the other brokers: a port of its own, since what is advertised there is the node itself.
+    /// A separate port for the other brokers, at which the node advertises itself.
     pub(crate) between_brokers: u16,
 }
 
 impl Layout {
-    /// Chooses ids and ports for a cluster under `dir`; touches no file.
+    /// Chooses ids and ports for a cluster under `dir`. Changes no file.
     pub(crate) fn plan(options: &ClusterOptions, dir: &Path) -> Result<Layout> {
         let count = usize::from(options.nodes);
         let advertised = &options.advertised_ports;
@@ -103,7 +103,7 @@ impl Layout {
         })
     }
 
-    /// The addresses of all nodes, as clients take them.
+    /// Returns the addresses of all nodes, as a bootstrap list.
     pub(crate) fn bootstrap(&self) -> String {
         let addresses: Vec<_> = self.nodes.iter().map(NodeLayout::advertised).collect();
         addresses.join(",")
@@ -111,28 +111,28 @@ impl Layout {
 }
 
 impl NodeLayout {
-    /// The address of its listeners, as URLs write it.
+    /// Returns the host of its listeners, in URL form.
     pub(crate) fn host(&self) -> &'static str {
         if self.ipv6 { "[::1]" } else { "127.0.0.1" }
     }
 
-    /// Where this node listens.
+    /// Returns the address on which this node listens.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host(), self.port)
     }
 
-    /// Where clients are told to connect.
+    /// Returns the address that this node advertises to clients.
     pub(crate) fn advertised(&self) -> String {
         let port = self.detour.map_or(self.port, |detour| detour.advertised);
         format!("{}:{port}", self.host())
     }
 
-    /// Topic data and the metadata log.
+    /// Returns the directory of topic data and the metadata log.
     pub(crate) fn data(&self) -> PathBuf {
         self.dir.join("data")
     }
 
-    /// What the broker says.
+    /// Returns the broker's log file.
     pub fn log(&self) -> PathBuf {
         self.dir.join("broker.log")
     }
@@ -148,7 +148,7 @@ impl NodeLayout {
 
 #[cfg(test)]
 impl Layout {
-    /// A layout with ports that can be told apart.
+    /// Returns a layout in which all ports differ.
     pub(crate) fn example(nodes: u8) -> Layout {
         let node = |id: u8| NodeLayout {
             id,

@@ -1,17 +1,17 @@
-//! Apache Kafka on this machine: real brokers from the official jars, without Docker.
+//! Real Kafka brokers from the official jars, without Docker.
 //!
 //! ```text
-//! install   jars by Maven into the user's cache, formatted once, class archive made once
+//! install   downloads jars with Maven into the user's cache; formats and archives classes once
 //!    └── layout   ids, ports, directories ──► properties
-//!          └── node   one JVM  ◄── spawner: a thread whose end is the JVMs' end
+//!          └── node   one JVM  ◄── spawner: a thread whose end also ends the JVMs
 //!                └── cluster   start, ready, kill, freeze, stop; removed when dropped
 //!                      ├── provide    the broker of a test or a benchmark: named by the user, or started
 //!                      └── detached   a cluster that outlives the process that started it
-//! docker    the same cluster in containers, by `docker-compose.yml`; prove: that file without Docker
-//! os, paths, run   signals, directories and other programs, also for those that use this crate
+//! docker    the same cluster in containers, from `docker-compose.yml`; prove: that file without Docker
+//! os, paths, run   signals, directories and other programs, also for users of this crate
 //! ```
 //!
-//! Left out: TLS, SASL, separate controllers, and other Kafka versions.
+//! Not supported: TLS, SASL, separate controllers, and other Kafka versions.
 
 #[cfg(not(unix))]
 compile_error!(
@@ -66,7 +66,7 @@ pub use provide::{
 pub use scratch::kill_orphans;
 pub use smoke::smoke;
 
-/// The version of Kafka that is started.
+/// The version of Kafka that the launcher starts.
 ///
-/// 4.3.1, not 4.3.0: that release leaks native memory in Kafka Streams, our peer in benchmarks.
+/// 4.3.1, not 4.3.0, because that release leaks native memory in Kafka Streams, which the benchmarks compare with.
 pub const VERSION: &str = "4.3.1";

@@ -1,4 +1,4 @@
-//! One broker: how its JVM is called, and how it ends.
+//! One broker: the command of its JVM, and its stop.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use crate::os::{self, Signal};
 use crate::{archive, format, java, properties};
 use crate::{paths, run};
 
-/// Writes the node's settings and formats its data, as far as that is not done.
+/// Writes the node's settings and formats its data, unless this is already done.
 pub(crate) fn lay_out(
     installation: &Installation,
     layout: &Layout,
@@ -26,7 +26,7 @@ pub(crate) fn lay_out(
     format::format(installation, layout, node)
 }
 
-/// The JVM of a node that is laid out. It appends to the node's log file.
+/// Returns the JVM command of a node that is laid out. The JVM appends to the node's log file.
 pub(crate) fn command(
     installation: &Installation,
     layout: &Layout,
@@ -41,8 +41,8 @@ pub(crate) fn command(
     Ok(command)
 }
 
-/// Log settings and a temporary directory of the node's own: native libraries are unpacked there,
-/// and a killed JVM would leave them in the system's.
+/// Returns flags for the log settings and for the node's own temporary directory. The JVM unpacks native libraries into
+/// that directory. A killed JVM would leave them in the system's temporary directory.
 pub(crate) fn directory_flags(dir: &Path) -> [String; 2] {
     [
         format!(
@@ -53,7 +53,7 @@ pub(crate) fn directory_flags(dir: &Path) -> [String; 2] {
     ]
 }
 
-/// Standard output and error go to the node's log, and keys typed at the terminal do not reach it.
+/// Redirects standard output and error to the node's log, and disconnects standard input from the terminal.
 pub(crate) fn log_to(command: &mut Command, node: &NodeLayout) -> Result<()> {
     let log = node.log();
     let log = File::options()
@@ -65,23 +65,23 @@ pub(crate) fn log_to(command: &mut Command, node: &NodeLayout) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log);
-    // A group of its own: Ctrl-C is for the owner, who then stops the brokers in good order.
+    // Its own process group: Ctrl-C reaches only the owner, which then stops the brokers cleanly.
     command.process_group(0);
     Ok(())
 }
 
-/// Kills the JVM and collects it.
+/// Kills the JVM and waits for its exit status.
 pub(crate) fn kill(child: &mut Child) -> Result<ExitStatus> {
     child.kill().context("kill a broker")?;
     child.wait().context("wait for a killed broker")
 }
 
-/// Stops the JVM cleanly, or kills it when it does not end within `patience`.
+/// Stops the JVM cleanly, or kills it if it does not end within `patience`.
 pub(crate) fn stop(child: &mut Child, patience: Duration) -> Result<ExitStatus> {
     if let Some(status) = child.try_wait()? {
         return Ok(status);
     }
-    // A frozen JVM would not see the request to stop.
+    // A frozen JVM would not handle the signal to stop.
     os::signal(child.id(), Signal::Continue)?;
     os::signal(child.id(), Signal::Term)?;
     match run::wait_within(child, patience)? {
@@ -90,7 +90,7 @@ pub(crate) fn stop(child: &mut Child, patience: Duration) -> Result<ExitStatus> 
     }
 }
 
-/// The last lines of a log; a line that is missing says why.
+/// Returns the last lines of a log, or an error text if the log cannot be read.
 pub(crate) fn log_tail(log: &Path, lines: usize) -> String {
     let text = match std::fs::read(log) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

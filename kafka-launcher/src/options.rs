@@ -1,10 +1,10 @@
-//! What a caller may choose about a cluster.
+//! The options of a cluster.
 
 use std::path::PathBuf;
 
 use crate::java::Compiler;
 
-/// One node on free ports with temporary data, unless told otherwise.
+/// The options of a cluster. The defaults are one node, free ports and temporary data.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct ClusterOptions {
@@ -36,61 +36,61 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// How many nodes: 1, or 3 with replication 3 and two in-sync replicas.
+    /// Sets the number of nodes: 1, or 3 with replication 3 and two in-sync replicas.
     pub fn nodes(mut self, nodes: u8) -> Self {
         self.nodes = nodes;
         self
     }
 
-    /// The first node's port; further nodes take the next ones. Free ones are chosen otherwise.
+    /// Sets the first node's port. The other nodes use the following ports. The default is free ports.
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// Tells clients these ports, one for each node, instead of those that the nodes listen on: what
-    /// listens there passes everything on (a proxy). Brokers talk to each other directly.
+    /// Advertises these ports to clients, one for each node, instead of the nodes' own ports. A proxy that listens
+    /// there must forward the connections. Brokers connect to each other directly.
     pub fn advertised_ports(mut self, ports: Vec<u16>) -> Self {
         self.advertised_ports = ports;
         self
     }
 
-    /// Listens on `[::1]` and nowhere else, instead of `127.0.0.1`.
+    /// Listens only on `[::1]`, instead of `127.0.0.1`.
     pub fn ipv6_only(mut self) -> Self {
         self.ipv6 = true;
         self
     }
 
-    /// How many nodes there will be.
+    /// Returns the number of nodes.
     pub fn count(&self) -> usize {
         usize::from(self.nodes)
     }
 
-    /// Sets a broker property, over whatever the launcher would set.
+    /// Sets a broker property, which overrides the launcher's own value.
     pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.push((key.into(), value.into()));
         self
     }
 
-    /// Keeps everything in this directory, which must be absent or empty, and leaves it there.
+    /// Keeps all files in this directory, which must be absent or empty. The directory is not removed.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(dir.into());
         self
     }
 
-    /// The heap of each JVM; 256 MB otherwise.
+    /// Sets the heap of each JVM, in MB. The default is 256 MB.
     pub fn heap_mb(mut self, megabytes: u32) -> Self {
         self.heap_mb = megabytes;
         self
     }
 
-    /// How the JVMs compile; [`Compiler::Full`] for whatever is measured.
+    /// Sets the compilers of the JVMs. Measurements need [`Compiler::Full`].
     pub fn compiler(mut self, compiler: Compiler) -> Self {
         self.compiler = compiler;
         self
     }
 
-    /// Lets the brokers live on when this process is killed: a cluster to be detached.
+    /// Keeps the brokers running when this process is killed, for a cluster that is to be detached.
     pub fn outlives_owner(mut self) -> Self {
         self.outlives_owner = true;
         self

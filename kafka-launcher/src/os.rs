@@ -9,22 +9,22 @@ use rustix::process::{Pid, geteuid, kill_process};
 /// A signal that the launcher or a test sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Die now, without a say in it.
+    /// End immediately.
     Kill,
     /// Stop cleanly.
     Term,
-    /// Stop cleanly, as a person at a terminal asks.
+    /// Stop cleanly, like Ctrl-C at a terminal.
     Interrupt,
-    /// Freeze, as a long garbage collection or a suspended machine would.
+    /// Freeze, like a long garbage collection or a suspended machine.
     Stop,
-    /// Go on after [`Signal::Stop`].
+    /// Continue after [`Signal::Stop`].
     Continue,
 }
 
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// When there is no such process, or it belongs to another user.
+/// If there is no such process, or it belongs to another user.
 pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     use rustix::process::Signal as Number;
     let number = match signal {
@@ -42,7 +42,7 @@ pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(kill_process(pid, number)?)
 }
 
-/// Whether this process may install system packages.
+/// Returns whether this process may install system packages.
 pub fn is_root() -> bool {
     geteuid().is_root()
 }

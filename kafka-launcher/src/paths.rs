@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
-/// The directory for downloads and the state of `eos kafka up`.
+/// Returns the directory for downloads and the state of `eos kafka up`.
 ///
 /// It is `EOS_CACHE_DIR`, else `eos` under `XDG_CACHE_HOME`, else `~/.cache/eos`. This function does not create it.
 ///
 /// # Errors
-/// When none of these variables nor `HOME` is set to an absolute path.
+/// If none of these variables nor `HOME` is set to an absolute path.
 pub fn cache_dir() -> Result<PathBuf> {
     cache_dir_from(|name| std::env::var_os(name))
 }
@@ -39,7 +39,7 @@ fn cache_dir_from(var: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         .context("no cache directory: set EOS_CACHE_DIR (or HOME) to an absolute path")
 }
 
-/// The root of the checkout around this program, or `None` outside of a checkout.
+/// Returns the root of the checkout around this program, or `None` outside of a checkout.
 ///
 /// The search starts at `CARGO_MANIFEST_DIR`, which cargo sets, and then at the current directory.
 pub fn checkout() -> Option<&'static Path> {
@@ -54,7 +54,7 @@ pub fn checkout() -> Option<&'static Path> {
     root.as_deref()
 }
 
-/// The root of the checkout, for its tests and tools.
+/// Returns the root of the checkout, for its tests and tools.
 ///
 /// Outside of a checkout, it is the checkout from which this crate was *built*. This fallback can be wrong: if several
 /// checkouts share a target directory, it may be another checkout, or a deleted one.
@@ -72,7 +72,7 @@ fn enclosing_checkout(from: &Path) -> Option<PathBuf> {
 /// Waits for the lock file and holds it until the returned file is dropped. Its directory is created.
 ///
 /// # Errors
-/// When the file can't be created or locked.
+/// If the file cannot be created or locked.
 pub fn lock(path: &Path) -> Result<File> {
     if let Some(parent) = path.parent() {
         create_dir(parent)?;
@@ -88,26 +88,26 @@ pub fn lock(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// `mkdir -p`, with the path in the error.
+/// Creates a directory and its parents. The error names the path.
 ///
 /// # Errors
-/// When the directory can't be created.
+/// If the directory cannot be created.
 pub fn create_dir(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("create directory {}", path.display()))
 }
 
-/// Writes a small file, with the path in the error.
+/// Writes a small file. The error names the path.
 ///
 /// # Errors
-/// When the file can't be written.
+/// If the file cannot be written.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// `rm -rf`; what is not there is removed already.
+/// Removes a directory and its contents, if it exists.
 ///
 /// # Errors
-/// When the directory is there and can't be removed.
+/// If the directory exists and cannot be removed.
 pub fn remove_dir(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

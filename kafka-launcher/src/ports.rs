@@ -6,21 +6,21 @@ use anyhow::{Result, bail};
 
 use crate::ids;
 
-/// Below the ports that kernels hand out to outgoing connections (Linux: from 32768).
+/// The range of ports, below the ports that kernels assign to outgoing connections (Linux: from 32768).
 ///
-/// Binding port 0 would pick from those. A client that keeps reconnecting to a stopped broker may
-/// then be given the broker's own port as its local one and so be connected to itself, and the
-/// broker cannot come back. Seen with every client that retries on the loopback interface.
+/// Port 0 would select one of those. A client that keeps reconnecting to a stopped broker may then get the broker's own
+/// port as its local port. It is then connected to itself, and the broker cannot start again. This happened with every
+/// client that retries on the loopback interface.
 const RANGE: std::ops::Range<u64> = 10_000..32_768;
 
-/// So many different ports that nothing listens on right now.
+/// Returns `count` different ports on which no process listens now.
 ///
-/// Another process may still take one before the broker binds it: the launcher then starts over.
+/// Another process may still take one before the broker binds it. The launcher then starts over.
 ///
 /// # Errors
-/// When too few ports are free.
+/// If too few ports are free.
 pub fn free(count: usize) -> Result<Vec<u16>> {
-    // Held open until all are found, so that no port is given twice.
+    // All ports stay bound until the end, so that no port is returned twice.
     let mut held: Vec<(u16, TcpListener)> = Vec::new();
     for _ in 0..1000 {
         if held.len() == count {
@@ -36,7 +36,7 @@ pub fn free(count: usize) -> Result<Vec<u16>> {
     );
 }
 
-/// Whether a broker could listen there now.
+/// Returns whether a broker could listen on this port now.
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

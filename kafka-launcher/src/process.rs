@@ -1,4 +1,4 @@
-//! Processes that outlive the program that started them, told apart from later ones of the same id.
+//! Processes that outlive the program that started them.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::os::{self, Signal};
 
-/// A process id together with when that process started: ids are used again, this pair is not.
+/// A process id and the start time of that process. The system reuses ids, but not this pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// The id, which a later process may have too.
+    /// The id, which a later process may reuse.
     pub pid: u32,
     started: String,
 }
 
 impl ProcessId {
-    /// The process that has this id now.
+    /// Returns the process that has this id now.
     pub fn of(pid: u32) -> Option<ProcessId> {
         Some(ProcessId {
             pid,
@@ -23,12 +23,12 @@ impl ProcessId {
         })
     }
 
-    /// As a pid file holds it: the id, then when it started.
+    /// Returns the line of a pid file: the id, then the start time.
     pub(crate) fn to_line(&self) -> String {
         format!("{} {}\n", self.pid, self.started)
     }
 
-    /// What a pid file says.
+    /// Parses the line of a pid file.
     pub(crate) fn parse(line: &str) -> Option<ProcessId> {
         let (pid, started) = line.trim().split_once(' ')?;
         Some(ProcessId {
@@ -37,15 +37,15 @@ impl ProcessId {
         })
     }
 
-    /// Whether this very process still runs.
+    /// Returns whether this process still runs.
     pub fn is_alive(&self) -> bool {
         started(self.pid).is_some_and(|now| now == self.started)
     }
 
-    /// Kills this very process, and waits until it is gone.
+    /// Kills this process, and waits until it has ended.
     ///
     /// # Errors
-    /// When it can't be killed.
+    /// If it cannot be killed.
     pub fn kill(&self) -> anyhow::Result<()> {
         if self.is_alive() {
             os::signal(self.pid, Signal::Kill)?;
@@ -63,23 +63,23 @@ impl ProcessId {
     }
 }
 
-/// When a live process started, in whatever words the system has for it.
+/// Returns the start time of a live process, in the system's own format.
 #[cfg(target_os = "linux")]
 fn started(pid: u32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let ticks = start_ticks(&stat)?;
-    // Ticks count from the boot: a reboot resets them.
+    // Ticks count from the boot, so a reboot resets them.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     Some(format!("{}/{ticks}", boot.trim()))
 }
 
-/// The 22nd field of `/proc/<pid>/stat`; none of a zombie, which only waits to be collected.
+/// Returns the 22nd field of `/proc/<pid>/stat`, or `None` for a zombie whose threads have all ended.
 ///
-/// The first thread of a process may be one while the others still end, and then its sockets still
-/// listen. The 20th field is how many threads there are.
+/// The first thread of a process may be a zombie while other threads still end, and then its sockets still listen. The
+/// 20th field is the number of threads.
 #[cfg(target_os = "linux")]
 fn start_ticks(stat: &str) -> Option<u64> {
-    // The second field is the program's name in parentheses, and may itself hold anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     let after_name = stat.rsplit_once(')')?.1;
     let mut fields = after_name.split_ascii_whitespace();
     let state = fields.next()?;
@@ -131,7 +131,7 @@ mod tests {
         let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 1 18 4242 20";
         assert_eq!(start_ticks(&format!("7 (a) b)) S {fields}")), Some(4242));
         assert_eq!(start_ticks(&format!("7 (a) Z {fields}")), None);
-        // Others of its threads still end.
+        // Other threads of the process have not ended yet.
         let fields = fields.replace(" 16 1 18", " 16 7 18");
         assert_eq!(start_ticks(&format!("7 (a) Z {fields}")), Some(4242));
     }

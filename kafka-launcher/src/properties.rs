@@ -1,16 +1,16 @@
-//! What the brokers are told: `server.properties` of a small, quick, transactional cluster.
+//! The `server.properties` of a small, quick, transactional cluster.
 
 use crate::layout::{Layout, NodeLayout};
 
-/// What differs from Kafka's defaults, whatever the ports and ids.
+/// Returns the properties that differ from Kafka's defaults and are independent of ports and ids.
 ///
-/// `docker-compose.yml` says the same in its own words; a test compares the two.
+/// `docker-compose.yml` sets the same properties. A test compares the two.
 pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
     let replicas = if nodes == 1 { "1" } else { "3" };
     let in_sync = if nodes == 1 { "1" } else { "2" };
     let properties = [
-        // Internal topics: few partitions start sooner. Three nodes hold every transaction on
-        // two of them before it counts.
+        // Internal topics: few partitions start sooner. Three nodes store every transaction on two nodes before it
+        // counts.
         ("offsets.topic.num.partitions", "4"),
         ("offsets.topic.replication.factor", replicas),
         ("transaction.state.log.num.partitions", "4"),
@@ -22,24 +22,24 @@ pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
         ("default.replication.factor", replicas),
         ("min.insync.replicas", in_sync),
         ("auto.create.topics.enable", "false"),
-        // Groups: members join and leave often, and no rebalance waits for late ones.
+        // Groups: members join and leave often, and no rebalance waits for late members.
         ("group.initial.rebalance.delay.ms", "0"),
         ("group.min.session.timeout.ms", "1000"),
         ("group.consumer.session.timeout.ms", "6000"),
         ("group.consumer.min.session.timeout.ms", "1000"),
-        // Without the lower bound beside it, the broker refuses the interval and ends.
+        // Without this lower bound, the broker rejects the interval and ends.
         ("group.consumer.min.heartbeat.interval.ms", "500"),
         ("group.consumer.heartbeat.interval.ms", "500"),
         ("group.streams.initial.rebalance.delay.ms", "0"),
-        // Transactions: an abandoned one is aborted within a second of its timeout. Verification
-        // is the part of KIP-890 that protects clients of the first transaction protocol.
+        // Transactions: an abandoned transaction is aborted within a second of its timeout. Verification is the part of
+        // KIP-890 that protects clients of the first transaction protocol.
         (
             "transaction.abort.timed.out.transaction.cleanup.interval.ms",
             "1000",
         ),
         ("transaction.max.timeout.ms", "900000"),
         ("transaction.partition.verification.enable", "true"),
-        // The cleaner's buffer is 128 MiB by default: a 256 MB heap dies of it.
+        // The cleaner's buffer is 128 MiB by default, which exhausts a 256 MB heap.
         ("log.cleaner.dedupe.buffer.size", "2097152"),
         ("log.cleaner.threads", "1"),
         ("log.cleaner.backoff.ms", "500"),
@@ -48,12 +48,11 @@ pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
         ("num.network.threads", "2"),
         ("num.io.threads", "2"),
         ("background.threads", "2"),
-        // A controller that hangs is given up, and one of several brokers that is dead noticed, within
-        // three seconds.
+        // A hanging controller is abandoned, and a dead broker among several is detected, within three seconds.
         ("controller.socket.timeout.ms", "3000"),
         ("broker.heartbeat.interval.ms", "500"),
     ];
-    // A single one that stalls would only be fenced by itself: Kafka's default.
+    // The default of Kafka, because a single broker that stalls could only be fenced by itself.
     let session = if nodes == 1 { "9000" } else { "3000" };
     let owned = properties
         .into_iter()
@@ -61,7 +60,7 @@ pub(crate) fn common(nodes: u8) -> Vec<(&'static str, String)> {
     owned.map(|(key, value)| (key, value.to_owned())).collect()
 }
 
-/// The whole `server.properties` of one node. What is said last holds: the caller's overrides.
+/// Returns the whole `server.properties` of one node. The caller's overrides come last and take precedence.
 pub(crate) fn server(layout: &Layout, node: &NodeLayout) -> String {
     let (id, port, controller) = (node.id, node.port, node.controller_port);
     let voters: Vec<_> = layout
@@ -85,8 +84,8 @@ pub(crate) fn server(layout: &Layout, node: &NodeLayout) -> String {
             format!("listeners={own},CONTROLLER://{host}:{controller}"),
             format!("advertised.listeners={own}"),
         ],
-        // Brokers reach each other at what is advertised, too: on a listener of their own that is
-        // the node itself.
+        // Brokers also connect to each other's advertised addresses. A separate listener advertises the node itself to
+        // them.
         Some(detour) => {
             let inner = format!("BROKERS://127.0.0.1:{}", detour.between_brokers);
             let outer = format!("PLAINTEXT://127.0.0.1:{}", detour.advertised);
@@ -106,12 +105,12 @@ pub(crate) fn server(layout: &Layout, node: &NodeLayout) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A value as a Java properties file spells it.
+/// Escapes a value for a Java properties file.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\n', "\\n")
 }
 
-/// Warnings and the broker's own lifecycle, on standard output, which goes to the log file.
+/// The log configuration: warnings and the broker's lifecycle, on standard output, which goes to the log file.
 pub(crate) const LOG4J2: &str = "\
 status=warn
 appender.out.type=Console

@@ -1,8 +1,8 @@
 //! Proof of `docker-compose.yml` without Docker.
 //!
-//! The image's set-up program comes with Kafka's jars. It is given each container's environment,
-//! writes the broker's settings and formats its data as it would in the container, and the broker
-//! runs on what it wrote. Only hosts and ports differ: containers have addresses of their own.
+//! The image's setup program is in Kafka's jars. For each container's environment, it writes the broker's settings and
+//! formats its data as it would in the container. The broker then runs with these settings. Only hosts and ports
+//! differ, because containers have their own addresses.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::{paths, run};
 /// Sets up and starts the containers' brokers as processes, and produces and consumes with them.
 ///
 /// # Errors
-/// When the file is inconsistent, or the brokers made from it do not work.
+/// If the file is inconsistent, or its brokers do not work.
 pub fn prove_compose(nodes: u8) -> Result<()> {
     let file = paths::workspace_root().join("docker-compose.yml");
     let mut services = compose::read(&file)?;
@@ -51,7 +51,7 @@ pub fn prove_compose(nodes: u8) -> Result<()> {
         .with_context(|| format!("the brokers said:\n{}", running.tails()))
 }
 
-/// Runs the image's set-up program: settings from the environment, then a formatted directory.
+/// Runs the image's setup program: settings from the environment, then a formatted directory.
 fn set_up(
     installation: &Installation,
     service: &Service,
@@ -76,7 +76,7 @@ fn set_up(
             paths::write(&dir.join(part).join(log4j), LOG4J2)?;
         }
     }
-    // A container has its own /tmp; here the mounted settings say where data goes instead.
+    // A container has its own /tmp. Here the mounted settings name the data directory instead.
     let data = format!("log.dirs={}\n", place.data().display());
     paths::write(&dir.join("mounted/server.properties"), &data)?;
     paths::write(&place.dir.join("log4j2.properties"), properties::LOG4J2)?;
@@ -97,7 +97,7 @@ fn set_up(
     Ok(place)
 }
 
-/// A container sees nothing of this machine's environment.
+/// Replaces the command's environment, because a container has none of this machine's variables.
 fn only_these(command: &mut Command, environment: BTreeMap<String, String>) {
     let class_path = command.get_envs().find(|(key, _)| *key == "CLASSPATH");
     let class_path = class_path
@@ -110,7 +110,7 @@ fn only_these(command: &mut Command, environment: BTreeMap<String, String>) {
         .envs(environment);
 }
 
-/// The set-up program edits the image's log settings, so there must be some.
+/// The log settings of the image, which the setup program edits.
 const LOG4J2: &str = "\
 Configuration:
   Appenders:
@@ -174,7 +174,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for (_, child) in &mut self.0 {
-            // Ended by itself: then there is nothing to kill.
+            // A broker that ended by itself cannot be killed.
             let _ = node::kill(child);
         }
     }

@@ -1,4 +1,4 @@
-//! The Kafka that a test, the demo or a benchmark runs on: the user's own, or one just started.
+//! The Kafka cluster of a test, demo or benchmark.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -7,38 +7,39 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Cluster, ClusterOptions, install, ready};
 
-/// Names the user's own cluster; then nothing is started.
+/// The variable with the addresses of the user's own cluster. If it is set, no cluster is started.
 pub const BOOTSTRAP_VAR: &str = "KAFKA_BOOTSTRAP_SERVERS";
 
-/// How a line of [`print_skipped`] begins.
+/// The first word of a line of [`print_skipped`].
 pub const SKIPPED: &str = "SKIPPED";
 
-/// Tells an app where Kafka is, whatever its program says (`bootstrap.servers` of eos-core).
+/// The variable that overrides an app's Kafka addresses (`bootstrap.servers` of eos-core).
 pub const APP_BOOTSTRAP_VAR: &str = "EOS_BOOTSTRAP_SERVERS";
 
-/// Names the one-node cluster that `cargo xtask test` starts for all tests that only need *a* broker.
+/// The variable with the one-node cluster that `cargo xtask test` starts for all tests that only need *a* broker.
 pub const SHARED_VAR: &str = "TEST_KAFKA_BOOTSTRAP_SERVERS";
 
-/// Tells tests in which directory the programs are that they start; `cargo xtask test` has compiled them.
+/// The variable with the directory of the programs that tests start. `cargo xtask test` has compiled them.
 pub const PROGRAMS_VAR: &str = "TEST_PROGRAMS_DIR";
 
-/// Set to 1, tests that need a real Kafka print `SKIPPED` and pass. Without it they fail where Kafka is missing.
+/// If this variable is 1, tests that need a real Kafka print `SKIPPED` and pass. Without it, they fail if Kafka is
+/// missing.
 pub const SKIP_VAR: &str = "EOS_SKIP_KAFKA";
 
-/// A cluster that can be used.
+/// A cluster for the caller.
 #[derive(Debug)]
 pub enum Provided {
-    /// The user's, named by `KAFKA_BOOTSTRAP_SERVERS`.
+    /// The user's cluster, from `KAFKA_BOOTSTRAP_SERVERS`.
     External {
         /// Its addresses.
         bootstrap: String,
     },
-    /// Started for the caller; gone when dropped.
+    /// A cluster that was started for the caller, and is removed when dropped.
     Started(Box<Cluster>),
 }
 
 impl Provided {
-    /// Where clients connect.
+    /// Returns the addresses for clients.
     pub fn bootstrap(&self) -> &str {
         match self {
             Provided::External { bootstrap } => bootstrap,
@@ -46,7 +47,7 @@ impl Provided {
         }
     }
 
-    /// The cluster, if its nodes may be killed.
+    /// Returns the cluster, if its nodes may be killed.
     pub fn cluster(&mut self) -> Option<&mut Cluster> {
         match self {
             Provided::External { .. } => None,
@@ -55,7 +56,7 @@ impl Provided {
     }
 }
 
-/// The addresses in `KAFKA_BOOTSTRAP_SERVERS`, if it is set.
+/// Returns the addresses in `KAFKA_BOOTSTRAP_SERVERS`, if it is set.
 pub fn external() -> Option<String> {
     named_by(BOOTSTRAP_VAR)
 }
@@ -65,7 +66,7 @@ fn named_by(variable: &str) -> Option<String> {
     Some(given.trim().to_owned()).filter(|given| !given.is_empty())
 }
 
-/// What prevents this machine from starting a broker, with the fix.
+/// Returns the reason why this machine cannot start a broker, with the fix.
 pub fn missing() -> Option<String> {
     if is_skipped() {
         return Some(format!("{SKIP_VAR}=1 disables real brokers: unset it"));
@@ -73,10 +74,10 @@ pub fn missing() -> Option<String> {
     install::missing()
 }
 
-/// The user's cluster if one is named, else a new one with 1 or 3 nodes.
+/// Returns the user's cluster if one is named, or else a new one with 1 or 3 nodes.
 ///
 /// # Errors
-/// When the named cluster does not answer, or none can be started.
+/// If the named cluster does not respond, or no cluster can be started.
 pub fn provide(nodes: u8) -> Result<Provided> {
     let Some(bootstrap) = external() else {
         let cluster = Cluster::start(&ClusterOptions::default().nodes(nodes))?;
@@ -91,10 +92,11 @@ pub fn provide(nodes: u8) -> Result<Provided> {
     Ok(Provided::External { bootstrap })
 }
 
-/// The cluster of [`SHARED_VAR`] if one node is enough, else as [`provide`]; none if [`SKIP_VAR`] is set.
+/// Returns the cluster of [`SHARED_VAR`] if one node is enough, or else as [`provide`]. Returns `None` if [`SKIP_VAR`]
+/// is set.
 ///
 /// # Errors
-/// As [`provide`]; also when Java or Maven is missing.
+/// See [`provide`]. Also fails if Java or Maven is missing.
 pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
     if let (1, Some(bootstrap)) = (nodes, named_by(SHARED_VAR)) {
         return Ok(Some(Provided::External { bootstrap }));
@@ -105,11 +107,11 @@ pub fn for_tests(nodes: u8) -> Result<Option<Provided>> {
     provide(nodes).map(Some)
 }
 
-/// A cluster of the test's own, whatever `KAFKA_BOOTSTRAP_SERVERS` says: for tests that need
-/// brokers with certain properties, or topics and groups under fixed names. Skips as [`for_tests`].
+/// Returns a cluster of the test's own, independent of `KAFKA_BOOTSTRAP_SERVERS`. It is for tests that need brokers
+/// with certain properties, or topics and groups with fixed names. Skips like [`for_tests`].
 ///
 /// # Errors
-/// When none can be started, Java or Maven missing included.
+/// If no cluster can be started, for example because Java or Maven is missing.
 pub fn own_for_tests(options: &ClusterOptions) -> Result<Option<Cluster>> {
     if skipped()? {
         return Ok(None);
@@ -117,10 +119,10 @@ pub fn own_for_tests(options: &ClusterOptions) -> Result<Option<Cluster>> {
     Cluster::start(options).map(Some)
 }
 
-/// Whether [`SKIP_VAR`] leaves out the tests on a real Kafka; prints that to standard error.
+/// Returns whether [`SKIP_VAR`] skips the tests on a real Kafka, and prints this to standard error.
 ///
 /// # Errors
-/// When Kafka can't be started here and [`SKIP_VAR`] is not set: a test that finds no broker fails. Also when
+/// If Kafka cannot be started here and [`SKIP_VAR`] is not set, because a test that finds no broker fails. Also if
 /// [`SKIP_VAR`] is set in continuous integration.
 pub fn skipped() -> Result<bool> {
     let Some(why) = missing() else {
@@ -136,19 +138,19 @@ pub fn skipped() -> Result<bool> {
     Ok(true)
 }
 
-/// Prints that a test is skipped to standard error, past the capture of `cargo test`, which would hide it.
+/// Prints to standard error that a test is skipped. It bypasses the capture of `cargo test`, which would hide the line.
 pub fn print_skipped(why: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    // A closed standard error has no reader to inform.
+    // An error of a closed standard error is ignored.
     let _ = writeln!(std::io::stderr(), "{SKIPPED} {name}: {why}");
 }
 
-/// Whether the user wants to do without.
+/// Returns whether the user skips the tests on a real Kafka.
 pub fn is_skipped() -> bool {
     std::env::var(SKIP_VAR).is_ok_and(|value| value == "1")
 }
 
-/// Whether this is a continuous integration run, where skipping would hide a failure.
+/// Returns whether this is a continuous integration run, where a skip would hide a failure.
 pub fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

@@ -1,4 +1,4 @@
-//! When a cluster is usable: every node answers a Metadata request and knows all the others.
+//! The readiness check of a cluster.
 
 use std::time::{Duration, Instant};
 
@@ -6,18 +6,18 @@ use anyhow::{Context, Result, bail};
 
 use kafka_wire::Client;
 
-/// Between two questions to a node that is not ready.
+/// The pause between two requests to a node that is not ready.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// For one question. A node that is coming up may take the connection and say nothing yet.
+/// The timeout of one request. A starting node may accept the connection without a response.
 const QUESTION_LIMIT: Duration = Duration::from_secs(2);
 
-/// Waits until each address names `nodes` live brokers and a controller.
+/// Waits until each address lists `nodes` live brokers and a controller.
 ///
-/// `still_possible` is asked now and then: an error ends the wait, since a dead JVM never answers.
+/// The wait calls `still_possible` regularly. An error of it ends the wait, because a dead JVM never responds.
 ///
 /// # Errors
-/// When an address is not ready at the deadline, or `still_possible` returns an error.
+/// If an address is not ready at the deadline, or `still_possible` returns an error.
 pub fn wait(
     addresses: &[String],
     nodes: usize,
@@ -36,10 +36,10 @@ pub fn wait(
     Ok(())
 }
 
-/// Whether a node is ready, and if not, why not.
+/// Checks with a Metadata request whether a node is ready and lists all the others.
 ///
 /// # Errors
-/// When it is not ready.
+/// If the node is not ready, with the reason.
 pub fn ask(address: &str, nodes: usize) -> Result<()> {
     let metadata = Client::connect(address, QUESTION_LIMIT)?.metadata(Some(&[]))?;
     let known = metadata.brokers.len();

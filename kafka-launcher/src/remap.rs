@@ -1,5 +1,7 @@
-//! Containers have addresses of their own; processes on one machine share one. Hosts and ports are
-//! exchanged here, nothing else, and every address that is exchanged is checked on the way.
+//! The addresses of containers, replaced by addresses of this machine.
+//!
+//! Containers have their own addresses, but processes on one machine share one. This module replaces only hosts and
+//! ports, and checks every address that it replaces.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::compose::{Listener, Service};
 use crate::ports;
 
-/// The ports that stand for the containers', by service and listener.
+/// The ports that replace the containers' ports, by service and listener.
 pub(crate) struct Ports<'a> {
     services: &'a BTreeMap<String, Service>,
     chosen: BTreeMap<(String, String), u16>,
@@ -35,7 +37,7 @@ impl Ports<'_> {
         port.with_context(|| format!("service `{service}` has no listener {listener}"))
     }
 
-    /// The container's environment, with this machine's addresses in place of the container's.
+    /// Returns the container's environment with this machine's addresses instead of the container's.
     pub(crate) fn environment(&self, service: &Service) -> Result<BTreeMap<String, String>> {
         let mut environment = service.environment.clone();
         let here = |listener: &Listener| {
@@ -57,7 +59,7 @@ impl Ports<'_> {
         Ok(environment)
     }
 
-    /// `id@host:port`, where the host's container must have that id and a controller at that port.
+    /// Replaces `id@host:port`. The host's container must have that id and a controller at that port.
     fn voter(&self, voter: &str, asking: &Service) -> Result<String> {
         let parts = voter.split_once('@');
         let parts = parts.and_then(|(id, address)| Some((id, address.rsplit_once(':')?)));
@@ -88,7 +90,7 @@ impl Ports<'_> {
     }
 }
 
-/// The port of the listener that is advertised on localhost, where clients on this machine connect.
+/// Returns the port of the listener that is advertised on localhost, for clients on this machine.
 pub(crate) fn clients_port(service: &Service, ports: &Ports<'_>) -> Result<u16> {
     let advertised = service.advertised()?;
     let local = advertised

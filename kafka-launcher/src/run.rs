@@ -1,4 +1,4 @@
-//! Running other programs: find them, bound their time, keep what they said.
+//! Other programs: lookup, timeout, and captured output.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,19 +10,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What a program answered: how it ended, and everything it printed.
+/// The result of a program: its exit status and its output.
 #[derive(Debug)]
 pub struct Answer {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// Standard output and standard error, in the order written.
     pub text: String,
 }
 
-/// Runs a program to its end, or kills it when `limit` has passed.
+/// Runs a program to its end, or kills it after `limit`.
 ///
 /// # Errors
-/// When it can't be started, or does not end in time.
+/// If the program cannot be started, or does not end in time.
 pub fn answer(command: &mut Command, limit: Duration) -> Result<Answer> {
     let name = command.get_program().to_owned();
     // A file, not a pipe: a full pipe would block the program.
@@ -48,10 +48,10 @@ pub fn answer(command: &mut Command, limit: Duration) -> Result<Answer> {
     Ok(Answer { status, text })
 }
 
-/// Runs a program to its end; returns its output.
+/// Runs a program to its end and returns its output.
 ///
 /// # Errors
-/// As [`answer`], and when the program fails: the error carries its output.
+/// See [`answer`]. Also fails if the program fails. The error contains its output.
 pub fn succeed(command: &mut Command, limit: Duration) -> Result<String> {
     let answered = answer(command, limit)?;
     if !answered.status.success() {
@@ -61,10 +61,10 @@ pub fn succeed(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(answered.text)
 }
 
-/// Waits for a child's end, at most `limit`.
+/// Waits at most `limit` for the end of a child.
 ///
 /// # Errors
-/// When the system can't tell whether the child has ended.
+/// If the system cannot report whether the child has ended.
 pub fn wait_within(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
@@ -78,7 +78,7 @@ pub fn wait_within(child: &mut Child, limit: Duration) -> Result<Option<ExitStat
     }
 }
 
-/// The program's path, if it is on `PATH`.
+/// Returns the program's path, if it is on `PATH`.
 pub fn find(program: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, program)
 }
@@ -89,13 +89,13 @@ fn find_in(path: &OsStr, program: &str) -> Option<PathBuf> {
         .find(|candidate| is_program(candidate))
 }
 
-/// Whether the path is a file that may be executed.
+/// Returns whether the path is an executable file.
 pub fn is_program(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The command as one would type it.
+/// Returns the command as a shell line.
 pub fn line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|a| a.to_string_lossy().into_owned()));
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_killed_and_named() {
         let mut limit = Duration::from_millis(200);
-        // A busy machine may not even begin with the program in so short a time: then it gets more.
+        // A busy machine may not start the program in so short a time. Then the test retries with more time.
         let error = loop {
             let mut command = Command::new("sh");
             command.args(["-c", "echo so far; exec sleep 600"]);

@@ -1,7 +1,7 @@
-//! Directories of clusters that are thrown away, also those whose owner was killed.
+//! Temporary directories of clusters, removed even after a kill.
 //!
-//! An owner holds a lock on a file beside its directory. Locks end with their process, however it
-//! ends; so the next start of a cluster can tell leftovers from directories in use.
+//! An owner holds a lock on a file beside its directory. The lock ends with its process, even if the process is killed.
+//! So the next start of a cluster can distinguish leftovers from directories in use.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a new directory in the user's cache, and sweeps up what others left.
+    /// Makes a new directory in the user's cache, and removes leftovers of killed owners.
     pub(crate) fn new() -> Result<Scratch> {
         Scratch::below(&paths::cache_dir()?.join("run"))
     }
 
     fn below(base: &Path) -> Result<Scratch> {
-        // Between making and locking its file, an owner would look dead to a sweeper.
+        // A sweep between the creation and the lock of its file would treat the owner as dead.
         let _no_sweep_meanwhile = paths::lock(&base.join("sweep"))?;
         sweep(base);
         let name = format!("cluster-{:016x}", ids::random());
@@ -46,7 +46,7 @@ impl Scratch {
         &self.dir
     }
 
-    /// Empties the directory, for another attempt in it.
+    /// Clears the directory, for another attempt in it.
     pub(crate) fn clear(&self) -> Result<()> {
         paths::remove_dir(&self.dir)?;
         paths::create_dir(&self.dir)
@@ -55,14 +55,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed now, the next sweep will try again.
+        // The next sweep retries a failed removal.
         if paths::remove_dir(&self.dir).is_ok() {
             let _ = fs::remove_file(&self.lock_file);
         }
     }
 }
 
-/// Removes every directory whose owner is gone. Failures wait for the next sweep.
+/// Removes every directory whose owner has ended. The next sweep retries failed removals.
 fn sweep(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else {
         return;
@@ -82,10 +82,10 @@ fn remove_if_orphaned(lock_file: &Path) -> Result<()> {
     Ok(fs::remove_file(lock_file)?)
 }
 
-/// Kills the processes that pid files below `dir` name. On Linux the kernel did so when the owner died.
+/// Kills the processes in the pid files below `dir`. On Linux the kernel has killed them when the owner ended.
 ///
 /// # Errors
-/// When a process survives.
+/// If a process survives.
 pub fn kill_orphans(dir: &Path) -> Result<()> {
     let Ok(nodes) = fs::read_dir(dir) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The shortest proof that a cluster works: a topic, records in, the same records out.
+//! The shortest check that a cluster works.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use kafka_wire::{Client, Isolation, Producer};
 
 const RECORDS: i64 = 100;
 
-/// Creates a topic, produces to it, reads it back read_committed, and deletes it.
+/// Creates a topic, produces to it, reads the same records with read_committed, and deletes it.
 ///
 /// # Errors
-/// When any of that fails, or what was read is not what was written.
+/// If any step fails, or the read records differ from the written records.
 pub fn smoke(bootstrap: &str, replication: i16) -> Result<()> {
     let topic = format!("smoke-{}", crate::ids::uuid());
     let mut client = Client::connect(bootstrap, Duration::from_secs(20))?;

@@ -1,7 +1,9 @@
-//! A thread that starts the brokers and lives as long as their owner.
+//! The thread that starts the brokers.
 //!
-//! Linux sends the parent-death signal when the *thread* that forked ends, not its process. A
-//! cluster started from a short-lived thread (every test has one) would die with that thread.
+//! It runs as long as the owner of the brokers.
+//!
+//! Linux sends the parent-death signal when the *thread* that forked ends, not its process. A cluster that a
+//! short-lived thread started would end with that thread, and every test has such a thread.
 
 use std::io;
 use std::process::{Child, Command};
@@ -11,14 +13,14 @@ use crate::os;
 
 type Request = (Command, SyncSender<io::Result<Child>>);
 
-/// Starts processes that die with this value or, if `tied` is not set, outlive it.
+/// Starts processes that end with this value. If `tied` is not set, they outlive it.
 #[derive(Debug)]
 pub(crate) struct Spawner {
     requests: SyncSender<Request>,
 }
 
 impl Spawner {
-    /// Starts the thread. It ends when the value is dropped, and with it whatever is tied to it.
+    /// Starts the thread. It ends when the value is dropped, and the tied processes end with it.
     pub(crate) fn start(tied: bool) -> Spawner {
         let (requests, taken) = sync_channel(1);
         std::thread::spawn(move || serve(&taken, tied));
@@ -39,7 +41,7 @@ fn serve(requests: &Receiver<Request>, tied: bool) {
         if tied {
             os::die_with_spawning_thread(&mut command);
         }
-        // The receiver is gone only if the owner is going away, and then the process ends, too.
+        // The receiver is dropped only while the owner is dropped, and then the process ends, too.
         let _ = reply.send(command.spawn());
     }
 }

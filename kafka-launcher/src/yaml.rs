@@ -1,7 +1,7 @@
-//! The part of YAML that `docker-compose.yml` is written in.
+//! A parser of the YAML subset in `docker-compose.yml`.
 //!
-//! Nested maps by indentation, lists of scalars, quoted and plain scalars, comments, anchors on
-//! maps and `<<` merges. Everything else is refused with its line number rather than misread.
+//! It supports nested maps by indentation, lists of scalars, quoted and plain scalars, comments, anchors on maps and
+//! `<<` merges. It rejects all other syntax with the line number, instead of misreading it.
 
 mod line;
 
@@ -14,16 +14,16 @@ use line::{Line, at, entry, scalar};
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Yaml {
-    /// Text; numbers are text too.
+    /// Text. Numbers are text, too.
     Scalar(String),
     /// `- one per line`, or `[a, b]`.
     List(Vec<String>),
-    /// `key: value` per line, merges applied. No order.
+    /// `key: value` per line, with merges applied. Unordered.
     Map(BTreeMap<String, Yaml>),
 }
 
 impl Yaml {
-    /// The map's value for a key.
+    /// Returns the map's value for a key.
     pub(crate) fn get(&self, key: &str) -> Result<&Yaml> {
         self.map()?.get(key).with_context(|| format!("no `{key}`"))
     }
@@ -50,7 +50,7 @@ impl Yaml {
     }
 }
 
-/// Reads a document whose root is a map.
+/// Parses a document whose root is a map.
 pub(crate) fn parse(text: &str) -> Result<Yaml> {
     let mut reader = Reader {
         lines: Vec::new(),
@@ -77,7 +77,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The map or list whose lines are indented by exactly `indent`.
+    /// Parses the map or list whose lines are indented by exactly `indent`.
     fn block(&mut self, indent: usize) -> Result<Yaml> {
         let is_list = self
             .here(indent)
@@ -127,12 +127,12 @@ impl Reader {
             let twice = map.insert(key.clone(), value).is_some();
             ensure!(!twice, "line {number}: `{key}` a second time");
         }
-        // What is said here goes before what is merged in.
+        // The map's own entries override merged entries.
         merged.extend(map);
         Ok(Yaml::Map(merged))
     }
 
-    /// What follows `key:`: on the same line, or indented below it.
+    /// Parses the value after `key:`, on the same line or indented below it.
     fn value(&mut self, inline: &str, indent: usize) -> Result<Yaml> {
         if let Some(anchor) = inline.strip_prefix('&') {
             let nested = self.nested(indent)?;
@@ -164,7 +164,7 @@ impl Reader {
         }
     }
 
-    /// `<<: *one` or `<<: [*one, *two]`, the first going before the second.
+    /// Parses `<<: *one` or `<<: [*one, *two]`. Entries of the first take precedence over the second.
     fn merge(&self, value: &str) -> Result<BTreeMap<String, Yaml>> {
         let names = value.trim_start_matches('[').trim_end_matches(']');
         let mut merged = BTreeMap::new();

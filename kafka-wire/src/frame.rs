@@ -1,6 +1,7 @@
-//! Frames: a length of four bytes, and as many bytes (protocol guide, "Protocol Primitives").
+//! Frames of the protocol: a length and that many bytes.
 //!
-//! A request begins with a header, which names its API and a correlation id; its answer begins with the same id.
+//! The length has four bytes (protocol guide, "Protocol Primitives"). A request begins with a header, which contains
+//! its API and a correlation id. Its response begins with the same id.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -11,18 +12,18 @@ use kafka_protocol::messages::{ApiKey, RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::buf::ByteBuf;
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 
-/// Larger than any request or answer that brokers take with their default settings: a longer frame means that the
-/// peer does not speak Kafka's protocol.
+/// The limit of a frame, in bytes. It exceeds any request or response of brokers with their default settings. A longer
+/// frame means that the peer does not speak Kafka's protocol.
 pub const LARGEST: usize = 256 << 20;
 
-/// How much is allocated before as many bytes have arrived.
+/// The number of bytes that are allocated before they have arrived.
 const AT_ONCE: usize = 1 << 20;
 
-/// Reads the next frame, without its length; none once the peer has closed between two frames.
+/// Reads the next frame, without its length. Returns `None` if the peer has closed the stream between two frames.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] when the length is negative or above `largest`,
-/// [`io::ErrorKind::UnexpectedEof`] when the peer closes within a frame, and as the stream.
+/// [`io::ErrorKind::InvalidData`] if the length is negative or above `largest`. [`io::ErrorKind::UnexpectedEof`] if the
+/// peer closes the stream within a frame. Also the errors of the stream.
 pub fn read(from: &mut impl Read, largest: usize) -> io::Result<Option<Bytes>> {
     let mut length = [0; 4];
     match begin(from, &mut length)? {
@@ -54,10 +55,10 @@ fn begin(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Writes a frame and its length at once.
+/// Writes a frame and its length in one call.
 ///
 /// # Errors
-/// As the stream.
+/// The errors of the stream.
 pub fn write(to: &mut impl Write, frame: &[u8]) -> io::Result<()> {
     let length = i32::try_from(frame.len()).map_err(io::Error::other)?;
     let mut whole = Vec::with_capacity(4 + frame.len());
@@ -66,10 +67,10 @@ pub fn write(to: &mut impl Write, frame: &[u8]) -> io::Result<()> {
     to.write_all(&whole)
 }
 
-/// The frame that `fill` writes, its length in front.
+/// Returns the frame that `fill` writes, with its length in front.
 ///
 /// # Errors
-/// As `fill`, and when the frame is longer than 2 GiB.
+/// The errors of `fill`. Also fails if the frame is longer than 2 GiB.
 pub fn encode(fill: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<Bytes> {
     let mut frame = BytesMut::new();
     frame.put_i32(0);
@@ -79,10 +80,10 @@ pub fn encode(fill: impl FnOnce(&mut BytesMut) -> Result<()>) -> Result<Bytes> {
     Ok(frame.freeze())
 }
 
-/// The frame of a request, its length in front.
+/// Returns the frame of a request, with its length in front.
 ///
 /// # Errors
-/// When the request has fields that this version can't express.
+/// If the request has fields that this version does not support.
 pub fn encode_request<R: Request>(
     request: &R,
     version: i16,
@@ -100,10 +101,10 @@ pub fn encode_request<R: Request>(
     })
 }
 
-/// The correlation id of an answer and the answer, from a frame without its length.
+/// Decodes a response from a frame without its length. Returns the correlation id and the response.
 ///
 /// # Errors
-/// When the frame is not an answer to such a request in this version.
+/// If the frame is not a response to such a request in this version.
 pub fn decode_answer<R: Request>(
     frame: &mut impl ByteBuf,
     version: i16,
@@ -112,29 +113,29 @@ pub fn decode_answer<R: Request>(
     Ok((header.correlation_id, R::Response::decode(frame, version)?))
 }
 
-/// The correlation id that an answer begins with.
+/// Returns the correlation id at the beginning of a response.
 pub fn correlation(answer: &[u8]) -> Option<i32> {
     answer.first_chunk().map(|id| i32::from_be_bytes(*id))
 }
 
-/// The beginning of every request, whatever its version (KIP-482 left these fields where they were).
+/// The beginning of every request in every version (KIP-482 did not move these fields).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The API's number.
+    /// The API key.
     pub key: i16,
     /// The version of the API.
     pub version: i16,
-    /// The id that the answer begins with.
+    /// The id at the beginning of the response.
     pub correlation: i32,
     /// `client.id`, empty if there is none.
     pub client: String,
 }
 
 impl Header {
-    /// Reads the header of a request, from a frame without its length.
+    /// Parses the header of a request, from a frame without its length.
     ///
     /// # Errors
-    /// When the frame is too short.
+    /// If the frame is too short.
     pub fn parse(frame: &[u8]) -> io::Result<Header> {
         let short = || io::Error::new(io::ErrorKind::InvalidData, "a request without a header");
         let (head, rest) = frame.split_at_checked(10).ok_or_else(short)?;
@@ -150,7 +151,7 @@ impl Header {
         })
     }
 
-    /// The API, if it is one of Kafka 4's.
+    /// Returns the API, if it is one of Kafka 4's.
     pub fn api(&self) -> Option<ApiKey> {
         ApiKey::try_from(self.key).ok()
     }
@@ -164,7 +165,7 @@ impl fmt::Display for Header {
     }
 }
 
-/// The name of an API, for messages.
+/// Returns the name of an API, for messages.
 pub(crate) fn api_name(key: i16) -> String {
     ApiKey::try_from(key).map_or_else(|()| format!("api {key}"), |api| format!("{api:?}"))
 }

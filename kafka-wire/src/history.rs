@@ -1,40 +1,40 @@
-//! How transactions ended: the batches and markers of a log, and the state that coordinators keep.
+//! The history of transactions: spans and coordinator states.
 
-/// Where the groups' offsets are kept.
+/// The topic of the committed offsets of groups.
 pub const CONSUMER_OFFSETS: &str = "__consumer_offsets";
 
-/// A batch of records, and the end of the transaction that it is part of.
+/// A batch of records, and the end of the transaction that contains it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// The first offset.
     pub first: i64,
     /// The last offset.
     pub last: i64,
-    /// How many records lie between them.
+    /// The number of records in the batch.
     pub records: u32,
-    /// Who wrote it, -1 for a producer that is not idempotent.
+    /// The producer id, or -1 for a producer that is not idempotent.
     pub producer_id: i64,
     /// The epoch of that producer.
     pub producer_epoch: i16,
-    /// Whether it was written inside a transaction.
+    /// Whether the batch belongs to a transaction.
     pub transactional: bool,
-    /// The next marker of that producer; none while its transaction is open.
+    /// The next marker of that producer, or `None` while its transaction is open.
     pub end: Option<Marker>,
 }
 
 /// A marker, which ends a producer's transaction in one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// Where it lies.
+    /// The offset of the marker.
     pub offset: i64,
-    /// The epoch of the producer that it ends. A coordinator that fences one writes the epoch after
-    /// its own, and then never a commit.
+    /// The epoch of the producer whose transaction ends. A coordinator that fences a producer writes the epoch after
+    /// the producer's own, and then always an abort.
     pub producer_epoch: i16,
     /// Whether the transaction is committed.
     pub commits: bool,
 }
 
-/// A step of a transaction, as its coordinator wrote it down.
+/// A step of a transaction, from the coordinator's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedTransaction {
     /// The transactional id.
@@ -43,11 +43,11 @@ pub struct LoggedTransaction {
     pub producer_id: i64,
     /// The producer's epoch.
     pub producer_epoch: i16,
-    /// As in [`TransactionState::state`].
+    /// The state, as in [`TransactionState::state`].
     pub state: &'static str,
-    /// The partitions that take part: outputs, and those of [`CONSUMER_OFFSETS`].
+    /// The partitions of the transaction: outputs, and those of [`CONSUMER_OFFSETS`].
     pub partitions: Vec<(String, i32)>,
-    /// When it was written, in milliseconds since the epoch.
+    /// The time of the entry, in milliseconds since the epoch.
     pub at: i64,
 }
 
@@ -56,7 +56,7 @@ pub struct LoggedTransaction {
 pub struct TransactionState {
     /// The transactional id.
     pub transactional_id: String,
-    /// The producer id it has now.
+    /// The current producer id of the transactional id.
     pub producer_id: i64,
     /// `Empty`, `Ongoing`, `PrepareCommit`, `PrepareAbort`, `CompleteCommit`, `CompleteAbort`,
     /// `PrepareEpochFence` or `Dead`.
@@ -64,21 +64,21 @@ pub struct TransactionState {
 }
 
 impl TransactionState {
-    /// Whether a transaction is begun and its end is not written everywhere.
+    /// Returns whether a transaction has begun and the coordinator has not written its end to all partitions.
     pub fn is_open(&self) -> bool {
         self.state == "Ongoing" || self.state.starts_with("Prepare")
     }
 }
 
-/// A transaction that a partition's leader knows to be open there.
+/// An open transaction, as a partition's leader reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenProducer {
     /// The partition.
     pub partition: i32,
-    /// Who writes it.
+    /// The producer id.
     pub producer_id: i64,
     /// The epoch of that producer.
     pub producer_epoch: i16,
-    /// Its first offset: from there on nothing is decided.
+    /// The first offset of the transaction. The outcome of records from this offset on is open.
     pub first_offset: i64,
 }

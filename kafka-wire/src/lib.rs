@@ -1,25 +1,25 @@
-//! Kafka's wire protocol: frames, record batches, and a small synchronous client.
+//! Kafka's wire protocol: frames, record batches and a synchronous client.
 //!
-//! Pure Rust: no C code, no threads, no background work. It shares no code with eos or librdkafka on purpose: a
-//! judge that was built on the client under test would inherit its bugs. The launcher, the demo, the generator,
-//! the judge and the scenarios of `conformance` use the client; the embedded broker uses frames and batches.
+//! Pure Rust: no C code, no threads, no background work. It shares no code with eos or librdkafka on purpose. A judge
+//! that was built on the client under test would inherit its bugs. The launcher, the demo, the generator, the judge and
+//! the scenarios of `conformance` use the client. The embedded broker uses frames and batches.
 //!
 //! ```text
-//! frame        a length and as many bytes; the header of a request
+//! frame        a length and that many bytes; the header of a request
 //! requests     requests for one topic or partition
 //! refusal      error responses for each kind of request
-//! batch        record batches (format version 2): header, records, markers; which of them read_committed hides
+//! batch        record batches (format version 2): header, records, markers; the records that read_committed hides
 //! connection   one socket to one broker, one request in flight, a deadline on each
 //! client       routing, retries, topics, groups, offsets, records
-//! producer     Producer: batches, sequences, retries that cannot double a record
+//! producer     Producer: batches, sequences, retries that cannot duplicate a record
 //!              TransactionalProducer: each step is a call, for tests that abort, hang or return as a zombie
-//! history      how each transaction ended, in the types that an oracle judges by
+//! history      the end of each transaction, in the types that an oracle judges by
 //! lines        records as lines of text
 //! partitioner  Kafka's default partitioner
 //! varint       numbers in compact lengths and in records
 //! ```
 //!
-//! Left out: compression, TLS and SASL, group membership, fetch sessions.
+//! Not supported: compression, TLS and SASL, group membership, fetch sessions.
 #![forbid(unsafe_code)]
 
 pub mod batch;

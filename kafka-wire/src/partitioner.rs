@@ -1,15 +1,15 @@
-//! Kafka's default partitioner, written a second time on purpose.
+//! Kafka's default partitioner, implemented a second time on purpose.
 //!
 //! The generator and `eos kafka produce` place keys with this partitioner. So the tests compare the framework's
 //! partitioner with an implementation that shares no code with it.
 
-/// The partition that Java's default partitioner gives a key.
+/// Returns the partition that Java's default partitioner selects for a key.
 pub fn partition(key: &[u8], partitions: i32) -> i32 {
     let positive = murmur2(key) & 0x7fff_ffff;
     positive as i32 % partitions
 }
 
-/// MurmurHash2 with Kafka's seed, over little-endian words.
+/// Returns the MurmurHash2 with Kafka's seed, over little-endian words.
 pub fn murmur2(data: &[u8]) -> u32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = 0x9747_b28c ^ data.len() as u32;
@@ -40,7 +40,7 @@ pub fn murmur2(data: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// The values that Kafka's own UtilsTest expects.
+    /// The expected values are those of Kafka's UtilsTest.
     #[test]
     fn agrees_with_kafka() {
         for (key, hash) in [

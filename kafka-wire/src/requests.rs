@@ -1,6 +1,6 @@
-//! Requests for one topic or partition, as functions of what differs between them.
+//! Builders of requests for one topic or partition.
 //!
-//! Fields that are not named here have the defaults of Kafka's message definitions.
+//! All other fields have the defaults of Kafka's message definitions.
 
 use bytes::Bytes;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
@@ -28,33 +28,33 @@ use kafka_protocol::protocol::StrBytes;
 
 use crate::batch::ProducerIdentity;
 
-/// How long a broker may take over a request that depends on other brokers.
+/// The time that a broker may spend on a request that depends on other brokers, in milliseconds.
 pub(crate) const BROKER_TIMEOUT_MS: i32 = 5_000;
 
-/// No producer yet: InitProducerId gives one out.
+/// A producer without an id yet, which InitProducerId assigns.
 pub const NO_PRODUCER: ProducerIdentity = ProducerIdentity { id: -1, epoch: -1 };
 
-/// A string in the protocol's form.
+/// Returns a string in the protocol's form.
 pub fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
-/// A topic name in the protocol's form.
+/// Returns a topic name in the protocol's form.
 pub fn topic_name(name: &str) -> TopicName {
     TopicName(text(name))
 }
 
-/// A group id in the protocol's form.
+/// Returns a group id in the protocol's form.
 pub fn group_id(id: &str) -> GroupId {
     GroupId(text(id))
 }
 
-/// A transactional id in the protocol's form.
+/// Returns a transactional id in the protocol's form.
 pub fn transactional_id(id: &str) -> TransactionalId {
     TransactionalId(text(id))
 }
 
-/// Metadata of these topics, or of all; none is created.
+/// Metadata of these topics, or of all topics. It creates no topic.
 pub fn metadata(topics: Option<&[&str]>) -> MetadataRequest {
     let named = |name: &&str| MetadataRequestTopic::default().with_name(Some(topic_name(name)));
     MetadataRequest::default()
@@ -105,7 +105,7 @@ pub fn produce(
         .with_topic_data(vec![topic])
 }
 
-/// Fetch from one partition, outside of a session.
+/// Fetch from one partition, without a fetch session.
 pub fn fetch(
     topic: &str,
     partition: i32,
@@ -147,7 +147,7 @@ pub fn list_offsets(
         .with_topics(vec![topic])
 }
 
-/// OffsetCommit of one partition by a member of a generation; an administrator is `(-1, "")`.
+/// OffsetCommit of one partition by a member of a generation. An administrator is `(-1, "")`.
 pub fn offset_commit(
     group: &str,
     topic: &str,
@@ -170,7 +170,8 @@ pub fn offset_commit(
         .with_topics(vec![topic])
 }
 
-/// OffsetFetch of some partitions of a topic; `stable` refuses offsets that a transaction holds (KIP-447).
+/// OffsetFetch of some partitions of a topic. With `stable`, the broker withholds offsets of open transactions
+/// (KIP-447).
 pub fn offset_fetch(
     group: &str,
     topic: &str,
@@ -188,7 +189,7 @@ pub fn offset_fetch(
         .with_require_stable(stable)
 }
 
-/// InitProducerId, for a new identity or for the one after `known`.
+/// InitProducerId, for a new identity or for the successor of `known`.
 pub fn init_producer_id(
     id: Option<&str>,
     transaction_timeout_ms: i32,
@@ -201,7 +202,7 @@ pub fn init_producer_id(
         .with_producer_epoch(known.epoch)
 }
 
-/// AddPartitionsToTxn by a client, which is up to version 3.
+/// AddPartitionsToTxn by a client, which is limited to version 3.
 pub fn add_partitions(
     id: &str,
     producer: ProducerIdentity,
@@ -228,7 +229,7 @@ pub fn add_offsets(id: &str, producer: ProducerIdentity, group: &str) -> AddOffs
         .with_group_id(group_id(group))
 }
 
-/// TxnOffsetCommit of one partition, not by a member of the group.
+/// TxnOffsetCommit of one partition. The producer is not a member of the group.
 pub fn txn_offset_commit(
     id: &str,
     producer: ProducerIdentity,

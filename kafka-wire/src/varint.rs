@@ -1,15 +1,16 @@
-//! Varints: seven bits to a byte, the lowest first, as in Protocol Buffers.
+//! Variable-length integers of the protocol.
 //!
-//! Compact lengths are unsigned (KIP-482); the numbers in a record are signed, zigzag (protocol guide, "Record").
+//! Varints have seven bits per byte, the lowest first, as in Protocol Buffers. Compact lengths are unsigned (KIP-482).
+//! The numbers in a record are signed, zigzag (protocol guide, "Record").
 
 use bytes::{Buf, BufMut};
 
-/// The longest varint of 32 bits.
+/// The length of the longest varint of 32 bits, in bytes.
 pub const BYTES_OF_32: usize = 5;
-/// The longest varint of 64 bits.
+/// The length of the longest varint of 64 bits, in bytes.
 pub const BYTES_OF_64: usize = 10;
 
-/// Takes an unsigned varint of at most `most` bytes; none if it is cut short or longer.
+/// Decodes an unsigned varint of at most `most` bytes. Returns `None` if it is incomplete or longer.
 pub fn take(from: &mut impl Buf, most: usize) -> Option<u64> {
     let mut value = 0;
     for nth in 0..most {
@@ -35,7 +36,7 @@ pub fn put(to: &mut impl BufMut, value: u64) {
     to.put_u8(rest as u8);
 }
 
-/// Takes a zigzag varint of at most 64 bits; none if it is cut short or longer.
+/// Decodes a zigzag varint of at most 64 bits. Returns `None` if it is incomplete or longer.
 pub fn take_signed(from: &mut impl Buf) -> Option<i64> {
     let value = take(from, BYTES_OF_64)?;
     Some((value >> 1) as i64 ^ -((value & 1) as i64))

@@ -1,6 +1,7 @@
-//! The embedded broker as a program: `eos-broker --port 9092 --topic orders:6`.
+//! The embedded broker as a program.
 //!
-//! For development and tests. Everything is in memory and gone when it ends.
+//! Example: `eos-broker --port 9092 --topic orders:6`. The program is for development and tests. All data is in memory
+//! and lost when the program ends.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,7 +27,7 @@ limits (what is above them is refused):
   --socket-request-max-bytes <n>    bytes of one request [100 MiB]
   --max-connections <n>             connections at a time [5,000]";
 
-/// The options that are a limit.
+/// The options for limits.
 const LIMITS: [&str; 5] = [
     "--log-memory-max-bytes",
     "--partition-memory-max-bytes",
@@ -35,7 +36,7 @@ const LIMITS: [&str; 5] = [
     "--max-connections",
 ];
 
-/// What the arguments say.
+/// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {
     port: u16,
@@ -114,7 +115,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
     .and_then(|()| out.flush());
     told.map_err(|error| format!("cannot write where it listens: {error}"))?;
     drop(out);
-    // A signal ends it; nothing has to be saved.
+    // A signal ends the program. It has nothing to save.
     loop {
         std::thread::park();
     }

@@ -20,12 +20,12 @@ use super::topics::check_name;
 use super::{Broker, Context, NODE, text};
 use crate::log::PartitionLog;
 
-/// A refusal with its reason.
+/// An error code with its reason.
 type Refused = (Error, String);
 
-/// From this version on answers tell the number of partitions and the configurations.
+/// CreateTopics: from this version on, responses contain the number of partitions and the configurations.
 const WITH_CONFIGS: i16 = 5;
-/// DeleteTopics: from this version on topics are named one by one, by name or id.
+/// DeleteTopics: from this version on, topics are named one by one, by name or id.
 const BY_ID: i16 = 6;
 
 impl Broker {
@@ -78,10 +78,10 @@ impl Broker {
         CreateTopicsResponse::default().with_topics(answers)
     }
 
-    /// Creates a topic, as CreateTopics would.
+    /// Creates a topic, like CreateTopics.
     ///
     /// # Errors
-    /// What Kafka says of it: a bad name, a topic that is there already, a wrong configuration.
+    /// Kafka's errors: an invalid name, an existing topic, or an invalid configuration.
     pub fn add_topic(
         &mut self,
         name: &str,
@@ -103,10 +103,10 @@ impl Broker {
         Ok(())
     }
 
-    /// Sets a topic's configuration, as IncrementalAlterConfigs would.
+    /// Sets a topic's configuration, like IncrementalAlterConfigs.
     ///
     /// # Errors
-    /// What Kafka says of it: no such topic, no such configuration, a wrong value.
+    /// Kafka's errors: no such topic, no such configuration, or an invalid value.
     pub fn configure_topic(&mut self, topic: &str, name: &str, value: &str) -> Result<(), String> {
         let Some(topic) = self.topics.get_mut(topic) else {
             return Err(format!("Topic '{topic}' does not exist."));
@@ -174,7 +174,7 @@ impl Broker {
         Ok((partitions, configs))
     }
 
-    /// Partitions take memory even when they are empty.
+    /// Checks the limit of partitions, because even empty partitions take memory.
     fn check_partitions(&self, more: i32) -> Result<usize, Refused> {
         let (more, limit) = (more as usize, self.options.partitions_max);
         if self.partition_count() + more > limit {

@@ -20,7 +20,7 @@ use super::{Broker, NODE, text};
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
-/// Where a value comes from, in Kafka's numbers.
+/// The source of a value, as Kafka's number.
 const OF_TOPIC: i8 = 1;
 const OF_FILE: i8 = 4;
 const DEFAULT: i8 = 5;
@@ -106,7 +106,7 @@ impl Broker {
     pub(super) fn alter_configs(&mut self, request: AlterConfigsRequest) -> AlterConfigsResponse {
         let mut answers = Vec::new();
         for resource in request.resources {
-            // What is not named goes back to its default.
+            // A configuration that is not in the request is reset to its default.
             let changed = self.own_configs(resource.resource_type, &resource.resource_name);
             let changed = changed.and_then(|_| {
                 let mut fresh = TopicConfigs::default();
@@ -155,7 +155,7 @@ impl Broker {
         IncrementalAlterConfigsResponse::default().with_responses(answers)
     }
 
-    /// The configurations of a topic; those of the broker are fixed when it starts.
+    /// Returns the configurations of a topic. Those of the broker are fixed when it starts.
     fn own_configs(&self, kind: i8, name: &str) -> Result<TopicConfigs, Refused> {
         if kind != TOPIC {
             let why = "the embedded broker's own configuration is fixed: set it at start";

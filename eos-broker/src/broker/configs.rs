@@ -1,10 +1,10 @@
-//! Topic configurations: names, defaults, and which values are right.
+//! Topic configurations: names, defaults and validation.
 
 use std::collections::BTreeMap;
 
 use crate::log::{Place, TimestampType};
 
-/// What a value has to be.
+/// The type of a value.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Bool,
@@ -68,12 +68,12 @@ const KNOWN: [(&str, &str, Kind); 28] = [
     ("segment.ms", "604800000", Kind::Long(1)),
 ];
 
-/// What a topic was told, over Kafka's defaults.
+/// The configurations that a topic sets, which override Kafka's defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TopicConfigs(BTreeMap<String, String>);
 
 impl TopicConfigs {
-    /// Every configuration: name, value, whether it is a default.
+    /// Returns every configuration: name, value, whether it is a default.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &str, bool)> {
         KNOWN
             .iter()
@@ -83,7 +83,7 @@ impl TopicConfigs {
             })
     }
 
-    /// The default of a configuration.
+    /// Returns the default of a configuration.
     pub(super) fn default_of(name: &str) -> Option<&'static str> {
         let known = KNOWN.iter().find(|(it, _, _)| *it == name);
         known.map(|(_, default, _)| *default)
@@ -98,7 +98,7 @@ impl TopicConfigs {
         self.get(name).parse().unwrap_or(-1)
     }
 
-    /// Sets or, without a value, resets.
+    /// Sets a configuration, or resets it if there is no value.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let Some((_, _, kind)) = KNOWN.iter().find(|(it, _, _)| *it == name) else {
             return Err(format!("Unknown topic config name: {name}"));
@@ -115,7 +115,7 @@ impl TopicConfigs {
         Ok(())
     }
 
-    /// Adds to or takes from a list.
+    /// Adds values to a list, or removes them.
     pub(super) fn change_list(&mut self, name: &str, value: &str, add: bool) -> Result<(), String> {
         let known = KNOWN.iter().find(|(it, _, _)| *it == name);
         if !matches!(known, Some((_, _, Kind::ListOf(_)))) {
@@ -162,7 +162,7 @@ impl TopicConfigs {
         self.number("delete.retention.ms")
     }
 
-    /// What appends go by.
+    /// Returns the configurations that apply to appends.
     pub(super) fn place(&self) -> Place {
         Place {
             stamp: match self.get("message.timestamp.type") {
@@ -175,7 +175,7 @@ impl TopicConfigs {
         }
     }
 
-    /// Kafka's number for the type of a configuration.
+    /// Returns Kafka's number for the type of a configuration.
     pub(super) fn type_of(name: &str) -> i8 {
         let known = KNOWN.iter().find(|(it, _, _)| *it == name);
         match known.map(|(_, _, kind)| *kind) {

@@ -19,7 +19,7 @@ use kafka_protocol::messages::{
 use super::{Broker, Context, text};
 use crate::transactions::{Participant, State, Transaction};
 
-/// Where committed offsets live in Kafka; here it is a name.
+/// The topic in which Kafka stores committed offsets. In this broker it is only a name.
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
 
 impl Broker {
@@ -67,12 +67,12 @@ impl Broker {
         data.collect()
     }
 
-    /// The partition that Kafka would keep a group's offsets in: Java's hash of its name.
+    /// Returns the partition in which Kafka would store a group's offsets, from Java's hash of the group's name.
     fn offsets_partition(&self, group: &str) -> i32 {
         let hash = group.encode_utf16().fold(0i32, |hash, unit| {
             hash.wrapping_mul(31).wrapping_add(i32::from(unit))
         });
-        // `Utils.abs`: of the one number that has no positive, 0.
+        // Kafka's `Utils.abs` returns 0 for the only number without a positive counterpart.
         hash.checked_abs().unwrap_or(0) % self.options.offsets_topic_num_partitions.max(1)
     }
 

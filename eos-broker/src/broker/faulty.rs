@@ -1,4 +1,4 @@
-//! Faults: what the rules do to requests, and markers that are held.
+//! The effects of fault rules on requests, and held markers.
 
 use kafka_protocol::ResponseError;
 use kafka_wire::refusal::refuse;
@@ -7,7 +7,7 @@ use super::{Broker, Output, Request, Ticket, Unanswered};
 use crate::faults::{Act, Rule, RuleId};
 use crate::transactions::Participant;
 
-/// Something that a fault holds back until its time.
+/// A request or response that a fault holds back until its time.
 #[derive(Debug)]
 pub(super) enum HeldBack {
     Request(i64, Request),
@@ -22,15 +22,15 @@ impl HeldBack {
     }
 }
 
-/// Where markers are held.
+/// The partitions in which markers are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hold {
-    /// Everywhere.
+    /// All partitions.
     All,
-    /// In one partition.
+    /// One partition.
     Partition(String, i32),
-    /// For the offsets of one group.
+    /// The offsets of one group.
     Group(String),
 }
 
@@ -48,34 +48,34 @@ impl Hold {
 }
 
 impl Broker {
-    /// Adds a fault; the rules are asked in the order in which they came.
+    /// Adds a fault. A request is matched against the rules in the order of their addition.
     pub fn add_fault(&mut self, rule: Rule) -> RuleId {
         self.faults.add(rule)
     }
 
-    /// Takes a fault away; its count stays.
+    /// Removes a fault. Its count stays.
     pub fn remove_fault(&mut self, id: RuleId) {
         self.faults.remove(id);
     }
 
-    /// How often a fault happened.
+    /// Returns how often a fault fired.
     pub fn fired(&self, id: RuleId) -> u64 {
         self.faults.fired(id)
     }
 
-    /// Holds markers: transactions stay decided but not complete, the last stable offset stays where it
-    /// is, and their ids are busy.
+    /// Holds markers. Transactions stay decided but not complete, the last stable offset does not advance, and their
+    /// ids are busy.
     pub fn hold_markers(&mut self, hold: Hold) {
         self.unmarked.push(hold);
     }
 
-    /// Writes the markers that were held, at the next moment at which time passes.
+    /// Releases the held markers, which are written when time next passes.
     pub fn release_markers(&mut self, now: i64) {
         self.unmarked.clear();
         self.wake_at(now);
     }
 
-    /// How many markers are held.
+    /// Returns the number of held markers.
     pub fn held_markers(&self) -> usize {
         let all = self.marking.iter().flat_map(|it| &it.markers.participants);
         all.filter(|it| self.is_held(it)).count()
@@ -85,7 +85,7 @@ impl Broker {
         self.unmarked.iter().any(|hold| hold.covers(participant))
     }
 
-    /// When markers are due that nothing holds.
+    /// Returns the time at which the next marker is due that is not held.
     pub(super) fn next_marking(&self) -> Option<i64> {
         let free = self.marking.iter().filter(|it| {
             let markers = &it.markers.participants;
@@ -110,7 +110,7 @@ impl Broker {
                 self.apply(request, now);
                 self.apply(again, now);
             }
-            // The answer may come much later: a join, a fetch.
+            // The response may come much later, as for a join or a fetch.
             Act::DelayAnswer(_) | Act::DropAnswer | Act::DisconnectAfter => {
                 self.answers_hurt.insert(ticket, act);
                 self.apply(request, now);
@@ -118,16 +118,16 @@ impl Broker {
         }
     }
 
-    /// A ticket for the second one of a duplicate: both may be held, and are answered apart.
+    /// Returns a ticket for the second request of a duplicate. Both requests may be held, and have separate responses.
     fn double(&mut self) -> Ticket {
-        // From the other end than those who ask would count.
+        // Callers count up from 0, so these tickets count down from the other end.
         let ticket = Ticket(u64::MAX - self.doubled);
         self.doubled += 1;
         self.doubles.insert(ticket);
         ticket
     }
 
-    /// What goes out, after the faults that wait for answers.
+    /// Returns the outputs, after the faults of responses.
     pub(super) fn finish(&mut self, now: i64) -> Vec<Output> {
         let mut out = std::mem::take(&mut self.out);
         if !self.doubles.is_empty() {
@@ -144,7 +144,7 @@ impl Broker {
                     self.held_back.push(HeldBack::Answer(now + wait, output));
                     self.wake_at(now + wait);
                 }
-                // Without acks there is none to lose.
+                // A request without acks has no response that could be lost.
                 Some(Act::DropAnswer) if matches!(output, Output::Answer(..)) => {
                     left.push(Output::Nothing(Unanswered::Lost(ticket)));
                 }
@@ -159,12 +159,12 @@ impl Broker {
         let answer = refuse(&request.body, request.version, error.code());
         self.out.push(match answer {
             Some(answer) => Output::Answer(request.ticket, answer),
-            // Its answer has no place for an error.
+            // The response has no field for an error.
             None => Output::Disconnect(request.ticket),
         });
     }
 
-    /// What was held back until now goes on.
+    /// Continues with the requests and responses that are held back until now.
     pub(super) fn release(&mut self, now: i64) {
         let (due, rest) = std::mem::take(&mut self.held_back)
             .into_iter()

@@ -1,4 +1,4 @@
-//! Fetch, and the fetches that wait for records.
+//! Fetch, and waiting fetches.
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
@@ -27,7 +27,7 @@ impl Waiting {
 
 impl Broker {
     pub(super) fn fetch(&mut self, request: FetchRequest, context: &Context) -> Reply {
-        // The broker gives out no fetch sessions, so no client can have one.
+        // The broker creates no fetch sessions, so no client can have one.
         if request.session_id != 0 && request.session_epoch > 0 {
             let error = Error::FetchSessionIdNotFound.code();
             return FetchResponse::default().with_error_code(error).into();
@@ -47,7 +47,7 @@ impl Broker {
         Reply::Held
     }
 
-    /// Answers the fetches that have waited for what is there now, or for long enough.
+    /// Responds to the waiting fetches that have enough records or have waited long enough.
     pub(super) fn answer_fetches(&mut self, now: i64) {
         let mut index = 0;
         while let Some(waiting) = self.waiting.get(index) {
@@ -62,7 +62,7 @@ impl Broker {
         }
     }
 
-    /// Whether there is enough to read, or something to say.
+    /// Returns whether there is enough data to return, or an error.
     fn is_ready(&self, request: &FetchRequest) -> bool {
         let enough = usize::try_from(request.min_bytes).unwrap_or(0);
         let isolation = isolation(request.isolation_level);
@@ -149,7 +149,7 @@ fn is_within(log: &PartitionLog, offset: i64) -> bool {
     (log.start()..=log.end()).contains(&offset)
 }
 
-/// There has only ever been one leader, of epoch 0.
+/// There is only one leader, of epoch 0.
 pub(super) fn check_epoch(epoch: i32) -> Result<(), Error> {
     match epoch {
         -1 | 0 => Ok(()),

@@ -25,12 +25,12 @@ use super::{Broker, Context, code, text};
 use crate::groups::{Commit, Committed, Group};
 use crate::transactions::Participant;
 
-/// OffsetCommit: from this version on an unknown group is named as such.
+/// OffsetCommit: from this version on, an unknown group has its own error code.
 const UNKNOWN_GROUP: i16 = 9;
-/// OffsetFetch: from this version on several groups are asked for at once.
+/// OffsetFetch: from this version on, a request names several groups.
 const MANY_GROUPS: i16 = 8;
 
-/// Old producers do not try again after CONCURRENT_TRANSACTIONS; after this they do.
+/// Replaces CONCURRENT_TRANSACTIONS, which old producers do not retry, by an error that they retry.
 fn for_consumers(error: Error) -> Error {
     match error {
         Error::ConcurrentTransactions => Error::CoordinatorNotAvailable,
@@ -38,7 +38,7 @@ fn for_consumers(error: Error) -> Error {
     }
 }
 
-/// One offset as a request carries it.
+/// One offset in a request.
 struct Asked<'a> {
     topic: &'a str,
     partition: i32,
@@ -47,7 +47,7 @@ struct Asked<'a> {
     metadata: &'a Option<StrBytes>,
 }
 
-/// What OffsetFetch finds for one partition: offset, leader epoch, metadata, error.
+/// The result of OffsetFetch for one partition: offset, leader epoch, metadata, error.
 type Found = (i32, i64, i32, String, i16);
 
 impl Broker {
@@ -156,7 +156,7 @@ impl Broker {
         unknown: Error,
         now: i64,
     ) -> Result<(), Error> {
-        // Kafka's oldest clients had none; only transactions insist on one.
+        // Kafka's oldest clients had no group. Only transactions require one.
         if group.is_empty() && commit.transactional {
             return Err(Error::InvalidGroupId);
         }

@@ -18,11 +18,11 @@ use crate::groups::{
     Answer, Caller, Group, GroupState, Join, JoinAnswer, Leaving, Sync, SyncAnswer,
 };
 
-/// JoinGroup: from this version on the protocol may be null, and its type is told.
+/// JoinGroup: from this version on, the protocol may be null, and the response contains its type.
 const NULLABLE_PROTOCOL: i16 = 7;
-/// LeaveGroup: from this version on several members leave at once.
+/// LeaveGroup: from this version on, several members leave at once.
 const MANY_LEAVE: i16 = 3;
-/// DescribeGroups: from this version on an unknown group is an error, not a dead one.
+/// DescribeGroups: from this version on, an unknown group is an error, not a dead group.
 const UNKNOWN_IS_ERROR: i16 = 6;
 
 impl Context {
@@ -63,7 +63,7 @@ impl Broker {
         let number = self.fresh(0x6d65_6d62_6572_0000);
         let named = instance_id.as_deref().unwrap_or(&context.client_id);
         let fresh_id = format!("{named}-{number}");
-        // Version 0 has one time-out for both.
+        // Version 0 has one timeout for both.
         let rebalance = match context.version {
             0 => request.session_timeout_ms,
             _ => request.rebalance_timeout_ms,
@@ -234,8 +234,8 @@ impl Broker {
         DeleteGroupsResponse::default().with_results(results)
     }
 
-    /// Ends a member's session as if it had been silent for too long. Who is answered because of it is
-    /// answered by the next [`advance`](Broker::advance) or [`step`](Broker::step).
+    /// Ends a member's session as if it had been silent for too long. The next [`advance`](Broker::advance) or
+    /// [`step`](Broker::step) returns the responses that result.
     pub fn expire_session(&mut self, group: &str, member_id: &str, now: i64) {
         self.in_group(group, |group, out| {
             group.expire_member(member_id, now, out);
@@ -255,7 +255,7 @@ impl Broker {
         }
     }
 
-    /// Does something with a group, passes on what it answers, and wakes up when it is due.
+    /// Changes a group, passes on its responses, and sets the next wake-up.
     fn in_group(&mut self, id: &str, act: impl FnOnce(&mut Group, &mut Vec<Answer>)) {
         let Some(group) = self.groups.get_mut(id) else {
             return;

@@ -33,7 +33,7 @@ impl Broker {
         request: MetadataRequest,
         context: &Context,
     ) -> MetadataResponse {
-        // Version 0 knows no null: an empty list means all topics there.
+        // Version 0 has no null, so an empty list means all topics.
         let all = match &request.topics {
             None => true,
             Some(topics) => topics.is_empty() && context.version == 0,

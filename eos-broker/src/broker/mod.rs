@@ -1,12 +1,12 @@
-//! The broker model: Kafka's behaviour as one function of a request and the time.
+//! The broker model, a function of request and time.
 //!
-//! No I/O, no clock, no threads, no randomness: the same requests at the same times give the same
-//! answers, so a simulation can run on it as well as a socket.
+//! The model behaves like Kafka, and has no I/O, no clock, no threads and no randomness. The same requests at the same
+//! times have the same responses, so both a simulation and a socket can use it.
 //!
 //! ```text
-//! step(request, now) ─► one handler per request ─► outputs: answers, now or later
-//! advance(now)       ─► what time brings: held answers, time-outs of sessions and transactions
-//! next_wake()        ─► when to call advance
+//! step(request, now) ─► one handler per request ─► outputs: responses, now or later
+//! advance(now)       ─► effects of time: held responses, timeouts of sessions and transactions
+//! next_wake()        ─► the time of the next call of advance
 //! ```
 
 mod admin;
@@ -76,32 +76,32 @@ pub struct Broker {
     marking: Vec<Marking>,
     waiting: Vec<Waiting>,
     faults: Faults,
-    /// Requests and answers that a fault holds back.
+    /// Requests and responses that a fault holds back.
     held_back: Vec<HeldBack>,
-    /// Requests whose answers something will happen to.
+    /// Requests whose responses a fault will affect.
     answers_hurt: BTreeMap<Ticket, Act>,
     /// The second requests of duplicates. Their responses are discarded.
     doubles: BTreeSet<Ticket>,
     doubled: u64,
-    /// Where no markers are written for now.
+    /// The partitions in which no markers are written for now.
     unmarked: Vec<Hold>,
     out: Vec<Output>,
-    /// Not later than the next moment at which time alone changes something.
+    /// The time of the next wake-up. It is not later than the next moment at which time alone changes the state.
     wake: Option<i64>,
     bytes: usize,
     made: u64,
-    /// How many transactions of several participants were decided.
+    /// The number of decided transactions with several participants.
     decisions: usize,
 }
 
-/// Markers on their way.
+/// Markers of a transaction that are not written yet.
 #[derive(Debug)]
 struct Marking {
     markers: Markers,
     due: i64,
 }
 
-/// What a handler says: an answer, or that it comes later (or, for acks=0, never).
+/// The result of a handler: a response, or none yet (or, for acks=0, none at all).
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and none is kept"
@@ -118,7 +118,7 @@ impl<R: Into<ResponseKind>> From<R> for Reply {
     }
 }
 
-/// Who asks.
+/// The client and version of a request.
 #[derive(Debug, Clone)]
 struct Context {
     ticket: Ticket,
@@ -129,7 +129,7 @@ struct Context {
 }
 
 impl Broker {
-    /// A broker without topics.
+    /// Returns a broker without topics.
     pub fn new(options: BrokerOptions) -> Broker {
         let options = options.incarnate();
         Broker {
@@ -153,9 +153,9 @@ impl Broker {
         }
     }
 
-    /// Takes a request; answers it, and whatever else can be answered because of it.
+    /// Handles a request. Returns its response, and all other responses that result from it.
     ///
-    /// `now` is in milliseconds since the epoch and never goes back.
+    /// `now` is in milliseconds since the epoch and must never decrease.
     pub fn step(&mut self, request: Request, now: i64) -> Vec<Output> {
         self.pass_time(now);
         let key = request.key();
@@ -169,7 +169,7 @@ impl Broker {
         self.finish(now)
     }
 
-    /// Takes a request without a fault.
+    /// Handles a request without a fault.
     fn apply(&mut self, request: Request, now: i64) {
         let context = Context {
             ticket: request.ticket,
@@ -194,12 +194,12 @@ impl Broker {
         self.finish(now)
     }
 
-    /// When [`Broker::advance`] has something to do, at the latest.
+    /// Returns the latest time for the next call of [`Broker::advance`].
     pub fn next_wake(&self) -> Option<i64> {
         self.wake
     }
 
-    /// How the broker was set up.
+    /// Returns the options of the broker.
     pub fn options(&self) -> &BrokerOptions {
         &self.options
     }
@@ -244,12 +244,12 @@ impl Broker {
         }
     }
 
-    /// The answer to a request that says nothing but this error; `None` where there is no place for one.
+    /// Returns a response with only this error, or `None` if the response has no field for it.
     pub fn refusal(request: &RequestKind, version: i16, error: Error) -> Option<ResponseKind> {
         refuse(request, version, error.code())
     }
 
-    /// Everything that is due, in an order that depends on nothing but the state.
+    /// Does all due work, in an order that depends only on the state.
     fn pass_time(&mut self, now: i64) {
         if self.wake.is_none_or(|wake| wake > now) {
             return;
@@ -271,19 +271,20 @@ impl Broker {
         self.wake = deadlines.into_iter().flatten().min();
     }
 
-    /// Something is due then.
+    /// Sets a wake-up at this time, unless there is an earlier one.
     fn wake_at(&mut self, at: i64) {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
 
-    /// An id that neither this broker nor another incarnation has given out; runs can be repeated.
+    /// Returns an id that neither this broker nor another incarnation has assigned. It is deterministic, so runs can be
+    /// repeated.
     fn fresh(&mut self, kind: u64) -> Uuid {
         self.made += 1;
         Uuid::from_u64_pair(kind ^ self.options.incarnation, self.made)
     }
 }
 
-/// The code of a result.
+/// Returns the error code of a result.
 fn code<T>(result: &Result<T, Error>) -> i16 {
     result.as_ref().err().map_or(0, Error::code)
 }

@@ -20,7 +20,7 @@ use super::{Broker, Context, code};
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 const MAX_TIMESTAMP: i64 = -3;
-/// From this version on answers carry the leader's epoch.
+/// From this version on, responses contain the leader's epoch.
 const WITH_EPOCH: i16 = 4;
 
 impl Broker {

@@ -1,34 +1,34 @@
-//! What may be chosen about the broker; names are those of Kafka's broker properties.
+//! The broker's options, with the names of Kafka's properties.
 
-/// What names the embedded broker in a cluster id; as many digits follow as make it as long as Kafka's.
+/// The prefix of the embedded broker's cluster ids. Digits fill it up to the length of Kafka's ids.
 const CLUSTER: &str = "eos-embedded-";
 const CLUSTER_DIGITS: u32 = 9;
 /// The cluster id of incarnation 0.
 const DEFAULT_CLUSTER_ID: &str = "eos-embedded-AAAAAAAAA";
 
-/// How many producer ids each incarnation has for itself, as a power of two.
+/// The number of producer ids of each incarnation, as a power of two.
 const PRODUCER_IDS: u32 = 32;
-/// Sign, and two bits that keep the largest id far from the largest number.
+/// The sign, and two bits that keep the largest id far from the largest number.
 const PRODUCER_ID_SPARE: u32 = 3;
 
-/// How a broker behaves. The defaults are those of a quick single node for tests.
+/// The options of a broker. The defaults are those of a quick single node for tests.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BrokerOptions {
-    /// `cluster.id`. What is left at its default is made of the incarnation.
+    /// `cluster.id`. The default is derived from the incarnation.
     pub cluster_id: String,
-    /// Which life of the broker this is: ids of members, topics and producers, and the default cluster id,
-    /// are made of it, so that a client that outlives a broker does not take its successor for it.
+    /// The incarnation of the broker. The ids of members, topics and producers, and the default cluster id, are derived
+    /// from it. So a client that outlives a broker does not mistake the next broker for it.
     ///
-    /// 0 by default: runs can be repeated.
+    /// The default is 0, so that runs can be repeated.
     pub incarnation: u64,
-    /// `advertised.listeners`: the host that clients are told.
+    /// `advertised.listeners`: the host in metadata responses.
     pub host: String,
-    /// `advertised.listeners`: the port that clients are told.
+    /// `advertised.listeners`: the port in metadata responses.
     pub port: u16,
     /// `auto.create.topics.enable`.
     pub auto_create_topics: bool,
-    /// `num.partitions`: of topics that are created without a number.
+    /// `num.partitions`: the number of partitions of topics that are created without a number.
     pub num_partitions: i32,
     /// `group.initial.rebalance.delay.ms`.
     pub group_initial_rebalance_delay_ms: i64,
@@ -38,23 +38,22 @@ pub struct BrokerOptions {
     pub group_max_session_timeout_ms: i32,
     /// `offset.metadata.max.bytes`.
     pub offset_metadata_max_bytes: usize,
-    /// `offsets.topic.num.partitions`: how offsets are named among a transaction's partitions.
+    /// `offsets.topic.num.partitions`: the range of the offset partitions that are listed in a transaction.
     pub offsets_topic_num_partitions: i32,
     /// `transaction.max.timeout.ms`.
     pub transaction_max_timeout_ms: i32,
     /// `transaction.partition.verification.enable`.
     pub transaction_partition_verification: bool,
-    /// How long markers take after EndTxn was answered, in milliseconds.
+    /// The delay of markers after the response to EndTxn, in milliseconds.
     pub marker_delay_ms: i64,
-    /// How long after one marker of a transaction the next one is written, in milliseconds. At 0 all of them are
-    /// written at one moment.
+    /// The delay between two markers of a transaction, in milliseconds. With 0, all of them are written at the same
+    /// time.
     pub marker_spread_ms: i64,
-    /// How many bytes of records the broker holds before it refuses more (`log.memory.max.bytes`).
+    /// The limit of record bytes in the broker, above which it rejects records (`log.memory.max.bytes`).
     pub log_memory_max_bytes: usize,
-    /// How many bytes of records a partition holds before it refuses more
-    /// (`partition.memory.max.bytes`).
+    /// The limit of record bytes in a partition, above which it rejects records (`partition.memory.max.bytes`).
     pub partition_memory_max_bytes: usize,
-    /// How many partitions there may be in all (`partitions.max`).
+    /// The maximum number of partitions in all topics (`partitions.max`).
     pub partitions_max: usize,
 }
 
@@ -84,7 +83,7 @@ impl Default for BrokerOptions {
 }
 
 impl BrokerOptions {
-    /// The options with everything that follows from the incarnation.
+    /// Returns the options with all values that are derived from the incarnation.
     pub(super) fn incarnate(mut self) -> BrokerOptions {
         if self.cluster_id == DEFAULT_CLUSTER_ID {
             let number = folded(self.incarnation, 6 * CLUSTER_DIGITS);
@@ -96,13 +95,13 @@ impl BrokerOptions {
         self
     }
 
-    /// The first producer id that is given out.
+    /// Returns the first producer id to assign.
     pub(super) fn first_producer_id(&self) -> i64 {
         let block = folded(self.incarnation, 64 - PRODUCER_ID_SPARE - PRODUCER_IDS);
         (block << PRODUCER_IDS) as i64
     }
 
-    /// The broker properties that DescribeConfigs shows, by name.
+    /// Returns the broker properties of DescribeConfigs, by name.
     pub(crate) fn properties(&self) -> Vec<(&'static str, String)> {
         vec![
             (
@@ -162,7 +161,7 @@ impl BrokerOptions {
     }
 }
 
-/// As many low bits, on which every bit of the number has a say.
+/// Returns the low `bits` bits of a hash. Every bit of the number affects them.
 fn folded(number: u64, bits: u32) -> u64 {
     let (mut rest, mut sum) = (number, 0);
     while rest != 0 {
@@ -172,7 +171,7 @@ fn folded(number: u64, bits: u32) -> u64 {
     sum & ((1 << bits) - 1)
 }
 
-/// The last six bits as a digit of Kafka's ids, which are base 64.
+/// Returns the last six bits as a digit of Kafka's ids, which are base 64.
 fn digit(number: u64) -> char {
     char::from(match (number % 64) as u8 {
         it @ 0..26 => b'A' + it,

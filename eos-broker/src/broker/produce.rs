@@ -13,10 +13,10 @@ use super::{Broker, Context, Output, Reply, text};
 use crate::log::{AppendError, Appended, Batch, BatchError};
 use crate::transactions::Participant;
 
-/// From this version on answers may say why.
+/// From this version on, responses may contain the reason of an error.
 const WITH_MESSAGES: i16 = 8;
 
-/// Why a partition took nothing.
+/// The reason why a partition rejected a batch.
 struct Refusal {
     error: Error,
     why: Option<String>,
@@ -135,7 +135,7 @@ impl Broker {
         Ok((appended, start))
     }
 
-    /// Memory is bounded; Kafka's nearest word for it is a policy.
+    /// Checks the limits of memory. Kafka's closest error code is a policy violation.
     fn check_memory(&self, partition: usize, more: usize) -> Result<(), Refusal> {
         let limits = [
             (
@@ -164,14 +164,14 @@ impl Broker {
     }
 }
 
-/// Whether some batch of a request is transactional.
+/// Returns whether a batch of a request is transactional.
 fn is_transactional(request: &ProduceRequest) -> bool {
     let data = request.topic_data.iter().flat_map(|it| &it.partition_data);
     let mut batches = data.filter_map(|it| Batch::split(&mut it.records.clone()?).ok());
     batches.any(|batch| batch.is_transactional())
 }
 
-/// Old producers do not try again after CONCURRENT_TRANSACTIONS; after this they do.
+/// Replaces CONCURRENT_TRANSACTIONS, which old producers do not retry, by an error that they retry.
 fn for_producers(error: Error) -> Error {
     match error {
         Error::ConcurrentTransactions => Error::NotEnoughReplicas,

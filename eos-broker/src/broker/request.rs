@@ -1,28 +1,28 @@
-//! What goes in and what comes out.
+//! The inputs and outputs of the model.
 
 use kafka_protocol::messages::{ApiKey, RequestKind, ResponseKind};
 
-/// Names a request; its answer carries the same.
+/// The id of a request, which its response carries, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// A request, decoded.
+/// A decoded request.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Names it.
+    /// The id of the request.
     pub ticket: Ticket,
-    /// The version it was sent in.
+    /// The version of the request.
     pub version: i16,
-    /// The client's name for itself (`client.id`).
+    /// The `client.id`.
     pub client_id: String,
-    /// Where the client is.
+    /// The client's host.
     pub host: String,
-    /// What is asked.
+    /// The body of the request.
     pub body: RequestKind,
 }
 
 impl Request {
-    /// A request of a client without a name.
+    /// Returns a request of a client without a `client.id`.
     pub fn new(ticket: Ticket, version: i16, body: RequestKind) -> Request {
         Request {
             ticket,
@@ -35,13 +35,13 @@ impl Request {
 }
 
 impl Request {
-    /// Which request it is, if it is one that is served.
+    /// Returns the API of the request, if the broker serves it.
     pub(crate) fn key(&self) -> Option<ApiKey> {
         key_of(&self.body)
     }
 }
 
-/// The API of a request, if the broker serves it.
+/// Returns the API of a request, if the broker serves it.
 #[must_use]
 pub fn key_of(body: &RequestKind) -> Option<ApiKey> {
     Some(match body {
@@ -82,34 +82,34 @@ pub fn key_of(body: &RequestKind) -> Option<ApiKey> {
     })
 }
 
-/// What becomes of a request.
+/// The result of a request.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and none is kept"
 )]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// Its answer.
+    /// The response.
     Answer(Ticket, ResponseKind),
-    /// It is not answered.
+    /// The request has no response.
     Nothing(Unanswered),
-    /// Its connection is closed.
+    /// The connection must be closed.
     Disconnect(Ticket),
 }
 
-/// A request that is not answered, and what that means for its connection.
+/// A request without a response, and the effect on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unanswered {
-    /// No answer is expected (acks=0): its connection goes on.
+    /// No response is expected (acks=0). The connection continues.
     Done(Ticket),
-    /// The request or its answer was lost. Nothing overtakes what is lost on a connection: whatever its client
-    /// sends there from now on has to be read and thrown away, neither applied nor answered, until the client
-    /// closes it.
+    /// The request or its response was lost. No later bytes overtake lost bytes on a connection. The connection must
+    /// read and discard all later requests of the client, without applying them or responding, until the client closes
+    /// it.
     Lost(Ticket),
 }
 
 impl Output {
-    /// Of which request it is.
+    /// Returns the ticket of the request.
     pub fn ticket(&self) -> Ticket {
         match self {
             Output::Answer(ticket, _) | Output::Disconnect(ticket) => *ticket,

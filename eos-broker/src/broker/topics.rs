@@ -7,16 +7,16 @@ use super::Broker;
 use super::configs::TopicConfigs;
 use crate::log::{PartitionLog, Place};
 
-/// The longest name that a topic may have.
+/// The maximum length of a topic's name.
 const LONGEST_NAME: usize = 249;
 
-/// One topic.
+/// A topic.
 #[derive(Debug)]
 pub(super) struct Topic {
     pub(super) id: Uuid,
     pub(super) partitions: Vec<PartitionLog>,
     configs: TopicConfigs,
-    /// From the configurations, which are text.
+    /// The parsed configurations, which are text.
     place: Place,
 }
 
@@ -48,7 +48,7 @@ impl Topic {
     }
 }
 
-/// Whether a topic may have this name, and if not, why.
+/// Checks whether a topic may have this name. Returns the reason if it may not.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let legal = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
     if name.is_empty() {
@@ -69,19 +69,19 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl Broker {
-    /// Where a partition's log ends.
+    /// Returns the end offset of a partition's log.
     #[cfg(test)]
     pub(crate) fn end_offset(&self, topic: &str, partition: i32) -> Option<i64> {
         let log = self.partition(topic, partition).ok()?;
         Some(log.end())
     }
 
-    /// The id of a topic.
+    /// Returns the id of a topic.
     pub fn id_of(&self, topic: &str) -> Option<Uuid> {
         self.topics.get(topic).map(|it| it.id)
     }
 
-    /// How many partitions a topic has; 0 if there is none of that name.
+    /// Returns the number of partitions of a topic, or 0 if the topic does not exist.
     pub fn partitions_of(&self, topic: &str) -> i32 {
         let found = self.topics.get(topic);
         found.map_or(0, |it| {
@@ -129,7 +129,7 @@ impl Broker {
         id
     }
 
-    /// Deletes what topics with `cleanup.policy=delete` need not keep, as Kafka does now and then.
+    /// Deletes the expired records of topics with `cleanup.policy=delete`, as Kafka does periodically.
     pub fn apply_retention(&mut self, now: i64) {
         for topic in self.topics.values_mut() {
             if !topic.configs.is_deleted() {

@@ -13,10 +13,10 @@ use kafka_protocol::messages::{
 use super::{Broker, Context, Marking, code};
 use crate::transactions::{Initialized, Markers, Participant};
 
-/// The epoch of the only coordinator there has been.
+/// The epoch of the only coordinator.
 const COORDINATOR_EPOCH: i32 = 0;
 
-/// Older clients do not know PRODUCER_FENCED.
+/// Replaces PRODUCER_FENCED for older clients, which do not support it.
 fn spelled(error: Error, version: i16, since: i16) -> Error {
     if error == Error::ProducerFenced && version < since {
         Error::InvalidProducerEpoch
@@ -167,7 +167,7 @@ impl Broker {
         EndTxnResponse::default().with_error_code(code(&result))
     }
 
-    /// A transaction is decided; its markers follow, in another order each time.
+    /// Schedules the markers of a decided transaction, in another order each time.
     pub(super) fn decided(&mut self, mut markers: Markers, now: i64) {
         let first = now + self.options.marker_delay_ms;
         let spread = self.options.marker_spread_ms;
@@ -228,7 +228,7 @@ impl Broker {
     fn write_marker(&mut self, markers: &Markers, participant: &Participant, now: i64) {
         match participant {
             Participant::Partition(topic, partition) => {
-                // A topic that was deleted needs no marker.
+                // A deleted topic needs no marker.
                 if let Ok(log) = self.partition_mut(topic, *partition) {
                     let (id, epoch) = (markers.producer_id, markers.epoch);
                     let before = log.bytes();

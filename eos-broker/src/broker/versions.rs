@@ -1,23 +1,22 @@
-//! Which requests are served, in which versions.
+//! The served requests and their versions.
 //!
-//! Newer versions that mean more than this broker does are left out: Produce 12 and TxnOffsetCommit 5
-//! belong to the second transaction protocol, Fetch 13 names topics by id.
+//! Newer versions that require more than this broker supports are left out. Produce 12 and TxnOffsetCommit 5 belong to
+//! the second transaction protocol, and Fetch 13 names topics by id.
 
 use kafka_protocol::messages::ApiKey;
 
-/// One request and the versions it is served in.
+/// A request and its served versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Api {
-    /// Which request.
+    /// The API of the request.
     pub key: ApiKey,
-    /// The oldest version that is served.
+    /// The oldest served version.
     pub min: i16,
-    /// The newest version that is served.
+    /// The newest served version.
     pub max: i16,
-    /// The oldest version that is advertised.
+    /// The oldest advertised version.
     ///
-    /// As Kafka does, Produce says 0: librdkafka takes a broker without it for one that knows no
-    /// compression.
+    /// As in Kafka, it is 0 for Produce. Otherwise, librdkafka would treat the broker as one without compression.
     pub advertised_min: i16,
 }
 
@@ -30,7 +29,7 @@ const fn api(key: ApiKey, min: i16, max: i16) -> Api {
     }
 }
 
-/// Everything that is served.
+/// All served requests.
 pub const SERVED: [Api; 33] = [
     Api {
         key: ApiKey::Produce,
@@ -73,12 +72,12 @@ pub const SERVED: [Api; 33] = [
 ];
 
 impl Api {
-    /// How a request is served, if it is.
+    /// Returns the served versions of a request, if it is served.
     pub fn of(key: i16) -> Option<Api> {
         SERVED.iter().copied().find(|api| api.key as i16 == key)
     }
 
-    /// Whether a version is served.
+    /// Returns whether a version is served.
     pub fn serves(self, version: i16) -> bool {
         (self.min..=self.max).contains(&version)
     }

@@ -1,4 +1,4 @@
-//! What a request is about: for rules that name a partition, a group or a transactional id.
+//! The partitions and names in a request, for rules.
 
 use kafka_protocol::messages::RequestKind;
 
@@ -6,13 +6,13 @@ use kafka_protocol::messages::RequestKind;
 #[derive(Debug, Default)]
 pub(crate) struct About {
     pub(super) names: Vec<String>,
-    /// None is a topic as a whole: each of its partitions.
+    /// `None` means the whole topic: each of its partitions.
     partitions: Vec<(String, Option<i32>)>,
-    /// It asks for all that there is.
+    /// Whether the request is about everything that exists.
     everywhere: bool,
 }
 
-/// The type of a topic among the resources that have configurations.
+/// The resource type of a topic in requests about configurations.
 const TOPIC: i8 = 2;
 
 impl About {
@@ -172,7 +172,7 @@ impl About {
                 let all = it.resources.iter();
                 all.for_each(|it| about.resource(it.resource_type, &it.resource_name));
             }
-            // The rest names nothing: a test asks for each that is served.
+            // The other requests contain no names. A test covers each served request.
             _ => {}
         }
         about
@@ -217,11 +217,11 @@ mod tests {
     use super::*;
     use crate::broker::SERVED;
 
-    /// What there is to find in a request.
+    /// The names that an example request contains.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Place {
         Nowhere,
-        /// The topic "t" as a whole.
+        /// The whole topic "t".
         Topic,
         /// Partition 3 of "t".
         Partition,
@@ -244,7 +244,7 @@ mod tests {
         TransactionalId(s("x"))
     }
 
-    /// Requests of one kind, each in every way in which it can name something.
+    /// Returns requests of one kind, in every form in which they can contain names.
     fn examples(key: ApiKey) -> Vec<(RequestKind, Place, Vec<&'static str>)> {
         let one = |request: RequestKind, place, names: &[&'static str]| {
             vec![(request, place, names.to_vec())]
@@ -463,7 +463,7 @@ mod tests {
                 let both = [old, new].into_iter();
                 both.map(|it| (it.into(), Nowhere, vec!["g"])).collect()
             }
-            // They name nothing.
+            // They contain no names.
             ApiKey::ApiVersions => one(ApiVersionsRequest::default().into(), Nowhere, &[]),
             ApiKey::DescribeCluster => one(DescribeClusterRequest::default().into(), Nowhere, &[]),
             ApiKey::ListGroups => one(ListGroupsRequest::default().into(), Nowhere, &[]),

@@ -1,11 +1,11 @@
-//! Faults on purpose: which requests, what happens to them, how often it did.
+//! Faults of requests, which rules inject and count.
 //!
 //! ```text
 //!   request ─► a rule that matches? ─► before: drop, disconnect, refuse, hold back
-//!                     │                after:  keep the answer, delay it, disconnect, apply it twice
+//!                     │                after:  keep the response, delay it, disconnect, apply it twice
 //!                     └─► counted: a test asserts that its fault fired
 //! ```
-//! A rule is part of the model, so a simulation hurts itself in the same way at the same place.
+//! A rule is part of the model, so a simulation has the same fault at the same place in each run.
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{ApiKey, RequestKind};
@@ -14,33 +14,34 @@ mod about;
 
 pub(crate) use about::About;
 
-/// What happens to a request that a rule matches.
+/// The effect of a rule on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// It is applied this many milliseconds later, even if its client is gone by then.
+    /// The request is applied this many milliseconds later, even if its client has disconnected by then.
     DelayRequest(i64),
-    /// It is applied at once, and answered this many milliseconds later.
+    /// The request is applied at once, and its response comes this many milliseconds later.
     DelayAnswer(i64),
-    /// It never arrives. The connection stays open, and nothing that is sent behind it arrives either, until
-    /// its client closes it: TCP delivers in order or not at all.
+    /// The request never arrives. The connection stays open, but no later request on it arrives either, until its
+    /// client closes it. TCP delivers in order or not at all.
     DropRequest,
-    /// It is applied, but its answer never arrives. The connection stays open, and nothing that is sent behind
-    /// it is applied or answered, until its client closes it: a broker takes no request from a connection
-    /// before the answer to the one before has left.
+    /// The request is applied, but its response never arrives. The connection stays open, but no later request on it is
+    /// applied or has a response, until its client closes it. A broker takes no request from a connection before it has
+    /// sent the response to the previous one.
     DropAnswer,
-    /// It is applied twice; the first answer counts.
+    /// The request is applied twice. Only the first response is sent.
     Duplicate,
-    /// It is not applied, and answered with this error. Where an answer has no place for an error of its
-    /// own (those about topics and configurations that one request names many of) the connection is closed.
+    /// The request is not applied, and the response has this error. Some responses have no field for an error of their
+    /// own, such as those of requests that name several topics or configurations. For these requests, the connection is
+    /// closed.
     Refuse(ResponseError),
-    /// Its connection is closed before it is applied.
+    /// The connection is closed before the request is applied.
     DisconnectBefore,
-    /// Its connection is closed after it was applied, instead of an answer.
+    /// The connection is closed after the request was applied, instead of a response.
     DisconnectAfter,
 }
 
-/// Which requests, and what happens to them.
+/// A rule: the requests that it matches, and its effect on them.
 ///
 /// # Example
 /// ```
@@ -64,12 +65,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Every request of one kind.
+    /// Returns a rule for every request of one kind.
     pub fn on(key: ApiKey, act: Act) -> Rule {
         Rule::on_any(&[key], act)
     }
 
-    /// Every request of several kinds.
+    /// Returns a rule for every request of several kinds.
     pub fn on_any(keys: &[ApiKey], act: Act) -> Rule {
         Rule {
             keys: keys.to_vec(),
@@ -83,8 +84,8 @@ impl Rule {
         }
     }
 
-    /// The coordinators have moved elsewhere, until a moment: everything that goes to one is answered
-    /// with NOT_COORDINATOR.
+    /// Returns a rule that moves the coordinators away until a moment. All requests to a coordinator fail with
+    /// NOT_COORDINATOR.
     pub fn not_coordinator(until: i64) -> Rule {
         let keys = [
             ApiKey::InitProducerId,
@@ -106,44 +107,44 @@ impl Rule {
         Rule::on_any(&keys, Act::Refuse(ResponseError::NotCoordinator)).until(until)
     }
 
-    /// Only of clients whose `client.id` begins so.
+    /// Matches only clients whose `client.id` begins with `prefix`.
     pub fn client(mut self, prefix: impl Into<String>) -> Rule {
         self.client = Some(prefix.into());
         self
     }
 
-    /// Only what touches a topic: one of its partitions, it as a whole, or all topics there are. What names it
-    /// by its id is not found.
+    /// Matches only requests about a topic: one of its partitions, the whole topic, or all topics. Does not match
+    /// requests that name the topic by its id.
     pub fn topic(mut self, topic: impl Into<String>) -> Rule {
         self.partition = Some((topic.into(), None));
         self
     }
 
-    /// Only what touches a partition, be it with its topic as a whole.
+    /// Matches only requests about a partition, including those about its whole topic.
     pub fn partition(mut self, topic: impl Into<String>, partition: i32) -> Rule {
         self.partition = Some((topic.into(), Some(partition)));
         self
     }
 
-    /// Only of this group or transactional id.
+    /// Matches only this group or transactional id.
     pub fn name(mut self, name: impl Into<String>) -> Rule {
         self.name = Some(name.into());
         self
     }
 
-    /// Lets the first ones pass.
+    /// Skips the first `count` matching requests.
     pub fn skip(mut self, count: u64) -> Rule {
         self.skip = count;
         self
     }
 
-    /// No more often than this.
+    /// Limits how often the fault fires.
     pub fn times(mut self, count: u64) -> Rule {
         self.times = Some(count);
         self
     }
 
-    /// Until this moment, in milliseconds since the epoch.
+    /// Limits the rule to the time before this moment, in milliseconds since the epoch.
     pub fn until(mut self, moment: i64) -> Rule {
         self.until = Some(moment);
         self
@@ -161,7 +162,7 @@ impl Rule {
     }
 }
 
-/// Names a rule that was added.
+/// The id of an added rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(usize);
 
@@ -205,7 +206,7 @@ impl Faults {
         self.rules.get(id.0).map_or(0, |active| active.fired)
     }
 
-    /// What happens to a request: the first rule that matches says so.
+    /// Returns the effect on a request, from the first rule that matches.
     pub(crate) fn on(
         &mut self,
         key: ApiKey,

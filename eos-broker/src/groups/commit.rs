@@ -18,7 +18,7 @@ impl Group {
     pub(crate) fn check_commit(&mut self, commit: Commit<'_>, now: i64) -> Result<(), Error> {
         let empty = self.state == GroupState::Empty;
         if commit.generation < 0 && empty {
-            // A consumer that assigns itself, or an administrator.
+            // The consumer assigns partitions itself, or the client is an administrator.
             return Ok(());
         }
         let named = !commit.member_id.is_empty() || commit.instance_id.is_some();

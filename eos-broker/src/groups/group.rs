@@ -1,4 +1,4 @@
-//! A group, its members, and what makes it rebalance.
+//! A group, its members, and the causes of a rebalance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use kafka_protocol::ResponseError as Error;
 use super::offsets::Offsets;
 use crate::broker::Ticket;
 
-/// How long a new member may wait for its first JoinGroup to be answered.
+/// The time that a new member may wait for the response to its first JoinGroup, in milliseconds.
 const NEW_MEMBER_TIMEOUT: i64 = 300_000;
 
-/// Who asked, for an answer that comes later.
+/// The sender of a request whose response comes later.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) ticket: Ticket,
@@ -31,7 +31,7 @@ pub(crate) enum GroupState {
 }
 
 impl GroupState {
-    /// As DescribeGroups spells it.
+    /// Returns the name in DescribeGroups.
     pub(crate) fn name(self) -> &'static str {
         match self {
             GroupState::Empty => "Empty",
@@ -42,7 +42,7 @@ impl GroupState {
     }
 }
 
-/// One member.
+/// A member.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) instance_id: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// What it said about a protocol.
+    /// Returns the member's metadata for a protocol.
     pub(crate) fn metadata(&self, protocol: &str) -> Bytes {
         let found = self.protocols.iter().find(|(name, _)| name == protocol);
         found
@@ -78,7 +78,7 @@ impl Member {
     }
 }
 
-/// The answer to a JoinGroup that worked.
+/// The response to a successful JoinGroup.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct JoinAnswer {
     pub(crate) generation: i32,
@@ -91,7 +91,7 @@ pub(crate) struct JoinAnswer {
     pub(crate) members: Vec<(String, Option<String>, Bytes)>,
 }
 
-/// The answer to a SyncGroup that worked.
+/// The response to a successful SyncGroup.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SyncAnswer {
     pub(crate) protocol_type: Option<String>,
@@ -99,7 +99,7 @@ pub(crate) struct SyncAnswer {
     pub(crate) assignment: Bytes,
 }
 
-/// An answer to a request that may have been held. A refusal names the member id it is about.
+/// The response to a request that may have been held. A rejection contains the member id.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Join(Caller, Result<JoinAnswer, (Error, String)>),
@@ -115,12 +115,12 @@ pub(crate) struct Group {
     pub(crate) protocol: Option<String>,
     pub(crate) leader: Option<String>,
     pub(crate) members: BTreeMap<String, Member>,
-    /// Ids that were given out but have not joined yet, and until when they may.
+    /// Assigned ids that have not joined yet, and their deadlines.
     pub(super) pending: BTreeMap<String, i64>,
     /// Instance id → member id.
     pub(super) instances: BTreeMap<String, String>,
     pub(super) join_deadline: Option<i64>,
-    /// While the first rebalance of an empty group waits for more members: the time that is left.
+    /// The remaining time, while the first rebalance of an empty group waits for more members.
     pub(super) initial_left: Option<i64>,
     pub(super) member_added: bool,
     pub(super) initial_delay: i64,
@@ -136,12 +136,12 @@ impl Group {
         }
     }
 
-    /// Whether the group has no members and no offsets.
+    /// Returns whether the group has no members and no offsets.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == GroupState::Empty && self.pending.is_empty()
     }
 
-    /// Whether some member subscribes to a topic, as far as its metadata tells.
+    /// Returns whether a member subscribes to a topic, according to its metadata.
     pub(crate) fn subscribes_to(&self, topic: &str) -> bool {
         let Some(protocol) = self.protocol.as_deref() else {
             return false;
@@ -166,7 +166,7 @@ impl Group {
         }
     }
 
-    /// Heartbeat.
+    /// Handles a heartbeat.
     pub(crate) fn heartbeat(
         &mut self,
         id: &str,
@@ -188,7 +188,7 @@ impl Group {
         }
     }
 
-    /// Begins a rebalance unless one is under way already.
+    /// Begins a rebalance, unless one is already in progress.
     pub(super) fn rebalance(&mut self, now: i64, out: &mut Vec<Answer>) {
         if self.state == GroupState::Preparing {
             return;
@@ -197,7 +197,7 @@ impl Group {
             for member in self.members.values_mut() {
                 member.assignment = Bytes::new();
                 if let Some(caller) = member.awaiting_sync.take() {
-                    // It could not beat while it was held.
+                    // The member could not send heartbeats while its request was held.
                     member.heard_of(now);
                     out.push(Answer::Sync(caller, Err(Error::RebalanceInProgress)));
                 }
@@ -232,7 +232,7 @@ impl Group {
         }
     }
 
-    /// Who has joined makes up the next generation.
+    /// Completes the rebalance. The members that have joined form the next generation.
     fn complete_join(&mut self, now: i64, out: &mut Vec<Answer>) {
         self.initial_left = None;
         let missing = |(id, member): (&String, &Member)| {
@@ -244,7 +244,7 @@ impl Group {
             self.forget(&id);
         }
         if !self.elect() && !self.members.is_empty() {
-            // Static members only, and none of them is here: the group waits for one.
+            // All members are static, and none has joined. The group waits for one.
             self.join_deadline = Some(now + self.rebalance_timeout());
             return;
         }
@@ -274,7 +274,7 @@ impl Group {
         }
     }
 
-    /// Makes sure that the leader is one that has joined.
+    /// Ensures that the leader is a member that has joined.
     fn elect(&mut self) -> bool {
         let joined = |id: &String| {
             let member = self.members.get(id);
@@ -291,7 +291,7 @@ impl Group {
         found
     }
 
-    /// What a member is told of the current generation; the members only if it leads.
+    /// Returns a member's response about the current generation. It lists the members only for the leader.
     pub(super) fn join_answer(&self, id: &str, with_members: bool) -> JoinAnswer {
         let protocol = self.protocol.clone().unwrap_or_default();
         let leads = self.leader.as_deref() == Some(id);
@@ -314,7 +314,7 @@ impl Group {
         }
     }
 
-    /// The protocol that most members prefer, of those that all know.
+    /// Returns the protocol that most members prefer, from those that all members support.
     pub(super) fn select_protocol(&self) -> Option<String> {
         let known = |name: &str| {
             let mut all = self.members.values();
@@ -332,7 +332,7 @@ impl Group {
         winner.map(|(name, _)| (*name).to_owned())
     }
 
-    /// Removes a member; a request of its that is held is answered.
+    /// Removes a member, and responds to its held request.
     pub(super) fn remove(&mut self, id: &str, now: i64, out: &mut Vec<Answer>) {
         let Some(member) = self.forget(id) else {
             return;
@@ -362,12 +362,12 @@ impl Group {
         Some(member)
     }
 
-    /// Sets until when a new member may be silent.
+    /// Sets the time until which a new member may be silent.
     pub(super) fn newly_joined(member: &mut Member, now: i64) {
         member.expires = now + NEW_MEMBER_TIMEOUT;
     }
 
-    /// What time brings: members that were silent for too long, rebalances that took too long.
+    /// Removes members that were silent for too long, and ends rebalances that took too long.
     pub(crate) fn expire(&mut self, now: i64, out: &mut Vec<Answer>) {
         let before = self.pending.len();
         self.pending.retain(|_, deadline| *deadline > now);
@@ -403,7 +403,7 @@ impl Group {
         }
     }
 
-    /// When [`Group::expire`] has something to do.
+    /// Returns the time at which [`Group::expire`] must run next.
     pub(crate) fn next_deadline(&self) -> Option<i64> {
         let members = self.members.values().filter_map(Member::expires_at);
         let pending = self.pending.values().copied();
@@ -411,7 +411,7 @@ impl Group {
         members.chain(pending).chain(phases).min()
     }
 
-    /// Ends a member's session at once, as if its time-out had passed.
+    /// Ends a member's session at once, as if it had timed out.
     pub(crate) fn expire_member(&mut self, id: &str, now: i64, out: &mut Vec<Answer>) -> bool {
         let known = self.members.contains_key(id);
         self.remove(id, now, out);
@@ -419,7 +419,7 @@ impl Group {
     }
 }
 
-/// The topics in a consumer's metadata (`ConsumerProtocolSubscription`).
+/// Returns the topics in a consumer's metadata (`ConsumerProtocolSubscription`).
 fn subscription(metadata: &[u8]) -> BTreeSet<String> {
     let mut topics = BTreeSet::new();
     let number = |at: usize, len: usize| {
@@ -430,7 +430,7 @@ fn subscription(metadata: &[u8]) -> BTreeSet<String> {
                 .fold(0usize, |sum, byte| sum << 8 | *byte as usize),
         )
     };
-    // Version, then an array of strings.
+    // The metadata has a version, then an array of strings.
     let count = number(2, 4).unwrap_or(0);
     let mut at = 6;
     for _ in 0..count {

@@ -5,9 +5,9 @@ use kafka_protocol::ResponseError as Error;
 
 use super::group::{Answer, Caller, Group, GroupState, JoinAnswer, Member};
 
-/// From this version on a new member is told its id first, and joins with it.
+/// From this version on, a new member first receives its id, and then joins with it.
 const KNOWN_MEMBER_ID: i16 = 4;
-/// From this version on a static leader that returns may be told to skip the assignment.
+/// From this version on, the response can instruct a returning static leader to skip the assignment.
 const SKIP_ASSIGNMENT: i16 = 9;
 
 /// A JoinGroup request.
@@ -22,7 +22,7 @@ pub(crate) struct Join {
 }
 
 impl Group {
-    /// Answers now, or when the rebalance has ended. `fresh_id` is for a member without an id.
+    /// Responds now, or after the rebalance. `fresh_id` is for a member without an id.
     pub(crate) fn join(
         &mut self,
         join: Join,
@@ -71,14 +71,15 @@ impl Group {
             GroupState::Preparing | GroupState::Empty => false,
         };
         if told_again {
-            // The answer was lost; the generation is the same.
+            // The response was lost. The generation is the same.
             let answer = self.join_answer(&id, true);
             out.push(Answer::Join(caller, Ok(answer)));
             return;
         }
         if let Some(member) = self.members.get_mut(&id) {
             update(member, join, &caller);
-            // It asked before, on a connection that it has given up most likely. Kafka never answers there.
+            // The member sent an earlier request, probably on a connection that it has closed. Kafka never responds to
+            // that request.
             if let Some(before) = member.awaiting_join.replace(caller) {
                 let error = Error::RebalanceInProgress;
                 out.push(Answer::Join(before, Err((error, id.clone()))));
@@ -88,7 +89,7 @@ impl Group {
         self.complete_if_all_joined(now, out);
     }
 
-    /// Whether the group and the member have a protocol in common.
+    /// Returns whether the group and the member have a protocol in common.
     fn supports(&self, join: &Join) -> bool {
         if join.protocol_type.is_empty() || join.protocols.is_empty() {
             return false;
@@ -135,7 +136,7 @@ impl Group {
         self.complete_if_all_joined(now, out);
     }
 
-    /// A static member is back under another id. The client with the old id is fenced.
+    /// Replaces a static member that rejoins under another id. The client with the old id is fenced.
     fn replace(
         &mut self,
         old: &str,
@@ -172,7 +173,7 @@ impl Group {
             if version >= SKIP_ASSIGNMENT {
                 answer.skip_assignment = led;
             } else if led {
-                // It must not take itself for the leader: it would assign again.
+                // The member must not act as the leader, because it would assign again.
                 answer.leader = old.to_owned();
             }
             out.push(Answer::Join(caller, Ok(answer)));
@@ -195,7 +196,7 @@ fn update(member: &mut Member, join: Join, caller: &Caller) {
 }
 
 impl JoinAnswer {
-    /// What an error answer looks like.
+    /// Returns the form of an error response.
     pub(crate) fn refused(member_id: String) -> JoinAnswer {
         JoinAnswer {
             generation: -1,

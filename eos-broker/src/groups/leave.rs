@@ -4,7 +4,7 @@ use kafka_protocol::ResponseError as Error;
 
 use super::group::{Answer, Group};
 
-/// A member that leaves; by its instance id alone if it is static.
+/// A member that leaves. A static member may be named by its instance id alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaving {
     pub(crate) member_id: String,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!             join                  all have joined, or       the leader's SyncGroup
-//!   Empty ──────────► Preparing ────the rebalance time-out──► Completing ──────────► Stable
+//!   Empty ──────────► Preparing ────the rebalance timeout ──► Completing ──────────► Stable
 //!     ▲                  ▲                                        │ join, leave,         │
 //!     └── no members ────┴────────────────────────────────────────┴─ session timeout ◄───┘
 //! ```
-//! JoinGroup and SyncGroup are held meanwhile, and answered together. The rules are those of Kafka's
-//! `GroupMetadataManager` and `ClassicGroup`.
+//! Until then, JoinGroup and SyncGroup are held, and then all responses are sent together. The rules are those of
+//! Kafka's `GroupMetadataManager` and `ClassicGroup`.
 
 mod commit;
 mod group;

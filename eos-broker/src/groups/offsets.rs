@@ -1,4 +1,4 @@
-//! Committed offsets, and those of transactions that are not decided yet.
+//! Committed offsets, and pending offsets of open transactions.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,14 @@ use kafka_protocol::ResponseError as Error;
 /// A partition.
 pub(crate) type At = (String, i32);
 
-/// What was committed for one partition.
+/// The committed offset of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Committed {
     pub(crate) offset: i64,
     pub(crate) leader_epoch: i32,
     pub(crate) metadata: String,
-    /// The place of its record among all of this group: the later one wins, whenever it is decided.
+    /// The position of its record among all records of this group. The later record wins, independent of the time of
+    /// its decision.
     order: u64,
 }
 
@@ -33,8 +34,8 @@ impl Committed {
 pub(crate) struct Offsets {
     committed: BTreeMap<At, Committed>,
     pending: BTreeMap<i64, BTreeMap<At, Committed>>,
-    /// The highest epoch of each producer that wrote here, markers included: as in any other log, what
-    /// comes with an older one is refused (`ProducerAppendInfo.checkProducerEpoch`).
+    /// The highest epoch of each producer in these offsets, markers included. As in any other log, a write with an
+    /// older epoch is rejected (`ProducerAppendInfo.checkProducerEpoch`).
     epochs: BTreeMap<i64, i16>,
     written: u64,
 }
@@ -48,7 +49,7 @@ impl Offsets {
         self.committed.iter()
     }
 
-    /// Whether a transaction that is not decided holds an offset of this partition.
+    /// Returns whether an undecided transaction has an offset of this partition.
     pub(crate) fn is_unstable(&self, at: &At) -> bool {
         self.pending
             .values()
@@ -61,13 +62,13 @@ impl Offsets {
         self.committed.insert(at, offset);
     }
 
-    /// Whether a transaction of this producer and epoch has written here and is not decided. What it
-    /// writes next needs no word of the transaction's coordinator.
+    /// Returns whether this producer and epoch has an undecided transaction with offsets here. Its next write needs no
+    /// check with the transaction's coordinator.
     pub(crate) fn is_open(&self, (producer_id, epoch): (i64, i16)) -> bool {
         self.pending.contains_key(&producer_id) && self.epochs.get(&producer_id) == Some(&epoch)
     }
 
-    /// Whether a producer may write here.
+    /// Checks whether a producer may write here.
     pub(crate) fn check_epoch(&self, (producer_id, epoch): (i64, i16)) -> Result<(), Error> {
         match self.epochs.get(&producer_id) {
             Some(known) if *known > epoch => Err(Error::InvalidProducerEpoch),
@@ -89,7 +90,7 @@ impl Offsets {
         pending.insert(at, offset);
     }
 
-    /// A marker: the offsets of that producer's transaction count now, or never did.
+    /// Handles a marker, which commits or discards the offsets of the producer's transaction.
     pub(crate) fn decide(&mut self, producer: (i64, i16), commit: bool) {
         self.saw(producer);
         let (producer_id, _) = producer;
@@ -111,7 +112,7 @@ impl Offsets {
         self.committed.remove(at).is_some()
     }
 
-    /// Forgets a topic that was deleted.
+    /// Removes the offsets of a deleted topic.
     pub(crate) fn forget_topic(&mut self, topic: &str) {
         self.committed.retain(|(it, _), _| it != topic);
         for pending in self.pending.values_mut() {
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(seen(&offsets), Some(40));
     }
 
-    /// A zombie's offset joined the transaction of its successor.
+    /// Otherwise, a zombie's offset would join the transaction of its successor.
     #[test]
     fn what_an_older_epoch_writes_is_in_no_transaction() {
         let mut offsets = Offsets::default();
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(offsets.check_epoch(zombie), Ok(()));
         offsets.commit_in(zombie, at(0), offset(1));
         assert!(offsets.is_open(zombie) && !offsets.is_open(successor));
-        // Its successor's init ends it, with an epoch of its own.
+        // The successor's InitProducerId ends it, with an epoch of its own.
         offsets.decide((7, 1), false);
         assert!(!offsets.is_open(zombie));
         assert_eq!(

@@ -15,12 +15,12 @@ pub(crate) struct Sync {
     pub(crate) generation: i32,
     pub(crate) protocol_type: Option<String>,
     pub(crate) protocol: Option<String>,
-    /// The leader's: member id → assignment.
+    /// The leader's assignments: member id → assignment.
     pub(crate) assignments: BTreeMap<String, Bytes>,
 }
 
 impl Group {
-    /// Answers now, or when the leader has assigned.
+    /// Responds now, or after the leader has assigned.
     pub(crate) fn sync(&mut self, sync: Sync, caller: Caller, now: i64, out: &mut Vec<Answer>) {
         if let Err(error) = self.check_sync(&sync) {
             out.push(Answer::Sync(caller, Err(error)));
@@ -30,7 +30,7 @@ impl Group {
         if let Some(member) = self.members.get_mut(&id) {
             member.has_to_sync = false;
             if self.state == GroupState::Completing {
-                // As for a join that is asked for again.
+                // As for a repeated join.
                 if let Some(before) = member.awaiting_sync.replace(caller) {
                     out.push(Answer::Sync(before, Err(Error::RebalanceInProgress)));
                 }

@@ -1,4 +1,4 @@
-//! A group on its own: who is answered, when, and with what.
+//! Tests of a single group: its responses and their times.
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError as Error;
@@ -43,7 +43,7 @@ fn sync(member: &str, generation: i32, assigned: &[(&str, &'static str)]) -> Syn
     }
 }
 
-/// The group, the time, and what was answered: (ticket, error, generation or assignment).
+/// The group, the time, and the responses: (ticket, error, generation or assignment).
 struct Play {
     group: Group,
     now: i64,
@@ -76,7 +76,7 @@ impl Play {
         self.group.expire(self.now, &mut self.out);
     }
 
-    /// What was answered since.
+    /// Returns the responses since the last call.
     fn said(&mut self) -> Vec<String> {
         let said = self.out.drain(..).map(|answer| match answer {
             Answer::Join(caller, Ok(it)) => {
@@ -102,7 +102,7 @@ impl Play {
         said.collect()
     }
 
-    /// A stable group of a and b.
+    /// Returns a stable group of a and b.
     fn two() -> Play {
         let mut play = Play::new();
         play.join(1, join("", None, &["range"]), "a");
@@ -143,7 +143,7 @@ fn everybody_who_waits_is_told_of_a_rebalance() {
     assert_eq!(play.group.state, GroupState::Preparing);
 }
 
-/// A client that lost its connection asks again on another one: the first request does not wait for ever.
+/// A client that lost its connection repeats the request on another one. The first request does not wait forever.
 #[test]
 fn who_asks_again_while_it_waits_is_answered_on_both() {
     let mut play = Play::two();
@@ -163,7 +163,7 @@ fn who_asks_again_while_it_waits_is_answered_on_both() {
 fn who_does_not_join_again_is_put_out_at_the_rebalance_timeout() {
     let mut play = Play::two();
     play.join(6, join("b", None, &["other", "range"]), "");
-    // The leader beats, but does not join.
+    // The leader sends heartbeats, but does not join.
     for _ in 0..3 {
         play.pass(9_999);
         let told = play.group.heartbeat("a", None, 2, play.now);
@@ -193,8 +193,8 @@ fn a_member_whose_request_is_held_does_not_time_out() {
     );
 }
 
-/// Kafka restarts a session whenever it responds to a SyncGroup, refusals included: the client could not beat
-/// while it was held.
+/// Kafka restarts a session whenever it responds to a SyncGroup, even with an error. The client could not send
+/// heartbeats while the request was held.
 #[test]
 fn a_member_whose_request_was_held_is_still_one_when_a_rebalance_ends_that() {
     let mut play = Play::two();
@@ -204,7 +204,7 @@ fn a_member_whose_request_was_held_is_still_one_when_a_rebalance_ends_that() {
     play.said();
     play.pass(9_000);
     play.group.heartbeat("a", None, 3, play.now).expect("alive");
-    // Longer than b's session since its last sign of life.
+    // This is longer than b's session since its last request.
     play.pass(6_000);
     play.join(9, join("", None, &["range"]), "c");
     assert_eq!(play.said(), ["8 has nothing: 27"]);
@@ -223,7 +223,7 @@ fn a_static_member_takes_its_place_back_without_a_rebalance() {
     play.join(1, join("", Some("i"), &["range"]), "i-1");
     play.sync(2, sync("i-1", 1, &[("i-1", "all")]));
     play.join(3, join("", Some("i"), &["range"]), "i-2");
-    // To an old client the leader is who it was: it must not assign again.
+    // The response to an old client names the old leader, because the new member must not assign again.
     assert_eq!(
         play.said(),
         ["1 joined 1 of i-1", "2 has all", "3 joined 1 of i-1"]
@@ -253,7 +253,7 @@ fn static_members_keep_their_place_through_a_rebalance() {
     play.sync(2, sync("i-1", 1, &[("i-1", "all")]));
     play.join(3, join("", None, &["range"]), "b");
     play.said();
-    // It beats on, and never joins: the others go on with it when their time is over.
+    // The static member sends heartbeats, but never joins. The others proceed with it after their timeout.
     for _ in 0..3 {
         play.pass(9_999);
         let told = play.group.heartbeat("i-1", Some("i"), 1, play.now);

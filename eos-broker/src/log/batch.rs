@@ -1,23 +1,24 @@
-//! One record batch in a log: checks on a client's, and what a broker writes into it.
+//! One record batch in a log: checks and broker-set fields.
 
 use std::ops::Deref;
 
 use bytes::Bytes;
 use kafka_wire::batch::{self, DELETE_HORIZON, HEADER, Header, LOG_APPEND_TIME, ProducerIdentity};
 
-/// The only leader epoch there is: one node, which never hands over.
+/// The only leader epoch, because the only node never hands over.
 const LEADER_EPOCH: i32 = 0;
 
-/// The fewest bytes of a record that is not compressed: seven fields of one byte.
+/// The minimum size of an uncompressed record, in bytes: seven fields of one byte.
 const SMALLEST_RECORD: usize = 7;
 
-/// A batch, and what the log keeps about it.
+/// A batch, and the log's data about it.
 #[derive(Debug, Clone)]
 pub(crate) struct Batch {
     batch: batch::Batch,
-    /// From when on compaction may drop tombstones: so long after the first one that met them here.
+    /// The time from which compaction may drop tombstones. It is a fixed delay after the first compaction that found
+    /// them.
     ///
-    /// Kafka keeps it in the base timestamp and re-encodes all others; no client reads it there.
+    /// Kafka stores it in the base timestamp and re-encodes all others. No client reads it there.
     pub(crate) delete_horizon: Option<i64>,
 }
 
@@ -38,14 +39,14 @@ impl From<batch::Batch> for Batch {
     }
 }
 
-/// Whose clock the timestamps are.
+/// The source of the timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimestampType {
     Create,
     LogAppend,
 }
 
-/// Why bytes are not a batch that may be appended.
+/// The reason why bytes are not a batch that may be appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BatchError {
     #[error(transparent)]
@@ -55,14 +56,14 @@ pub(crate) enum BatchError {
 }
 
 impl Batch {
-    /// Takes the batch at the front of `bytes`; what follows it stays.
+    /// Removes the batch at the front of `bytes` and returns it.
     ///
-    /// Checks structure only, see [`Batch::check_produced`].
+    /// Checks only the structure, see [`Batch::check_produced`].
     pub(crate) fn split(bytes: &mut Bytes) -> Result<Batch, BatchError> {
         Ok(batch::Batch::split(bytes)?.into())
     }
 
-    /// What Kafka checks of a batch that a client produces.
+    /// Performs Kafka's checks of a batch that a client produces.
     pub(crate) fn check_produced(&self) -> Result<(), BatchError> {
         if !self.is_intact() {
             return Err(batch::BatchError::Checksum.into());
@@ -100,7 +101,7 @@ impl Batch {
         None
     }
 
-    /// Gives the batch its place in the log.
+    /// Sets the position of the batch in the log.
     pub(crate) fn place(&mut self, base_offset: i64, stamp: TimestampType, now: i64) {
         let mut header = Header {
             base_offset,
@@ -114,7 +115,7 @@ impl Batch {
         *self = self.with(header).into();
     }
 
-    /// The marker that ends a transaction, at its place in the log.
+    /// Returns the marker that ends a transaction, at its position in the log.
     pub(crate) fn end_marker(
         producer: ProducerIdentity,
         commit: bool,
@@ -128,7 +129,7 @@ impl Batch {
         marker
     }
 
-    /// The same batch with other (or no) records, as compaction leaves it.
+    /// Returns the same batch with other (or no) records, for compaction.
     pub(crate) fn with_records(&self, body: &[u8], count: i32, max_timestamp: i64) -> Batch {
         let header = Header {
             attributes: self.attributes & !DELETE_HORIZON,
@@ -143,7 +144,7 @@ impl Batch {
     }
 }
 
-/// A batch as a client would send it, for unit tests.
+/// Returns a batch as a client would send it, for unit tests.
 #[cfg(test)]
 pub(crate) fn produced(
     producer: Option<(i64, i16, i32)>,
@@ -160,7 +161,7 @@ pub(crate) fn produced(
     batch.into_bytes()
 }
 
-/// The same as a batch that claims to be compressed: what is in it stays hidden from the broker.
+/// Returns the same as a batch that is marked as compressed, so that the broker cannot read its records.
 #[cfg(test)]
 pub(crate) fn compressed(records: &[(&str, Option<&str>, i64)]) -> Batch {
     let plain = Batch::read(produced(None, false, records));
@@ -173,7 +174,7 @@ pub(crate) fn compressed(records: &[(&str, Option<&str>, i64)]) -> Batch {
 
 #[cfg(test)]
 impl Batch {
-    /// A whole batch.
+    /// Returns a whole batch.
     pub(crate) fn read(mut bytes: Bytes) -> Batch {
         Batch::split(&mut bytes).expect("a whole batch")
     }
@@ -211,7 +212,7 @@ mod tests {
         assert!(batch.is_intact());
     }
 
-    /// The checksum does not cover it, and offsets are counted from it.
+    /// The checksum does not cover the base offset, and offsets are relative to it.
     #[test]
     fn a_client_does_not_choose_offsets() {
         for base in [1, -1, i64::MIN, i64::MAX] {

@@ -1,6 +1,6 @@
-//! What makes a log shorter: DeleteRecords, retention, compaction.
+//! The removal of records: DeleteRecords, retention, compaction.
 //!
-//! Nothing at or behind the last stable offset is touched: whether it counts is not decided yet.
+//! Records at or after the last stable offset are never removed, because their transactions are undecided.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use super::batch::Batch;
 use super::partition::PartitionLog;
 
-/// What compaction leaves of a batch.
+/// The rest of a batch after compaction.
 struct Kept {
     count: i32,
     body: BytesMut,
@@ -19,7 +19,7 @@ struct Kept {
 }
 
 impl PartitionLog {
-    /// Moves the start of the log up; records below are gone for readers.
+    /// Advances the start of the log. Readers no longer receive the records below it.
     pub(crate) fn delete_before(&mut self, offset: i64) {
         self.start = self.start.max(offset.min(self.end()));
         let start = self.start;
@@ -28,14 +28,14 @@ impl PartitionLog {
         self.aborted.retain(|it| it.last_offset >= start);
     }
 
-    /// Deletes whole batches from the front that are older or more than allowed.
+    /// Deletes whole batches from the front that exceed the age or the size limit.
     pub(crate) fn retain(&mut self, older_than: Option<i64>, max_bytes: Option<usize>) {
         let stable = self.last_stable();
         let mut bytes = self.bytes();
         let mut start = self.start;
         for batch in &self.batches {
             let too_old = older_than.is_some_and(|limit| batch.max_timestamp < limit);
-            // As Kafka's segments: what remains is never less than the limit.
+            // As with Kafka's segments, the remaining size is never below the limit.
             let size = batch.bytes().len();
             let too_many = max_bytes.is_some_and(|limit| bytes >= limit + size);
             if batch.last_offset() >= stable || !(too_old || too_many) {
@@ -47,11 +47,11 @@ impl PartitionLog {
         self.delete_before(start);
     }
 
-    /// Keeps the last record of each key; forgets aborted records, and tombstones that stayed for as long as
-    /// given after the first compaction that met them.
+    /// Keeps the last record of each key. Removes aborted records, and tombstones after the given delay since the first
+    /// compaction that found them.
     ///
-    /// Offsets stay as they are: readers find holes. Compressed batches stay whole, and every tombstone behind
-    /// one stays: it may delete what is in there.
+    /// Offsets do not change, so readers find gaps. Compressed batches stay whole, and every tombstone after one stays,
+    /// because it may delete a record in that batch.
     pub(crate) fn compact(&mut self, now: i64, delete_retention_ms: i64) {
         let stable = self.last_stable();
         let last = self.last_offsets(stable);
@@ -76,7 +76,7 @@ impl PartitionLog {
             if kept.count == batch.count {
                 self.batches.push_back(batch);
             } else if kept.count > 0 || is_last || self.producers.is_last_of(&batch) {
-                // An empty batch keeps the log's end, and its producer's sequence.
+                // An empty batch keeps the log's end and the sequence of its producer.
                 let rest = batch.with_records(&kept.body, kept.count, kept.newest);
                 self.batches.push_back(rest);
             }
@@ -192,8 +192,8 @@ mod tests {
         expect(&log, &[(4, "a")]);
     }
 
-    /// As Kafka's batches of version 2 have it: readers that are behind get as long to see a tombstone,
-    /// however old it was when the cleaner came.
+    /// As in Kafka's batches of version 2: slow readers have the same time to read a tombstone, even if it was old at
+    /// the first compaction.
     #[test]
     fn tombstones_stay_for_a_while_after_their_first_compaction() {
         let mut log = PartitionLog::default();
@@ -209,14 +209,14 @@ mod tests {
         expect(&log, &[(1, "b"), (2, "a"), (3, "c")]);
         append(&mut log, None, false, &[("b", None, 10)]);
         append(&mut log, Some((1, 0, 0)), true, &[("c", None, 10)]);
-        // What is set stays: the configuration may be another one meanwhile.
+        // The horizon does not change, although the configuration may be another one meanwhile.
         log.compact(1_009, 20);
         expect(&log, &[(2, "a"), (3, "c"), (4, "b"), (5, "c")]);
         log.compact(1_010, 20);
         expect(&log, &[(3, "c"), (4, "b"), (5, "c")]);
         log.compact(1_029, 20);
         expect(&log, &[(3, "c"), (5, "c")]);
-        // What was not decided was not compacted either.
+        // Undecided records were not compacted either.
         log.mark(1, 0, true, 0, 0);
         log.compact(1_030, 20);
         expect(&log, &[(5, "c")]);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((log.start(), log.end()), (0, 7));
     }
 
-    /// The value that it deletes may be in there, and would be back.
+    /// The compressed batch may contain the value that the tombstone deletes, and the value would reappear.
     #[test]
     fn a_tombstone_stays_while_a_compressed_batch_is_before_it() {
         let mut log = PartitionLog::default();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! batch       one batch: checks, offset assignment, markers
-//! producers   what is known of each producer: epoch, last batches, open transaction
+//! producers   state of each producer: epoch, last batches, open transaction
 //! partition   append, read, high watermark, last stable offset, aborted list
 //! cleaner     retention, DeleteRecords and compaction
 //! ```

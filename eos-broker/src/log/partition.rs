@@ -1,11 +1,11 @@
-//! One partition's log: append, read, and the marks that readers go by.
+//! One partition's log: append, read, and limits of readers.
 //!
 //! ```text
 //!   log start          last stable offset          high watermark = log end
 //!      │  decided, read_committed  │  a transaction is open  │
 //!      ▼───────────────────────────▼─────────────────────────▼
 //! ```
-//! One node: what is appended is at once below the high watermark.
+//! With one node, an appended record is at once below the high watermark.
 
 use std::collections::VecDeque;
 
@@ -15,41 +15,41 @@ use kafka_wire::batch::ProducerIdentity;
 use super::batch::{Batch, BatchError, TimestampType};
 use super::producers::{Producers, Refused, Verdict};
 
-/// What a reader may see.
+/// The isolation level of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
     ReadUncommitted,
     ReadCommitted,
 }
 
-/// A transaction that was aborted, as the log remembers it for readers.
+/// An aborted transaction in the log's list for readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Aborted {
     pub(crate) producer_id: i64,
     pub(crate) first_offset: i64,
-    /// The marker's.
+    /// The offset of the marker.
     pub(crate) last_offset: i64,
 }
 
-/// Where a produced batch lies.
+/// The position of a produced batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Appended {
     pub(crate) base_offset: i64,
-    /// -1 unless the broker's clock decides.
+    /// The append time, or -1 unless the broker sets the timestamps.
     pub(crate) append_time: i64,
 }
 
-/// How a topic wants what is appended.
+/// The configurations of a topic that apply to appends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) stamp: TimestampType,
     pub(crate) max_bytes: usize,
     pub(crate) needs_keys: bool,
-    /// How far in the future a record's own timestamp may be, in milliseconds.
+    /// The maximum time that a record's own timestamp may be in the future, in milliseconds.
     pub(crate) max_ahead: i64,
 }
 
-/// Why a batch was not appended.
+/// The reason why a batch was not appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AppendError {
     #[error("{0}")]
@@ -68,7 +68,7 @@ pub(crate) enum AppendError {
     NotTransactional,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) records: Bytes,
@@ -95,14 +95,14 @@ impl PartitionLog {
         self.end
     }
 
-    /// Where undecided records begin; everything is decided without an open transaction.
+    /// Returns the offset of the first undecided record, or the log end without an open transaction.
     pub(crate) fn last_stable(&self) -> i64 {
         let first = self.producers.first_open();
-        // DeleteRecords may have taken the beginning of an open transaction.
+        // DeleteRecords may have removed the beginning of an open transaction.
         first.map_or(self.end, |first| first.max(self.start))
     }
 
-    /// Where a reader's view ends.
+    /// Returns the end offset for a reader.
     pub(crate) fn end_for(&self, isolation: Isolation) -> i64 {
         match isolation {
             Isolation::ReadUncommitted => self.end,
@@ -110,12 +110,12 @@ impl PartitionLog {
         }
     }
 
-    /// Bytes held.
+    /// Returns the size of the log, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Judges a batch that a client sent; answers where it is if it is there already. Changes nothing.
+    /// Checks a client's batch. Returns its position if it is a duplicate. Changes nothing.
     pub(crate) fn judge(
         &self,
         batch: &Batch,
@@ -167,7 +167,7 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// Appends a batch that was judged.
+    /// Appends a checked batch.
     pub(crate) fn append(&mut self, mut batch: Batch, place: Place, now: i64) -> Appended {
         let base_offset = self.end;
         batch.place(base_offset, place.stamp, now);
@@ -184,7 +184,7 @@ impl PartitionLog {
         }
     }
 
-    /// Both at once.
+    /// Checks and appends a batch.
     #[cfg(test)]
     pub(crate) fn produce(
         &mut self,
@@ -198,7 +198,7 @@ impl PartitionLog {
         }
     }
 
-    /// Appends the marker that ends a producer's transaction; nothing if a newer epoch is known.
+    /// Appends the marker that ends a producer's transaction. Appends nothing if the log has a newer epoch.
     pub(crate) fn mark(
         &mut self,
         producer_id: i64,
@@ -235,13 +235,13 @@ impl PartitionLog {
         self.batches.push_back(batch);
     }
 
-    /// The index of the first batch that ends at or behind an offset.
+    /// Returns the index of the first batch that ends at or after an offset.
     fn index_of(&self, offset: i64) -> usize {
         self.batches
             .partition_point(|batch| batch.last_offset() < offset)
     }
 
-    /// How many bytes a read would find, counted up to `enough`.
+    /// Returns the number of bytes that a read would return, counted up to `enough`.
     pub(crate) fn available(&self, offset: i64, isolation: Isolation, enough: usize) -> usize {
         let end = self.end_for(isolation);
         let mut bytes = 0;
@@ -254,8 +254,8 @@ impl PartitionLog {
         bytes
     }
 
-    /// Whole batches from the one that holds `offset`, at most `max_bytes` of them; with `at_least_one`
-    /// the first one whatever its size.
+    /// Returns whole batches from the batch that contains `offset` on, at most `max_bytes`. With `at_least_one`,
+    /// returns the first batch even if it is larger.
     pub(crate) fn read(
         &self,
         offset: i64,
@@ -297,13 +297,13 @@ impl PartitionLog {
     }
 
     fn aborted_between(&self, from: i64, to: i64) -> Vec<Aborted> {
-        // In the order of their markers, so the first of interest is found by bisection.
+        // The list is in the order of the markers, so the first relevant entry is found by bisection.
         let first = self.aborted.partition_point(|it| it.last_offset < from);
         let later = self.aborted[first..].iter();
         later.filter(|it| it.first_offset < to).copied().collect()
     }
 
-    /// The first record at or behind a timestamp, as (offset, timestamp).
+    /// Returns the first record at or after a timestamp, as (offset, timestamp).
     pub(crate) fn at_timestamp(&self, timestamp: i64, isolation: Isolation) -> Option<(i64, i64)> {
         let end = self.end_for(isolation);
         let recent = |batch: &&Batch| batch.max_timestamp >= timestamp && !batch.is_control();
@@ -326,10 +326,10 @@ impl PartitionLog {
         None
     }
 
-    /// The record with the largest timestamp, as (offset, timestamp).
+    /// Returns the record with the largest timestamp, as (offset, timestamp).
     pub(crate) fn max_timestamp(&self) -> Option<(i64, i64)> {
         let data = self.batches.iter().filter(|batch| !batch.is_control());
-        // The first of equals.
+        // The first of equal timestamps.
         let best = data.reduce(|best, batch| {
             if batch.max_timestamp > best.max_timestamp {
                 batch
@@ -345,7 +345,7 @@ impl PartitionLog {
         Some((offset, best.max_timestamp))
     }
 
-    /// Drops batches from the front, and what was remembered of them.
+    /// Removes batches from the front, and the data about them.
     pub(super) fn drop_front(&mut self, count: usize) {
         for batch in self.batches.drain(..count) {
             self.bytes -= batch.bytes().len();

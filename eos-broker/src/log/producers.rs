@@ -1,13 +1,13 @@
-//! What a partition knows of its producers: epochs, the last batches, open transactions.
+//! The producers of a partition: epochs, last batches, open transactions.
 //!
-//! Kafka's `ProducerStateManager`: a batch that is among a producer's last five is a duplicate (it is
-//! acknowledged where it was written first), one that does not follow is out of order.
+//! The rules are those of Kafka's `ProducerStateManager`. A batch that is among a producer's last five is a duplicate,
+//! and is acknowledged at its first position. A batch that does not follow the last one is out of order.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::batch::Batch;
 
-/// How many batches of a producer are remembered: as many requests as may be in flight.
+/// The number of remembered batches of a producer, which is the maximum number of requests in flight.
 const REMEMBERED: usize = 5;
 
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +19,12 @@ struct Remembered {
     timestamp: i64,
 }
 
-/// One producer as this partition has seen it.
+/// The state of a producer in this partition.
 #[derive(Debug, Clone)]
 pub(crate) struct Producer {
     pub(crate) epoch: i16,
     batches: VecDeque<Remembered>,
-    /// First offset of the transaction that is open here.
+    /// The first offset of the open transaction in this partition.
     pub(crate) open_from: Option<i64>,
     pub(crate) coordinator_epoch: i32,
     pub(crate) last_timestamp: i64,
@@ -36,23 +36,23 @@ impl Producer {
     }
 }
 
-/// What may be done with a batch.
+/// The result of the check of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Append,
-    /// It is there already.
+    /// The batch is already in the log.
     Duplicate {
         base_offset: i64,
         timestamp: i64,
     },
 }
 
-/// Why a batch of a producer may not be appended.
+/// The reason why a batch of a producer may not be appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     OldEpoch,
     OutOfOrder,
-    /// A plain batch within a transaction.
+    /// The batch is not transactional, but belongs to a producer in a transaction.
     NotTransactional,
 }
 
@@ -60,12 +60,12 @@ pub(crate) enum Refused {
 #[derive(Debug, Default)]
 pub(crate) struct Producers {
     known: BTreeMap<i64, Producer>,
-    /// First offsets of open transactions, for the last stable offset.
+    /// The first offsets of open transactions, for the last stable offset.
     open: BTreeMap<i64, i64>,
 }
 
 impl Producers {
-    /// Judges a batch; changes nothing.
+    /// Checks a batch. Changes nothing.
     pub(crate) fn judge(&self, batch: &Batch) -> Result<Verdict, Refused> {
         let Some(producer) = self.known.get(&batch.producer_id) else {
             return Ok(Verdict::Append);
@@ -98,13 +98,13 @@ impl Producers {
         Ok(Verdict::Append)
     }
 
-    /// Whether a transaction of this producer and epoch is open here.
+    /// Returns whether a transaction of this producer and epoch is open in this partition.
     pub(crate) fn is_open(&self, producer_id: i64, epoch: i16) -> bool {
         let producer = self.known.get(&producer_id);
         producer.is_some_and(|known| known.open_from.is_some() && known.epoch == epoch)
     }
 
-    /// Takes note of a batch that was appended.
+    /// Records an appended batch.
     pub(crate) fn appended(&mut self, batch: &Batch) {
         let producer = self.entry(batch.producer_id, batch.producer_epoch);
         if producer.batches.len() == REMEMBERED {
@@ -124,7 +124,7 @@ impl Producers {
         }
     }
 
-    /// Ends the transaction of a producer; answers its first offset if one was open.
+    /// Ends the transaction of a producer. Returns its first offset if one was open.
     pub(crate) fn ended(
         &mut self,
         producer_id: i64,
@@ -142,7 +142,7 @@ impl Producers {
         first
     }
 
-    /// Whether a marker of this epoch comes too late.
+    /// Returns whether a marker of this epoch is too late.
     pub(crate) fn is_fenced(&self, producer_id: i64, epoch: i16) -> bool {
         let producer = self.known.get(&producer_id);
         producer.is_some_and(|known| epoch < known.epoch)
@@ -163,17 +163,17 @@ impl Producers {
         producer
     }
 
-    /// The first offset of the oldest open transaction.
+    /// Returns the first offset of the oldest open transaction.
     pub(crate) fn first_open(&self) -> Option<i64> {
         self.open.keys().next().copied()
     }
 
-    /// All producers, by id.
+    /// Returns all producers, by id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &Producer)> {
         self.known.iter().map(|(id, producer)| (*id, producer))
     }
 
-    /// Whether this is the last batch that its producer wrote here: its sequences must be kept.
+    /// Returns whether this is the last batch of its producer in this partition, whose sequences must be kept.
     pub(crate) fn is_last_of(&self, batch: &Batch) -> bool {
         let producer = self.known.get(&batch.producer_id);
         let last = producer.and_then(|producer| producer.batches.back());

@@ -1,4 +1,4 @@
-//! The coordinator's decisions.
+//! The decisions of the coordinator.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Initialized {
     pub(crate) epoch: i16,
 }
 
-/// Markers to be written: the transaction is decided.
+/// The markers of a decided transaction, which are to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Markers {
     pub(crate) transactional_id: String,
@@ -23,10 +23,10 @@ pub(crate) struct Markers {
     pub(crate) participants: Vec<Participant>,
 }
 
-/// What is decided, and what has to be written for it.
+/// A result, and the markers that must be written for it.
 pub(crate) type Decided<T> = (Result<T, Error>, Option<Markers>);
 
-/// All transactional ids, and the producer ids given out.
+/// All transactional ids, and the assigned producer ids.
 #[derive(Debug, Default)]
 pub(crate) struct Transactions {
     by_id: BTreeMap<String, Transaction>,
@@ -34,7 +34,7 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    /// Producer ids from this one on are free.
+    /// Returns a coordinator that assigns producer ids from this one on.
     pub(crate) fn beginning_with(next_producer_id: i64) -> Transactions {
         Transactions {
             next_producer_id,
@@ -42,7 +42,7 @@ impl Transactions {
         }
     }
 
-    /// A producer id that was never used.
+    /// Returns a producer id that was never used.
     pub(crate) fn new_producer_id(&mut self) -> i64 {
         self.next_producer_id += 1;
         self.next_producer_id - 1
@@ -56,9 +56,9 @@ impl Transactions {
         self.by_id.iter()
     }
 
-    /// InitProducerId: a new epoch for its owner. The previous owner is fenced.
+    /// Handles InitProducerId: assigns a new epoch to its owner. The previous owner is fenced.
     ///
-    /// An open transaction is aborted first; the caller is told to ask again.
+    /// An open transaction is aborted first, and the caller receives a retriable error.
     pub(crate) fn init(
         &mut self,
         id: &str,
@@ -102,7 +102,7 @@ impl Transactions {
             State::Empty | State::CompleteCommit | State::CompleteAbort => {
                 let current = transaction.epoch;
                 let asked_by_owner = expected.is_none_or(|(_, epoch)| epoch == current);
-                // Its owner before it was fenced: the epoch that fenced it is given to no producer.
+                // The owner from before the fence. No producer is assigned the epoch that fenced it.
                 let fenced_owner = current > LAST_EPOCH
                     && expected.is_some_and(|(_, epoch)| epoch == transaction.last_epoch);
                 let rotates = transaction.is_exhausted() && asked_by_owner || fenced_owner;
@@ -117,7 +117,7 @@ impl Transactions {
                     Some((_, epoch)) if transaction.epoch == -1 || epoch == transaction.epoch => {
                         Some((transaction.epoch + 1, epoch))
                     }
-                    // The answer to its last bump was lost.
+                    // The response to its last bump was lost.
                     Some((_, epoch)) if epoch == transaction.last_epoch => {
                         Some((transaction.epoch, transaction.last_epoch))
                     }
@@ -141,7 +141,7 @@ impl Transactions {
         }
     }
 
-    /// AddPartitionsToTxn and AddOffsetsToTxn.
+    /// Handles AddPartitionsToTxn and AddOffsetsToTxn.
     pub(crate) fn add(
         &mut self,
         id: &str,
@@ -169,7 +169,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// EndTxn.
+    /// Handles EndTxn.
     pub(crate) fn end(
         &mut self,
         id: &str,
@@ -192,7 +192,7 @@ impl Transactions {
                 let markers = prepare(id, transaction, commit);
                 return (Ok(()), Some(markers));
             }
-            // Said before: the answer was lost.
+            // A repeated request, whose first response was lost.
             (State::CompleteCommit, true) | (State::CompleteAbort, false) => Ok(()),
             (State::PrepareCommit, true) | (State::PrepareAbort, false) => {
                 Err(Error::ConcurrentTransactions)
@@ -202,8 +202,8 @@ impl Transactions {
         (answer, None)
     }
 
-    /// Whether a participant belongs to the transaction that is open, as brokers verify it before the
-    /// first batch of a transaction is appended to a partition.
+    /// Returns whether a participant belongs to the open transaction. Brokers verify this before they append the first
+    /// batch of a transaction to a partition.
     pub(crate) fn verify(
         &self,
         id: &str,
@@ -241,13 +241,13 @@ impl Transactions {
             .collect()
     }
 
-    /// When the next transaction times out.
+    /// Returns the time at which the next transaction times out.
     pub(crate) fn next_expiry(&self) -> Option<i64> {
         let open = self.by_id.values().filter(|it| it.state == State::Ongoing);
         open.map(|it| it.started + i64::from(it.timeout_ms)).min()
     }
 
-    /// A participant has its marker; the last one completes the transaction.
+    /// Records that a participant has its marker. The last marker completes the transaction.
     pub(crate) fn marked(&mut self, id: &str, participant: &Participant) {
         let Some(transaction) = self.by_id.get_mut(id) else {
             return;
@@ -256,7 +256,7 @@ impl Transactions {
         self.complete(id);
     }
 
-    /// Completes a decided transaction that has no markers to wait for.
+    /// Completes a decided transaction that waits for no markers.
     pub(crate) fn complete(&mut self, id: &str) {
         let Some(transaction) = self.by_id.get_mut(id) else {
             return;
@@ -281,10 +281,10 @@ impl Transactions {
     }
 }
 
-/// Aborts a transaction under the next epoch, so that its producer can do nothing more.
+/// Aborts a transaction under the next epoch, so that its producer is fenced.
 fn fence(id: &str, transaction: &mut Transaction) -> Markers {
-    // Its owner may still request the new epoch by naming the old one (KIP-588): unless another
-    // producer requested it first, no other owner came between.
+    // The owner may still request the new epoch by naming the old one (KIP-588). Unless another producer requested the
+    // new epoch first, there was no other owner in between.
     transaction.last_epoch = transaction.epoch;
     transaction.epoch = transaction.epoch.saturating_add(1);
     prepare(id, transaction, false)
@@ -364,7 +364,7 @@ mod tests {
         let markers = markers.expect("markers");
         assert_eq!((markers.commit, markers.epoch), (true, 0));
         assert_eq!(state(&all), State::PrepareCommit);
-        // Meanwhile everything waits, and the opposite is refused.
+        // Meanwhile all requests must wait, and the opposite outcome is rejected.
         let busy = Err(Error::ConcurrentTransactions);
         assert_eq!(all.add("x", 0, 0, both, 6), busy);
         assert_eq!(all.end("x", 0, 0, true).0, busy);
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(state(&all), State::PrepareCommit);
         all.marked("x", &markers.participants[1]);
         assert_eq!(state(&all), State::CompleteCommit);
-        // Asked again it is still a commit.
+        // A repeated EndTxn is still a commit.
         assert_eq!(all.end("x", 0, 0, true), (Ok(()), None));
         assert_eq!(all.end("x", 0, 0, false).0, Err(Error::InvalidTxnState));
         assert_eq!(all.next_expiry(), None);
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(id(all.init("x", 1, None)), Ok((2, 0)));
     }
 
-    /// The largest epoch is there for fencing: who had it could not be fenced any more.
+    /// The largest epoch is for fencing only. A client with this epoch could not be fenced.
     #[test]
     fn nobody_is_given_the_epoch_that_is_left_for_fencing() {
         let mut all = begun();

@@ -1,15 +1,15 @@
-//! The transaction coordinator: which producer may use a transactional id, and how its transaction ends.
+//! The transaction coordinator: owners of ids and outcomes of transactions.
 //!
 //! ```text
 //!              InitProducerId            AddPartitions, AddOffsets        EndTxn
 //!   (nothing) ───────────────► Empty ──────────────────────► Ongoing ──────────► PrepareCommit
-//!                                ▲                            │ time-out,          PrepareAbort
+//!                                ▲                            │ timeout,           PrepareAbort
 //!                                │                            │ InitProducerId        │ markers are
 //!                                │                            ▼ (epoch + 1)           ▼ written
 //!                                └──── InitProducerId ──── PrepareAbort ─► CompleteCommit, CompleteAbort
 //! ```
-//! The rules are those of Kafka's `TransactionCoordinator` and `TransactionMetadata` for clients of the
-//! first transaction protocol. Every decision is made here; the broker writes the markers.
+//! The rules are those of Kafka's `TransactionCoordinator` and `TransactionMetadata` for clients of the first
+//! transaction protocol. The coordinator makes every decision, and the broker writes the markers.
 
 mod coordinator;
 mod state;

@@ -1,12 +1,12 @@
-//! One transactional id.
+//! The state of one transactional id.
 
 use std::collections::BTreeSet;
 
-/// A log that a transaction writes to.
+/// A log that belongs to a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Participant {
     Partition(String, i32),
-    /// Offsets of this group.
+    /// The offsets of this group.
     Group(String),
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// As DescribeTransactions spells it.
+    /// Returns the name in DescribeTransactions.
     pub(crate) fn name(self) -> &'static str {
         match self {
             State::Empty => "Empty",
@@ -34,7 +34,7 @@ impl State {
         }
     }
 
-    /// Every name that a filter may say, those included that never last here.
+    /// Returns whether a filter may contain this name. This includes states that never last in this broker.
     pub(crate) fn is_name(name: &str) -> bool {
         matches!(
             name,
@@ -49,29 +49,29 @@ impl State {
         )
     }
 
-    /// Markers are being written.
+    /// Returns whether markers are being written.
     pub(crate) fn is_prepared(self) -> bool {
         matches!(self, State::PrepareCommit | State::PrepareAbort)
     }
 }
 
-/// What the coordinator knows of a transactional id.
+/// The coordinator's data about a transactional id.
 #[derive(Debug, Clone)]
 pub(crate) struct Transaction {
     pub(crate) state: State,
     pub(crate) producer_id: i64,
     pub(crate) epoch: i16,
-    /// The epoch before the last bump that its owner asked for: it may ask again.
+    /// The epoch before the last bump that its owner requested. The owner may repeat the request.
     pub(crate) last_epoch: i16,
-    /// The id before the epochs ran out.
+    /// The producer id before its epochs were exhausted.
     pub(crate) previous_id: i64,
     pub(crate) timeout_ms: i32,
     pub(crate) participants: BTreeSet<Participant>,
-    /// When it became Ongoing; -1 otherwise.
+    /// The time when the transaction became Ongoing, or -1 otherwise.
     pub(crate) started: i64,
 }
 
-/// The largest epoch that a client is given: one is left for fencing it.
+/// The largest epoch that a client receives. One epoch is left to fence that client.
 pub(crate) const LAST_EPOCH: i16 = i16::MAX - 1;
 
 impl Transaction {

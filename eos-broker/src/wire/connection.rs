@@ -1,4 +1,6 @@
-//! One connection: frames in, answers out, one request at a time as Kafka's own do it.
+//! One connection, with one request at a time.
+//!
+//! Like Kafka, a connection takes no request before it has sent the response to the previous one.
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +14,12 @@ use super::frame::{self, Frame, Framed};
 use super::shared::{Shared, Stepped};
 use crate::broker::{Output, Request, Unanswered};
 
-/// Enough for the small requests; a large one is read into its own buffer.
+/// The size of the read buffer. It is enough for small requests. A large request is read into its own buffer.
 const BUFFER: usize = 16 << 10;
 /// Interval of the checks that a client still waits for the response to a held request.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Serves one client until it is gone, or sends what cannot be understood.
+/// Serves one client until it disconnects, or sends an invalid request.
 pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let host = format!("/{}", socket.peer_addr()?.ip());
@@ -46,12 +48,12 @@ pub(super) fn serve(shared: &Shared, socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What a request leads to on its connection.
+/// The effect of a request on its connection.
 enum Then {
-    /// The answer's bytes, none for a request that expects none.
+    /// The bytes of the response, or none if the request expects none.
     Send(anyhow::Result<Bytes>),
     Close,
-    /// Nothing that comes after it is heard: TCP loses no part of a stream.
+    /// All later bytes are discarded, because TCP loses no part of a stream.
     Drain,
 }
 
@@ -89,7 +91,7 @@ fn answer(shared: &Shared, request: Framed, socket: &TcpStream, host: &str) -> T
     }
 }
 
-/// What a held request is answered at last; none if the broker stops or the client is gone.
+/// Returns the output of a held request, or `None` if the broker stops or the client disconnects.
 fn held(receiver: &Receiver<Output>, socket: &TcpStream) -> Option<Output> {
     loop {
         match receiver.recv_timeout(LOOK) {
@@ -103,7 +105,7 @@ fn held(receiver: &Receiver<Output>, socket: &TcpStream) -> Option<Output> {
     }
 }
 
-/// Whether the client has closed its end, with nothing left to read.
+/// Returns whether the client has closed its end, and no bytes are left to read.
 fn is_gone(socket: &TcpStream) -> bool {
     let look = || {
         socket.set_nonblocking(true)?;
@@ -117,7 +119,7 @@ fn is_gone(socket: &TcpStream) -> bool {
     }
 }
 
-/// The next frame without its length; none at the end, a torn or a malformed frame included.
+/// Returns the next frame without its length, or `None` at the end or after an incomplete or malformed frame.
 fn read(reader: &mut impl Read, shared: &Shared) -> io::Result<Option<Bytes>> {
     match kafka_wire::frame::read(reader, shared.limits.socket_request_max_bytes) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),

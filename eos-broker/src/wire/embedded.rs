@@ -1,4 +1,4 @@
-//! The embedded broker: started, controlled, and gone when dropped.
+//! The embedded broker, which stops when it is dropped.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -16,12 +16,12 @@ use super::shared::{Shared, Traffic};
 use super::{clock, connection};
 use crate::broker::{Broker, BrokerOptions};
 
-/// A connection's thread needs little: requests are on the heap.
+/// The stack size of a connection's thread, in bytes. It is small, because requests are on the heap.
 const STACK: usize = 256 << 10;
 
 /// A Kafka broker in this process, on loopback, in memory.
 ///
-/// For development and tests: what it holds is gone when it is dropped.
+/// For development and tests. Its data is lost when it is dropped.
 ///
 /// # Example
 /// ```
@@ -39,34 +39,34 @@ pub struct EmbeddedKafka {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why the embedded broker did not start.
+/// The reason why the embedded broker did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Nothing can listen there.
+    /// The port cannot be bound.
     #[error(
         "cannot listen on 127.0.0.1:{port}: {source}; choose another port, or 0 for a free one"
     )]
     Listen {
-        /// The port that was asked for.
+        /// The requested port.
         port: u16,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
     /// A topic cannot be created.
     #[error("cannot create topic '{name}': {why}")]
     Topic {
-        /// Its name.
+        /// The name of the topic.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// What an embedded broker starts with.
+/// The configuration of an embedded broker before its start.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Builder {
@@ -78,40 +78,40 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The port to listen on; a free one otherwise.
+    /// Sets the port to listen on. The default is a free port.
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// The port that clients are told, if it is not the broker's own: that of a proxy in front of it.
+    /// Sets the advertised port, if it is not the broker's own but that of a proxy in front of it.
     pub fn advertised_port(mut self, port: u16) -> Self {
         self.advertised_port = Some(port);
         self
     }
 
-    /// How the broker behaves.
+    /// Sets the broker's options.
     pub fn options(mut self, options: BrokerOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// What connections may do.
+    /// Sets the limits of connections.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// A topic that is there from the start.
+    /// Adds a topic that exists from the start.
     pub fn topic(mut self, name: impl Into<String>, partitions: i32) -> Self {
         self.topics.push((name.into(), partitions));
         self
     }
 
-    /// Starts the broker; it accepts connections when this returns.
+    /// Starts the broker, which accepts connections when this function returns.
     ///
     /// # Errors
-    /// When the port is taken, a topic cannot be created, or the system gives no thread.
+    /// If the port is taken, a topic cannot be created, or the system cannot start a thread.
     pub fn start(self) -> Result<EmbeddedKafka, StartError> {
         let port = self.port;
         let listen = |source| StartError::Listen { port, source };
@@ -121,7 +121,7 @@ impl Builder {
         options.host = address.ip().to_string();
         options.port = self.advertised_port.unwrap_or(address.port());
         if options.incarnation == 0 {
-            // One that comes after another on the same port is not taken for it.
+            // Clients must not mistake this broker for an earlier one on the same port.
             options.incarnation = RandomState::new().build_hasher().finish().max(1);
         }
         let mut broker = Broker::new(options);
@@ -146,7 +146,7 @@ impl Builder {
 }
 
 impl EmbeddedKafka {
-    /// What to choose before it starts.
+    /// Returns a builder with the default configuration.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -154,28 +154,28 @@ impl EmbeddedKafka {
     /// Starts a broker without topics on a free port.
     ///
     /// # Errors
-    /// As [`Builder::start`].
+    /// See [`Builder::start`].
     pub fn start() -> Result<EmbeddedKafka, StartError> {
         Builder::default().start()
     }
 
-    /// Where clients connect: `127.0.0.1:port`.
+    /// Returns the address for clients: `127.0.0.1:port`.
     pub fn bootstrap(&self) -> String {
         self.address.to_string()
     }
 
-    /// The port that it listens on.
+    /// Returns the port that the broker listens on.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// What went over the wire so far.
+    /// Returns the counts of connections and requests so far.
     pub fn traffic(&self) -> Traffic {
         self.shared.traffic()
     }
 
-    /// Does something with the model itself, at the current time; clients wait meanwhile. What they are answered
-    /// because of it, they are answered then: leave the model's own `step` and `advance` alone.
+    /// Calls `act` on the model itself, at the current time. Clients wait meanwhile. Responses that result from the
+    /// call are sent after it, so `act` must not call the model's own `step` and `advance`.
     pub fn with<T>(&self, act: impl FnOnce(&mut Broker, i64) -> T) -> T {
         self.shared.with_broker(|broker, now| {
             let done = act(broker, now);
@@ -189,7 +189,7 @@ impl EmbeddedKafka {
     /// partitions.
     ///
     /// # Errors
-    /// When the topic does not exist, or a line can't be parsed. The lines before that line are written.
+    /// If the topic does not exist, or a line cannot be parsed. The lines before that line are written.
     pub fn produce_lines(&self, topic: &str, text: &str, keys: Keys) -> anyhow::Result<u64> {
         let mut producer = Producer::new(&self.bootstrap())?;
         lines::produce(&mut producer, topic, text.as_bytes(), keys)
@@ -198,7 +198,7 @@ impl EmbeddedKafka {
     /// Reads the committed records of some topics as lines of text, from the beginning and continuously.
     ///
     /// # Errors
-    /// When one of the topics does not exist.
+    /// If one of the topics does not exist.
     pub fn follow(&self, topics: &[&str]) -> anyhow::Result<Follower> {
         Follower::new(&self.bootstrap(), topics)
     }
@@ -212,25 +212,25 @@ impl EmbeddedKafka {
 impl Drop for EmbeddedKafka {
     fn drop(&mut self) {
         self.shared.stop();
-        // The accepting thread waits for a connection: here it is.
+        // The accepting thread waits for a connection, and this one wakes it up.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // The panic of a thread has already been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// Binds a port; for 0 a free one below those that the system hands out to outgoing connections.
+/// Binds a port. For 0, it is a free port below those that the system assigns to outgoing connections.
 ///
-/// A client that keeps connecting to a broker that is gone may be given the broker's own port, be
-/// connected to itself, and keep the broker from coming back.
+/// A client that keeps connecting to a stopped broker may get the broker's own port as its local port. It is then
+/// connected to itself, and the broker cannot start again.
 fn bind(port: u16) -> io::Result<TcpListener> {
     if port != 0 {
         return TcpListener::bind((Ipv4Addr::LOCALHOST, port));
     }
     for _ in 0..100 {
-        // Each of these begins with keys of its own.
+        // Each `RandomState` has its own keys.
         let random = RandomState::new().build_hasher().finish();
         let port = 10_000 + (random % 22_768) as u16;
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
@@ -247,7 +247,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             break;
         }
         let Ok(socket) = socket else {
-            // Out of file descriptors, most likely: some will be closed.
+            // The process probably has no free file descriptors. Some will be closed.
             thread::sleep(Duration::from_millis(10));
             continue;
         };
@@ -275,7 +275,7 @@ fn open(number: u64, socket: TcpStream, shared: &Arc<Shared>) {
         .name(format!("eos-broker-{number}"))
         .stack_size(STACK)
         .spawn(move || {
-            // An error is the client's: it is gone.
+            // An error means that the client has disconnected.
             let _ = connection::serve(&served, &socket);
             let _ = socket.shutdown(std::net::Shutdown::Both);
             served.closed(number);

@@ -1,4 +1,4 @@
-//! Bytes to a request, and an answer to bytes.
+//! The decoder of requests, and the encoder of responses.
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::ResponseError;
@@ -12,7 +12,7 @@ use kafka_wire::frame;
 use super::shape::{Misshapen, Shape};
 use crate::broker::Api;
 
-/// A request as it came.
+/// A decoded request.
 #[derive(Debug)]
 pub(super) struct Framed {
     pub(super) key: ApiKey,
@@ -22,17 +22,17 @@ pub(super) struct Framed {
     pub(super) body: RequestKind,
 }
 
-/// What a frame holds.
+/// The contents of a frame.
 #[derive(Debug)]
 pub(super) enum Frame {
     Request(Box<Framed>),
-    /// ApiVersions in a version that is too new: the answer says in which to ask again.
+    /// ApiVersions in a version that is too new. The response contains the version for the retry.
     TooNew {
         correlation: i32,
     },
 }
 
-/// Why a connection is closed.
+/// The reason why a connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadFrame {
     #[error("a frame of {0} bytes has no room for a request's header")]
@@ -47,7 +47,7 @@ pub(super) enum BadFrame {
     Malformed(String),
 }
 
-/// Reads one frame, without its length.
+/// Decodes one frame, without its length.
 pub(super) fn decode(mut bytes: Bytes) -> Result<Frame, BadFrame> {
     if bytes.len() < 8 {
         return Err(BadFrame::TooShort(bytes.len()));
@@ -79,7 +79,7 @@ pub(super) fn decode(mut bytes: Bytes) -> Result<Frame, BadFrame> {
     })))
 }
 
-/// The header's own lengths, which no shape covers.
+/// Checks the lengths in the header, which no shape covers.
 fn check_header(bytes: &Bytes, header_version: i16) -> Result<(), BadFrame> {
     let rest = bytes.get(8..).unwrap_or_default();
     if header_version < 1 {
@@ -100,7 +100,7 @@ fn check_header(bytes: &Bytes, header_version: i16) -> Result<(), BadFrame> {
     Ok(())
 }
 
-/// The bytes of an answer, with their length in front.
+/// Returns the bytes of a response, with their length in front.
 pub(super) fn encode(
     key: ApiKey,
     version: i16,
@@ -114,7 +114,7 @@ pub(super) fn encode(
     })
 }
 
-/// The answer to an ApiVersions that is too new: in version 0, which everybody reads.
+/// Returns the response to an ApiVersions request that is too new, in version 0, which every client supports.
 pub(super) fn encode_too_new(correlation: i32) -> anyhow::Result<Bytes> {
     let api = Api::of(ApiKey::ApiVersions as i16);
     let known = api.map(|api| {

@@ -1,8 +1,8 @@
-//! Seeded fuzzing of the frame path: bytes to a request, through the model, and its answer to bytes.
+//! Seeded fuzzing from frames through the model to responses.
 //!
-//! Requests of the right shape with values that are anything, and record batches as clients send them, which
-//! chance would never hit upon: whole or with bytes changed below a checksum that is right again, so that
-//! they come as far as the log.
+//! The requests have the right shape and random values. Some contain record batches as clients send them, which random
+//! bytes would never form. A batch is whole, or has changed bytes below a corrected checksum, so that it reaches the
+//! log.
 //!
 //! `cargo xtask soak fuzz` runs it for ten minutes instead of five seconds. A failure names the seed, and
 //! `EOS_FUZZ_SEED` repeats it.
@@ -32,7 +32,7 @@ fn number(name: &str, default: u64) -> u64 {
     said.and_then(|it| it.parse().ok()).unwrap_or(default)
 }
 
-/// A broker with something in it, small enough that its limits are met.
+/// Returns a broker with some data, and limits so small that requests reach them.
 fn broker() -> Broker {
     let options = BrokerOptions {
         partitions_max: 50,
@@ -47,7 +47,7 @@ fn broker() -> Broker {
     broker
 }
 
-/// A right header of one of the versions that are served.
+/// Returns a valid header of one of the served versions.
 fn header(api: Api, random: &mut Seeded) -> (i16, BytesMut) {
     let version = api.min + random.below(api.max as u64 - api.min as u64 + 1) as i16;
     let mut bytes = BytesMut::new();
@@ -61,14 +61,14 @@ fn header(api: Api, random: &mut Seeded) -> (i16, BytesMut) {
     (version, bytes)
 }
 
-/// A frame with a right header and a body of the right shape, then perhaps damaged.
+/// Returns a frame with a valid header and a body of the right shape, which may then be damaged.
 fn frame_of(random: &mut Seeded) -> Bytes {
     let api = SERVED[random.below(SERVED.len() as u64) as usize];
     let (version, mut bytes) = header(api, random);
     let shape = Shape::of(api.key, version).expect("a shape");
     bytes.extend_from_slice(&write(&shape, random));
     match random.below(4) {
-        // As it is: the structure is right, the values are anything.
+        // Unchanged: the structure is valid, the values are random.
         0 | 1 => {}
         2 => {
             for _ in 0..=random.below(4) {
@@ -89,8 +89,8 @@ fn frame_of(random: &mut Seeded) -> Bytes {
 
 const TOPICS: [(&str, i32); 3] = [("t", 0), ("t", 1), ("x", 0)];
 
-/// A batch of a few records, of a producer that may be known. Half of them have bytes changed, and then a
-/// checksum that is right again.
+/// Returns a batch of a few records, of a producer that may exist. Half of the batches have changed bytes and a
+/// corrected checksum.
 fn batch_of(random: &mut Seeded) -> (Bytes, bool) {
     let is_transactional = random.below(2) == 0;
     let producer = (random.below(3) > 0).then(|| {
@@ -112,7 +112,7 @@ fn batch_of(random: &mut Seeded) -> (Bytes, bool) {
     let mut bytes = BytesMut::from(&whole[..]);
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len() as u64) as usize;
-        // Small values come further: lengths and counts that are just a bit off.
+        // Small values reach more code, because they are lengths and counts that are almost right.
         bytes[at] = match random.below(2) {
             0 => random.below(4) as u8,
             _ => random.next() as u8,
@@ -122,7 +122,7 @@ fn batch_of(random: &mut Seeded) -> (Bytes, bool) {
     (bytes.freeze(), is_transactional)
 }
 
-/// Records for a topic that is there, or a question for them: sent as bytes, as any other.
+/// Returns a request that writes or reads an existing topic, as bytes like any other request.
 fn records_of(random: &mut Seeded) -> Bytes {
     let (name, partition) = TOPICS[random.below(3) as usize];
     let topic = text(name).into();
@@ -169,7 +169,7 @@ fn records_of(random: &mut Seeded) -> Bytes {
     bytes.freeze()
 }
 
-/// Something that happens to a broker: what a test asks of it, or a fault.
+/// Applies a random event to a broker: a test's call, or a fault.
 fn happening(random: &mut Seeded, broker: &mut Broker, now: i64) {
     match random.below(6) {
         0 => {
@@ -186,7 +186,7 @@ fn happening(random: &mut Seeded, broker: &mut Broker, now: i64) {
             let api = SERVED[random.below(SERVED.len() as u64) as usize];
             let wait = random.below(200) as i64;
             let act = match random.below(8) {
-                // It would look as if a log lost its end later.
+                // A delayed deletion would look as if a log had lost its end.
                 0 if api.key == ApiKey::DeleteTopics => return,
                 0 => Act::DelayRequest(wait),
                 1 => Act::DelayAnswer(wait),
@@ -209,13 +209,13 @@ fn happening(random: &mut Seeded, broker: &mut Broker, now: i64) {
     }
 }
 
-/// Where the logs of the topics end.
+/// Returns the end offsets of the topics' logs.
 fn ends(broker: &Broker) -> Vec<Option<i64>> {
     let ends = TOPICS.map(|(topic, partition)| broker.end_offset(topic, partition));
     ends.into()
 }
 
-/// One broker's life: so many frames.
+/// Runs one broker with this number of frames.
 fn life(seed: u64, frames: u32, seen: &mut HashMap<(ApiKey, bool), u64>, appended: &mut u64) {
     let mut random = Seeded(seed);
     let mut broker = broker();
@@ -236,7 +236,7 @@ fn life(seed: u64, frames: u32, seen: &mut HashMap<(ApiKey, bool), u64>, appende
             Ok(Frame::Request(request)) => {
                 let ticket = Ticket(u64::from(index));
                 asked.insert(ticket, (request.key, request.version));
-                // Topics that are deleted or recreated lose their logs.
+                // Deleted or recreated topics lose their logs.
                 cuts = matches!(
                     request.body,
                     RequestKind::DeleteTopics(_) | RequestKind::CreateTopics(_)
@@ -313,7 +313,7 @@ fn bytes_without_any_structure_are_refused() {
         let decoded = frame::decode(Bytes::from(bytes));
         let is_refused = decoded.is_err();
         if let Ok(Frame::Request(request)) = decoded {
-            // By chance it is one: then it is as right as any other.
+            // The random bytes are a valid request by chance. It must not crash the broker.
             let request = Request::new(Ticket(0), request.version, request.body);
             broker().step(request, 0);
         }

@@ -1,13 +1,13 @@
-//! What the wire front takes before it closes a connection.
+//! Limits of connections and requests.
 
-/// Limits of the wire front. Those of the broker's memory are in
+/// Limits of connections and requests. Those of the broker's memory are in
 /// [`BrokerOptions`](crate::broker::BrokerOptions).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// `socket.request.max.bytes`: a longer request closes its connection.
     pub socket_request_max_bytes: usize,
-    /// `max.connections`: one more is closed at once.
+    /// `max.connections`: an additional connection is closed at once.
     pub max_connections: usize,
 }
 

@@ -1,12 +1,13 @@
-//! The broker model behind TCP on loopback, for librdkafka, Kafka's Java clients and everything else
-//! that speaks Kafka's protocol.
+//! The broker model behind TCP on loopback.
+//!
+//! It serves librdkafka, Kafka's Java clients and all other clients of Kafka's protocol.
 //!
 //! ```text
 //! embedded    EmbeddedKafka: listens, owns the threads, is controlled by tests
-//!   ├── connection   one thread for each: frames in, answers out, one request at a time
+//!   ├── connection   one thread per connection: requests in, responses out, one at a time
 //!   ├── clock        one thread that lets time pass in the model
-//!   ├── frame        bytes to a request and an answer to bytes
-//!   └── shape        what a request's bytes have to look like, before anything is allocated for it
+//!   ├── frame        the decoder of requests, and the encoder of responses
+//!   └── shape        the check of a request's lengths, before memory is allocated for it
 //! ```
 
 mod clock;

@@ -1,12 +1,11 @@
-//! What a request's bytes have to look like.
+//! The shapes of requests, against which their lengths are checked.
 //!
-//! The codec takes an array's length at its word and allocates for it; a length that lies would end the
-//! process. So a request is walked first, along this table: every length has to fit what is left.
+//! The codec trusts an array's length and allocates memory for it, so a false length would end the process. Therefore,
+//! this module first scans a request along its shape. Every length must fit into the remaining bytes.
 //!
-//! A shape is Kafka's schema in short: `1 2 4 8` are numbers of so many bytes, `U` an id of 16, `S` a
-//! string, `B` bytes, `[ .. ]` an array of structs, `< .. >` an array of plain values; `3+:` and `0-2:` say
-//! in which versions a field is there. From the version named beside it, lengths are compact and structs
-//! end with tagged fields.
+//! A shape is a short form of Kafka's schema. `1 2 4 8` are numbers of that many bytes, `U` an id of 16, `S` a string,
+//! `B` bytes, `[ .. ]` an array of structs, `< .. >` an array of plain values. `3+:` and `0-2:` are the versions that
+//! contain a field. From the version beside the name on, lengths are compact and structs end with tagged fields.
 
 use kafka_protocol::messages::ApiKey;
 use kafka_wire::varint;
@@ -80,13 +79,13 @@ pub(super) struct Shape {
     pub(super) compact: bool,
 }
 
-/// Bytes that are not a request of that kind.
+/// The error of bytes that are not a request of that kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a length in the request does not fit what is left of it")]
 pub(super) struct Misshapen;
 
 impl Shape {
-    /// The shape of a request, if it is served.
+    /// Returns the shape of a request, if it is served.
     pub(super) fn of(key: ApiKey, version: i16) -> Option<Shape> {
         let known = SHAPES.iter().find(|(it, _, _)| *it == key)?;
         let (_, compact_from, shape) = *known;
@@ -181,14 +180,14 @@ impl Walk<'_> {
         mut one: impl FnMut(&mut Self) -> Result<(), Misshapen>,
     ) -> Result<(), Misshapen> {
         let count = self.length(4)?;
-        // Nothing takes less than a byte.
+        // Every element takes at least one byte.
         if count > self.rest.len() {
             return Err(Misshapen);
         }
         (0..count).try_for_each(|_| one(self))
     }
 
-    /// A length; null counts as none.
+    /// Returns a length. Null counts as 0.
     fn length(&mut self, width: usize) -> Result<usize, Misshapen> {
         if self.compact {
             return Ok(self.varint()?.saturating_sub(1));
@@ -229,7 +228,7 @@ pub(super) mod tests {
     use super::*;
     use crate::broker::SERVED;
 
-    /// A small generator: the seed is all it knows.
+    /// A small random generator, whose only state is the seed.
     pub(in crate::wire) struct Seeded(pub(in crate::wire) u64);
 
     impl Seeded {
@@ -247,7 +246,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Bytes of a shape.
+    /// Returns random bytes of a shape.
     pub(in crate::wire) fn write(shape: &Shape, random: &mut Seeded) -> BytesMut {
         let mut out = BytesMut::new();
         structure(&shape.fields, shape.compact, random, &mut out);
@@ -273,7 +272,7 @@ pub(super) mod tests {
 
     fn field(it: &Field, compact: bool, random: &mut Seeded, out: &mut BytesMut) {
         match it {
-            // Small numbers meet more of the rules than large ones.
+            // Small numbers reach more of the checks than large ones.
             Field::Fixed(width) => {
                 let small = random.below(4) > 0;
                 let value = if small {

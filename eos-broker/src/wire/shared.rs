@@ -1,4 +1,4 @@
-//! What the threads of one embedded broker share.
+//! The state that the threads of one embedded broker share.
 
 use std::collections::HashMap;
 use std::net::TcpStream;
@@ -10,19 +10,19 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::limits::Limits;
 use crate::broker::{Broker, Output, Request, Ticket};
 
-/// What went over the wire so far.
+/// The counts of connections and requests so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Connections that are open.
+    /// Open connections.
     pub open: u64,
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub accepted: u64,
-    /// Connections that were closed at once: there were `max.connections`.
+    /// Connections that were closed at once, because `max.connections` was reached.
     pub turned_away: u64,
-    /// Connections that were closed because of what they sent.
+    /// Connections that were closed because of an invalid request.
     pub malformed: u64,
-    /// Requests that were answered.
+    /// Requests with a response.
     pub requests: u64,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Woken when time has to pass sooner than the clock thread thinks.
+    /// Notified when the clock thread must wake up earlier than planned.
     sooner: Condvar,
     pub(super) stopping: AtomicBool,
     pub(super) limits: Limits,
     pub(super) counters: Counters,
     pub(super) sockets: Mutex<HashMap<u64, TcpStream>>,
     started: Instant,
-    /// What the wall clock said then, or would have said after the sleep of the machine since.
+    /// The wall-clock time of `started`, corrected for sleeps of the machine since then.
     started_at: AtomicI64,
 }
 
@@ -53,11 +53,11 @@ struct State {
     broker: Broker,
     held: HashMap<Ticket, SyncSender<Output>>,
     next_ticket: u64,
-    /// When the clock thread wakes up by itself.
+    /// The planned wake-up time of the clock thread.
     planned: Option<i64>,
 }
 
-/// What a request led to.
+/// The result of a request.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all of them are the large one, and none is kept"
@@ -65,7 +65,7 @@ struct State {
 pub(super) enum Stepped {
     Now(Output),
     Later(Ticket, Receiver<Output>),
-    /// The broker stops.
+    /// The broker stops, so there is no response.
     Never,
 }
 
@@ -74,7 +74,7 @@ fn wall_clock() -> i64 {
     since.map_or(0, |it| it.as_millis() as i64)
 }
 
-/// A panic elsewhere is a bug, and no reason for every other connection to hang.
+/// Locks a mutex even if it is poisoned. A panic elsewhere is a bug, but must not block all other connections.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -98,10 +98,10 @@ impl Shared {
         }
     }
 
-    /// Milliseconds since the epoch, which never go back.
+    /// Returns the time in milliseconds since the epoch, which never decreases.
     ///
-    /// Clocks that never go back stand still while a machine sleeps. Clients' times go on then, so what was
-    /// missed is made up for.
+    /// A monotonic clock stands still while a machine sleeps, but the time of the clients continues. So this function
+    /// adds the missed time.
     pub(super) fn now(&self) -> i64 {
         let elapsed = self.started.elapsed().as_millis() as i64;
         let started_at = wall_clock() - elapsed;
@@ -112,7 +112,7 @@ impl Shared {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Has the model take a request.
+    /// Passes a request to the model.
     pub(super) fn step(&self, make: impl FnOnce(Ticket) -> Request) -> Stepped {
         let mut state = locked(&self.state);
         if self.is_stopping() {
@@ -147,7 +147,7 @@ impl Shared {
         locked(&self.state).held.remove(&ticket);
     }
 
-    /// Lets a test at the model.
+    /// Calls `act` of a test on the model.
     pub(super) fn with_broker<T>(
         &self,
         act: impl FnOnce(&mut Broker, i64) -> (T, Vec<Output>),
@@ -197,21 +197,21 @@ impl Shared {
         }
     }
 
-    /// Ends every thread that waits for something.
+    /// Ends every waiting thread.
     pub(super) fn stop(&self) {
         let mut state = locked(&self.state);
-        // With the state locked: every later holder of the lock sees it.
+        // Set while the state is locked, so that every later holder of the lock reads it.
         self.stopping.store(true, Ordering::Relaxed);
         state.held.clear();
         drop(state);
         self.sooner.notify_all();
         for socket in locked(&self.sockets).values() {
-            // Closed already: then there is nothing to end.
+            // If the socket is already closed, there is nothing to end.
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    /// Takes note of a connection. Returns how many there are, or none if the broker stops.
+    /// Registers a connection. Returns the number of connections, or `None` if the broker stops.
     pub(super) fn opened(&self, id: u64, socket: TcpStream) -> Option<usize> {
         let mut sockets = locked(&self.sockets);
         if self.is_stopping() {
@@ -255,21 +255,20 @@ mod tests {
     use super::*;
     use crate::broker::BrokerOptions;
 
-    /// A request or a connection that comes while it stops would wait for a response that never comes, and
-    /// its thread with it.
     #[test]
     fn time_goes_on_while_the_machine_sleeps_and_never_back() {
         const HOUR: i64 = 3_600_000;
         let shared = Shared::new(Broker::new(BrokerOptions::default()), Limits::default());
         let before = shared.now();
-        // As after an hour of sleep, in which only the wall clock went on.
+        // This is like an hour of sleep, during which only the wall clock continued.
         shared.started_at.fetch_sub(HOUR, Ordering::Relaxed);
         assert!(shared.now() >= before);
-        // As after the wall clock was set back by an hour.
+        // This is like a wall clock that was set back by an hour.
         shared.started_at.fetch_add(2 * HOUR, Ordering::Relaxed);
         assert!(shared.now() >= before + HOUR);
     }
 
+    /// A request or a connection during the stop would wait for a response that never comes, and so would its thread.
     #[test]
     fn nothing_begins_once_it_stops() {
         let broker = Broker::new(BrokerOptions::default());

@@ -1,4 +1,4 @@
-//! What a client may do to the embedded broker, over the wire: it stays alive, and says what was wrong.
+//! The embedded broker survives invalid input and reports the error.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -18,12 +18,12 @@ fn malformed_frames_close_their_connection_and_no_other() {
     let kafka = EmbeddedKafka::start().expect("started");
     let other = connect(&kafka);
     let bad: [&[u8]; 6] = [
-        // A length that is negative, and one above the limit.
+        // A negative length, and one above the limit.
         &[0xff, 0xff, 0xff, 0xff],
         &[0x7f, 0xff, 0xff, 0xff],
-        // No room for a header.
+        // A frame too short for a header.
         &[0, 0, 0, 2, 0, 18],
-        // Requests that are not served: an unknown one, and a version from long ago.
+        // Requests that are not served: an unknown one, and an old version.
         &[0, 0, 0, 10, 0x7f, 0, 0, 0, 0, 0, 0, 7, 0xff, 0xff],
         &[0, 0, 0, 10, 0, 1, 0, 0, 0, 0, 0, 7, 0xff, 0xff],
         // DescribeGroups with two thousand million names.
@@ -109,8 +109,8 @@ fn produce(mut socket: &TcpStream, bytes: usize) -> (i16, String) {
     (answer.error_code, text.to_owned())
 }
 
-/// A partition that is flooded refuses what is above its limit, and says which limit that is. Whatever
-/// else the broker does, it goes on doing.
+/// A flooded partition rejects batches above its limit, and the error names the limit. The broker still serves all
+/// other requests.
 #[test]
 fn a_flooded_partition_names_its_limit() {
     let mut options = BrokerOptions::default();

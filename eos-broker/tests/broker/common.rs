@@ -1,4 +1,4 @@
-//! A client that is only a socket.
+//! A client that consists of a socket only.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ pub(crate) fn connect(kafka: &EmbeddedKafka) -> TcpStream {
     socket
 }
 
-/// Asks and is answered: its correlation id comes back.
+/// Returns whether a request is served: the response has its correlation id.
 pub(crate) fn is_served(mut socket: &TcpStream) -> bool {
     let mut length = [0; 4];
     if socket.write_all(&HELLO).is_err() || socket.read_exact(&mut length).is_err() {
@@ -27,7 +27,7 @@ pub(crate) fn is_served(mut socket: &TcpStream) -> bool {
     socket.read_exact(&mut answer).is_ok() && answer[..4] == [0, 0, 0, 7]
 }
 
-/// Nothing more comes: the other side has closed it.
+/// Returns whether the other side has closed the socket.
 pub(crate) fn is_closed(mut socket: &TcpStream) -> bool {
     matches!(socket.read(&mut [0; 1]), Ok(0) | Err(_))
 }

@@ -1,4 +1,6 @@
-//! Faults on purpose, as a client on the other side of the wire sees them. Each has to fire.
+//! Injected faults, from the view of a client.
+//!
+//! Each fault must fire.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use kafka_protocol::messages::ApiKey;
 
 use crate::common::{HELLO, connect, is_closed, is_served, until};
 
-/// A broker that does this to its first request, and how often it did.
+/// Returns a broker with this fault of its first request, and a function that counts how often it fired.
 fn hurt(act: Act) -> (EmbeddedKafka, impl Fn(&EmbeddedKafka) -> u64) {
     let kafka = EmbeddedKafka::start().expect("started");
     let rule = Rule::on(ApiKey::ApiVersions, act).times(1);
@@ -63,12 +65,12 @@ fn an_error_is_answered_instead() {
 fn a_duplicated_request_is_answered_once() {
     let (kafka, fired) = hurt(Act::Duplicate);
     let socket = connect(&kafka);
-    // The correlation ids of further answers would be in the place of this one's length.
+    // Further responses would put their correlation ids in the place of this length.
     assert!(is_served(&socket) && is_served(&socket));
     assert_eq!(fired(&kafka), 1);
 }
 
-/// TCP loses no part of a stream: a client that hears nothing of one request hears nothing of those behind it.
+/// TCP loses no part of a stream. A client without a response to one request has no responses to later requests.
 #[test]
 fn behind_a_lost_request_or_answer_nothing_is_heard() {
     let lost = [Act::DropRequest, Act::DropAnswer];

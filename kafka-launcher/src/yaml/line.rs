@@ -10,7 +10,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// None for blank lines and comments.
+    /// Parses a line. Returns `None` for blank lines and comments.
     pub(super) fn read(number: usize, line: &str) -> Result<Option<Line>> {
         ensure!(
             !line.contains('\t'),
@@ -28,7 +28,7 @@ impl Line {
     }
 }
 
-/// A `#` begins a comment at the start or after a space, outside quotes.
+/// Removes the comment. A `#` begins a comment at the start or after a space, outside quotes.
 fn without_comment(line: &str) -> &str {
     let mut quote = None;
     let mut before = ' ';
@@ -49,7 +49,7 @@ pub(super) fn at(line: &Line, what: &str) -> String {
     format!("line {}: {what}", line.number)
 }
 
-/// Splits `key: value`; the value may be empty.
+/// Splits `key: value`. The value may be empty.
 pub(super) fn entry(text: &str) -> Result<(String, String)> {
     let (key, value) = match text.split_once(": ") {
         Some((key, value)) => (key, value),
@@ -58,7 +58,7 @@ pub(super) fn entry(text: &str) -> Result<(String, String)> {
     Ok((scalar(key.trim())?, value.trim().to_owned()))
 }
 
-/// A quoted or plain scalar. Plain ones that YAML takes for something else than text are refused.
+/// Parses a quoted or plain scalar. Rejects plain scalars that YAML does not parse as text.
 pub(super) fn scalar(text: &str) -> Result<String> {
     for quote in ['"', '\''] {
         if let Some(rest) = text.strip_prefix(quote) {

@@ -1,5 +1,6 @@
-//! `docker-compose.yml` works, shown without Docker: the image's own set-up program configures
-//! brokers from it, and they run.
+//! A check of `docker-compose.yml` without Docker.
+//!
+//! The image's own setup program configures brokers from the file, and they run.
 
 use kafka_launcher::{prove_compose, skipped};
 

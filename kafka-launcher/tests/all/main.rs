@@ -1,4 +1,6 @@
-//! Clusters start, take abuse, and leave nothing behind; `docker-compose.yml` describes the same ones.
+//! Clusters start, survive faults, and leave nothing behind.
+//!
+//! `docker-compose.yml` describes the same clusters.
 
 mod compose;
 mod launcher;

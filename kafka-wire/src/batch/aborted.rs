@@ -1,9 +1,9 @@
-//! The records that a read_committed reader must not see.
+//! The records that a read_committed reader must not return.
 //!
-//! A leader answers such a fetch with data up to the last stable offset and the list of aborted
-//! transactions that touch it, each as (producer id, first offset). Hiding their records is the
-//! client's part: a producer's batches are dropped from that first offset on until its next abort
-//! marker. The same producer may commit before and after, so the marker, not the id, decides.
+//! A leader responds to such a fetch with data up to the last stable offset. The response also lists the aborted
+//! transactions that touch the data, each as (producer id, first offset). The client must hide their records. It drops
+//! a producer's batches from that first offset up to the producer's next abort marker. The same producer may commit
+//! before and after, so the marker decides, not the id.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,17 +11,17 @@ use kafka_protocol::messages::fetch_response::{AbortedTransaction, PartitionData
 
 use super::{Batch, BatchError, Batches, Record};
 
-/// The aborted transactions of one fetch, walked in offset order along with its batches.
+/// The aborted transactions of one fetch. The caller passes the batches of the fetch in offset order.
 #[derive(Debug, Default)]
 pub struct Aborted {
-    /// Transactions that begin ahead of the position, by first offset.
+    /// Transactions that begin after the position, by first offset.
     ahead: VecDeque<(i64, i64)>,
     /// Producers inside an aborted transaction at the position.
     inside: HashSet<i64>,
 }
 
 impl Aborted {
-    /// The list that a leader sent.
+    /// Returns the transactions in the list that a leader sent.
     pub fn listed(transactions: Option<Vec<AbortedTransaction>>) -> Self {
         let transactions = transactions.unwrap_or_default().into_iter();
         Aborted::new(transactions.map(|it| (it.producer_id.0, it.first_offset)))
@@ -39,10 +39,10 @@ impl Aborted {
         }
     }
 
-    /// Whether the next batch in offset order holds records of an aborted transaction.
+    /// Returns whether the next batch in offset order holds records of an aborted transaction.
     ///
     /// # Errors
-    /// When the batch is a marker that is malformed.
+    /// If the batch is a malformed marker.
     pub fn hides(&mut self, batch: &Batch) -> Result<bool, BatchError> {
         while let Some(&(first, producer)) = self.ahead.front()
             && first <= batch.last_offset()
@@ -58,9 +58,9 @@ impl Aborted {
     }
 }
 
-/// Gives out the records of a fetch from offset `from` on, without markers and without those of the transactions
-/// that the leader lists as aborted: it lists none to a reader of everything. Returns where to go on, which is
-/// beyond the last record when hidden ones followed it.
+/// Passes on the records of a fetch from offset `from` on, without markers and without records of aborted transactions.
+/// The leader lists the aborted transactions, and lists none for read_uncommitted. Returns the offset of the next
+/// fetch, which is beyond the last record if hidden records followed it.
 ///
 /// # Errors
 /// If a batch is corrupt or compressed.
@@ -80,7 +80,7 @@ pub fn visible(
         }
         for record in batch.records() {
             let record = record?;
-            // A batch is answered whole, also the part of it before the asked offset.
+            // A leader returns whole batches, including records before the requested offset.
             if record.offset >= from {
                 each(record);
             }

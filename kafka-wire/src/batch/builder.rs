@@ -1,11 +1,11 @@
-//! Records to bytes.
+//! The encoder of record batches.
 
 use bytes::{BufMut, BytesMut};
 
 use super::{Batch, CONTROL, HEADER, Header, TRANSACTIONAL};
 use crate::varint;
 
-/// Who writes, as the broker knows it.
+/// The producer id and epoch that a batch carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerIdentity {
     /// The producer id.
@@ -14,7 +14,7 @@ pub struct ProducerIdentity {
     pub epoch: i16,
 }
 
-/// A batch under construction: records are encoded as they come, the header when it is closed.
+/// A batch under construction. It encodes each record at once, and the header when it is closed.
 #[derive(Debug)]
 pub struct BatchBuilder {
     bytes: BytesMut,
@@ -25,7 +25,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// An empty batch with room for about `capacity` bytes.
+    /// Returns an empty batch with room for about `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
         let mut bytes = BytesMut::with_capacity(capacity);
         bytes.put_bytes(0, HEADER);
@@ -38,17 +38,17 @@ impl BatchBuilder {
         }
     }
 
-    /// How many records it holds.
+    /// Returns the number of records in the batch.
     pub fn count(&self) -> i32 {
         self.count
     }
 
-    /// How many bytes it takes on the wire.
+    /// Returns the size of the batch on the wire, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Appends a record. A header without a value is Kafka's null.
+    /// Appends a record. A header value of `None` is Kafka's null.
     pub fn push<'h>(
         &mut self,
         timestamp: i64,
@@ -77,7 +77,7 @@ impl BatchBuilder {
         self.count += 1;
     }
 
-    /// Writes the header: who wrote it and with which sequence number it begins.
+    /// Writes the header, with the producer and the first sequence number.
     pub fn close(
         self,
         producer: ProducerIdentity,
@@ -107,8 +107,8 @@ impl BatchBuilder {
 }
 
 impl Batch {
-    /// The marker that ends a transaction (KIP-98, "Control messages"): a version and a type as the key, a version
-    /// and the coordinator's epoch as the value.
+    /// Returns the marker that ends a transaction (KIP-98, "Control messages"). Its key is a version and a type. Its
+    /// value is a version and the coordinator's epoch.
     pub fn end_marker(
         producer: ProducerIdentity,
         commits: bool,

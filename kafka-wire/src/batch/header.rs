@@ -1,4 +1,4 @@
-//! The header of a batch, and batches by their headers.
+//! The header of a batch, and the iterator over batches.
 
 use std::ops::Deref;
 
@@ -6,52 +6,52 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::BatchError;
 
-/// Bytes before the first record, from the base offset to the record count.
+/// The bytes before the first record, from the base offset to the record count.
 pub const HEADER: usize = 61;
-/// Bytes before the part that the length counts: base offset and the length itself.
+/// The bytes that the length field does not count: the base offset and the length itself.
 const BEFORE_LENGTH_ENDS: usize = 12;
-/// Where the magic byte is, in every message format.
+/// The position of the magic byte, in every message format.
 const MAGIC_AT: usize = 16;
-/// Where the checksum is.
+/// The position of the checksum.
 const CHECKSUM_AT: usize = 17;
-/// Where the checksummed part begins: after length, leader epoch, magic and the checksum.
+/// The start of the checksummed part, which follows the length, leader epoch, magic and checksum.
 const CHECKSUMMED_FROM: usize = 21;
-/// The format version of all batches here.
+/// The format version of all batches in this module.
 const MAGIC: u8 = 2;
 
 /// Attribute bits: the codec.
 const COMPRESSION: i16 = 0b111;
-/// Attribute bit: the broker's clock sets the timestamps.
+/// Attribute bit: the broker sets the timestamps.
 pub const LOG_APPEND_TIME: i16 = 1 << 3;
 /// Attribute bit: the records belong to a transaction.
 pub const TRANSACTIONAL: i16 = 1 << 4;
-/// Attribute bit: the record is a marker of the broker.
+/// Attribute bit: the record is a marker that the broker wrote.
 pub const CONTROL: i16 = 1 << 5;
-/// Attribute bit: the base timestamp is the time from which compaction may drop tombstones (KIP-534).
+/// Attribute bit: the base timestamp is the time at which compaction may begin to drop tombstones (KIP-534).
 pub const DELETE_HORIZON: i16 = 1 << 6;
 
-/// The header of a batch but for its length and checksum, which follow from the bytes.
+/// The header of a batch without its length and checksum, which follow from the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The offset of the first record, as it was written. Not checksummed: the leader sets it.
+    /// The offset of the first record when it was written. Not checksummed, because the leader sets it.
     pub base_offset: i64,
-    /// The epoch of the leader that appended the batch, -1 before. Not checksummed.
+    /// The epoch of the leader that appended the batch, or -1 before the append. Not checksummed.
     pub leader_epoch: i32,
-    /// Codec and flags.
+    /// The codec and the flags.
     pub attributes: i16,
-    /// The last offset that the batch takes up, less the base offset; compaction may have removed that record.
+    /// The last offset of the batch minus the base offset. Compaction may have removed the record at that offset.
     pub last_offset_delta: i32,
-    /// Milliseconds since the epoch, from which the records' timestamps count.
+    /// The time that the timestamps of the records are relative to, in milliseconds since the epoch.
     pub base_timestamp: i64,
-    /// The largest timestamp of a record, or for broker timestamps that of all.
+    /// The largest timestamp of a record. With broker timestamps, the timestamp of all records.
     pub max_timestamp: i64,
-    /// The producer's id, -1 for a producer that is not idempotent.
+    /// The producer id, or -1 if the producer is not idempotent.
     pub producer_id: i64,
     /// The producer's epoch.
     pub producer_epoch: i16,
     /// The sequence number of the first record.
     pub base_sequence: i32,
-    /// How many records the batch holds.
+    /// The number of records in the batch.
     pub count: i32,
 }
 
@@ -75,7 +75,7 @@ impl Header {
         }
     }
 
-    /// Writes the header into the first bytes of a batch whose records are in place.
+    /// Writes the header into the first bytes of a batch that already holds its records.
     pub(super) fn write(&self, batch: &mut [u8]) {
         let mut to = &mut batch[CHECKSUMMED_FROM..HEADER];
         to.put_i16(self.attributes);
@@ -95,7 +95,7 @@ impl Header {
         seal(batch);
     }
 
-    /// The batch of this header and these encoded records.
+    /// Returns the batch with this header and these encoded records.
     pub fn batch(self, records: &[u8]) -> Batch {
         let mut bytes = BytesMut::with_capacity(HEADER + records.len());
         bytes.put_bytes(0, HEADER);
@@ -104,38 +104,38 @@ impl Header {
         Batch::new(self, bytes.freeze())
     }
 
-    /// The last offset that the batch takes up, whether or not a record is left there.
+    /// Returns the last offset of the batch, even if compaction removed the record at that offset.
     pub fn last_offset(&self) -> i64 {
         let delta = i64::from(self.last_offset_delta);
         self.base_offset.saturating_add(delta)
     }
 
-    /// The sequence number of the last record. Sequence numbers wrap to 0 after the largest `i32`.
+    /// Returns the sequence number of the last record. Sequence numbers wrap to 0 after the largest `i32`.
     pub fn last_sequence(&self) -> i32 {
         self.base_sequence.wrapping_add(self.last_offset_delta) & i32::MAX
     }
 
-    /// The codec of the records, 0 for none.
+    /// Returns the codec of the records, or 0 for none.
     pub fn compression(&self) -> i16 {
         self.attributes & COMPRESSION
     }
 
-    /// Whether the records belong to a transaction.
+    /// Returns whether the records belong to a transaction.
     pub fn is_transactional(&self) -> bool {
         self.attributes & TRANSACTIONAL != 0
     }
 
-    /// Whether the batch is a marker of the broker rather than data.
+    /// Returns whether the batch is a marker of the broker and not data.
     pub fn is_control(&self) -> bool {
         self.attributes & CONTROL != 0
     }
 
-    /// Whether an idempotent producer wrote the batch.
+    /// Returns whether an idempotent producer wrote the batch.
     pub fn has_producer(&self) -> bool {
         self.producer_id >= 0
     }
 
-    /// The timestamp of a record: its own, or for broker timestamps the batch's.
+    /// Returns the timestamp of a record. With broker timestamps, it is the timestamp of the batch.
     pub(super) fn timestamp_of(&self, delta: i64) -> i64 {
         if self.attributes & LOG_APPEND_TIME != 0 {
             self.max_timestamp
@@ -145,13 +145,13 @@ impl Header {
     }
 }
 
-/// Writes the checksum of a whole batch into it: CRC-32C of all bytes behind the checksum itself.
+/// Writes the checksum into a whole batch: the CRC-32C of all bytes after the checksum.
 pub fn seal(batch: &mut [u8]) {
     let checksum = crc32c::crc32c(&batch[CHECKSUMMED_FROM..]);
     (&mut batch[CHECKSUM_AT..]).put_u32(checksum);
 }
 
-/// A batch: its header decoded, its records not yet.
+/// A batch with a decoded header and encoded records.
 #[derive(Debug, Clone)]
 pub struct Batch {
     header: Header,
@@ -171,10 +171,10 @@ impl Batch {
         Batch { header, bytes }
     }
 
-    /// Takes the batch at the front of `bytes`; what follows it stays. Checks structure only.
+    /// Removes the batch at the front of `bytes` and returns it. Checks only the structure.
     ///
     /// # Errors
-    /// When the bytes end before the batch, or it has another format.
+    /// If the bytes end before the batch, or if it has another format.
     pub fn split(bytes: &mut Bytes) -> Result<Batch, BatchError> {
         match bytes.get(MAGIC_AT) {
             None => return Err(BatchError::Length),
@@ -189,33 +189,33 @@ impl Batch {
         Ok(Batch::new(Header::read(&bytes), bytes))
     }
 
-    /// Whether the checksum is right. It does not cover the base offset and the leader epoch.
+    /// Returns whether the checksum is correct. It does not cover the base offset and the leader epoch.
     pub fn is_intact(&self) -> bool {
         let mut stored = &self.bytes[CHECKSUM_AT..];
         crc32c::crc32c(&self.bytes[CHECKSUMMED_FROM..]) == stored.get_u32()
     }
 
-    /// The header.
+    /// Returns the header.
     pub fn header(&self) -> Header {
         self.header
     }
 
-    /// The whole batch.
+    /// Returns the bytes of the whole batch.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The whole batch.
+    /// Returns the bytes of the whole batch.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
     }
 
-    /// The records, encoded.
+    /// Returns the encoded records.
     pub fn body(&self) -> Bytes {
         self.bytes.slice(HEADER..)
     }
 
-    /// The same batch at another offset.
+    /// Returns the same batch at another offset.
     #[must_use]
     pub fn at(&self, base_offset: i64) -> Batch {
         self.with(Header {
@@ -224,21 +224,21 @@ impl Batch {
         })
     }
 
-    /// The same records under another header.
+    /// Returns the same records under another header.
     #[must_use]
     pub fn with(&self, header: Header) -> Batch {
         header.batch(&self.bytes[HEADER..])
     }
 }
 
-/// How long the batch at the front is, by its length field.
+/// Returns the length of the batch at the front, from its length field.
 fn length(bytes: &[u8]) -> Option<usize> {
     let mut length = bytes.get(8..BEFORE_LENGTH_ENDS)?;
     let length = usize::try_from(length.get_i32()).ok()?;
     Some(BEFORE_LENGTH_ENDS + length)
 }
 
-/// Splits fetched bytes into batches, checksums included; a batch that is cut off at the end is left out.
+/// Splits fetched bytes into batches and verifies their checksums. Ignores an incomplete batch at the end.
 #[derive(Debug)]
 pub struct Batches(pub Bytes);
 

@@ -1,26 +1,26 @@
-//! Bytes to records.
+//! The decoder of records.
 
 use bytes::{Buf, Bytes};
 
 use super::{Batch, BatchError};
 use crate::varint;
 
-/// One record as read. Key and value are slices of the answer that they came in.
+/// A decoded record. Its key and value are slices of the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The offset within the partition.
     pub offset: i64,
     /// Milliseconds since the epoch.
     pub timestamp: i64,
-    /// The key, if it has one.
+    /// The key, or `None` for a record without a key.
     pub key: Option<Bytes>,
-    /// The value; none is a tombstone.
+    /// The value, or `None` for a tombstone.
     pub value: Option<Bytes>,
-    /// The headers in order, repeated names kept.
+    /// The headers in order. Repeated names are kept.
     pub headers: Vec<(String, Option<Bytes>)>,
-    /// Who wrote it, -1 for a producer that is not idempotent.
+    /// The id of the producer, or -1 if it is not idempotent.
     pub producer_id: i64,
-    /// Whether it was written inside a transaction.
+    /// Whether the record belongs to a transaction.
     pub transactional: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Records<'a> {
 }
 
 impl Batch {
-    /// The records in order. Of a compressed batch there is only an error.
+    /// Returns the records in order. For a compressed batch, it returns only an error.
     pub fn records(&self) -> Records<'_> {
         Records {
             batch: self,
@@ -42,10 +42,10 @@ impl Batch {
         }
     }
 
-    /// Whether the transaction that this marker ends is committed; none for a batch that is no such marker.
+    /// Returns whether the transaction that this marker ends is committed, or `None` if the batch is no such marker.
     ///
     /// # Errors
-    /// When the batch is a control batch whose record is malformed.
+    /// If the batch is a control batch with a malformed record.
     pub fn marker(&self) -> Result<Option<bool>, BatchError> {
         if !self.is_control() {
             return Ok(None);
@@ -61,15 +61,15 @@ impl Batch {
         Ok(match kind {
             Some(0) => Some(false),
             Some(1) => Some(true),
-            // Of the brokers' own, such as a change of leader.
+            // Another control record of the broker, such as a leader change.
             _ => None,
         })
     }
 
-    /// Whether it is the marker that ends an aborted transaction.
+    /// Returns whether the batch is the marker that ends an aborted transaction.
     ///
     /// # Errors
-    /// As [`Batch::marker`].
+    /// See [`Batch::marker`].
     pub fn is_abort_marker(&self) -> Result<bool, BatchError> {
         Ok(self.marker()? == Some(false))
     }
@@ -84,7 +84,7 @@ impl Iterator for Records<'_> {
 }
 
 impl Records<'_> {
-    /// The next record, and its bytes, length included.
+    /// Returns the next record, and its bytes including the length.
     pub fn next_with_bytes(&mut self) -> Option<Result<(Record, Bytes), BatchError>> {
         if self.left <= 0 {
             return None;
@@ -100,7 +100,7 @@ impl Records<'_> {
         Some(record)
     }
 
-    /// None if it is cut short or malformed.
+    /// Returns `None` if the record is incomplete or malformed.
     fn take(&mut self) -> Option<(Record, Bytes)> {
         let whole = self.rest.clone();
         let length = varint::take_signed(&mut self.rest)?;
@@ -125,13 +125,13 @@ impl Records<'_> {
     }
 }
 
-/// As many bytes; none if there are not so many.
+/// Removes and returns `length` bytes, or `None` if there are fewer.
 fn split(bytes: &mut Bytes, length: i64) -> Option<Bytes> {
     let length = usize::try_from(length).ok()?;
     (length <= bytes.len()).then(|| bytes.split_to(length))
 }
 
-/// Bytes with their length in front, -1 for null.
+/// Removes and returns bytes that follow their length. A length of -1 is null.
 fn slice(bytes: &mut Bytes) -> Option<Option<Bytes>> {
     match varint::take_signed(bytes)? {
         -1 => Some(None),

@@ -1,7 +1,6 @@
-//! Rights: giving them and taking them away, under everybody's feet.
+//! Changes to the ACLs of every principal during a test.
 //!
-//! Of everybody: without authentication a client's principal is `User:ANONYMOUS`, and so is that of the
-//! program under test.
+//! Without authentication a client's principal is `User:ANONYMOUS`, and so is the principal of the program under test.
 
 use anyhow::Result;
 use kafka_protocol::messages::create_acls_request::{AclCreation, CreateAclsRequest};
@@ -12,45 +11,45 @@ use super::routing::Node;
 use crate::connection::check;
 use crate::requests::text;
 
-/// What a right is about.
+/// The resource that an ACL applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource<'a> {
     /// A topic.
     Topic(&'a str),
     /// A consumer group.
     Group(&'a str),
-    /// All transactional ids that begin so.
+    /// All transactional ids with this prefix.
     TransactionalIds(&'a str),
     /// The cluster itself.
     Cluster,
 }
 
-/// What is done to it.
+/// The operation that an ACL allows or denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// To read a topic; to be in a group.
+    /// Read from a topic, or join a group.
     Read,
-    /// To write.
+    /// Write.
     Write,
-    /// To create a topic; of the cluster, any topic.
+    /// Create a topic. On the cluster: create any topic.
     Create,
-    /// To hear that it is there.
+    /// List the resource.
     Describe,
-    /// To read its configuration.
+    /// Read the configuration of a topic.
     DescribeConfigs,
 }
 
-/// As the protocol writes them.
+/// The values of the protocol.
 const ALLOW: i8 = 3;
 const DENY: i8 = 2;
 const ALL: i8 = 2;
 const ANY: i8 = 1;
 
 impl Client {
-    /// Takes a right away. All others on the resource stay.
+    /// Denies one operation on a resource. All other operations on the resource stay allowed.
     ///
     /// # Errors
-    /// When the brokers have no authorizer, or don't answer in time.
+    /// If the brokers have no authorizer, or do not respond in time.
     pub fn deny(&mut self, resource: Resource<'_>, operation: Operation) -> Result<()> {
         let denied = match operation {
             Operation::Read => 3,
@@ -59,7 +58,7 @@ impl Client {
             Operation::Describe => 8,
             Operation::DescribeConfigs => 10,
         };
-        // Where one right is spoken of, what is not allowed is denied.
+        // Once a resource has an ACL, everything that no ACL allows is denied.
         let rights = [(ALL, ALLOW), (denied, DENY)];
         let creations =
             rights.map(|(operation, permission)| creation(resource, operation, permission));
@@ -74,10 +73,10 @@ impl Client {
         )
     }
 
-    /// Gives everything back that was taken away on a resource.
+    /// Allows all operations on a resource again.
     ///
     /// # Errors
-    /// As [`Client::deny`].
+    /// See [`Client::deny`].
     pub fn allow(&mut self, resource: Resource<'_>) -> Result<()> {
         let (kind, name, pattern) = pattern(resource);
         let filter = DeleteAclsFilter::default()
@@ -112,7 +111,7 @@ fn creation(resource: Resource<'_>, operation: i8, permission: i8) -> AclCreatio
         .with_permission_type(permission)
 }
 
-/// Kind, name and whether the name is one or a prefix.
+/// Returns the resource type, the name, and the pattern type (literal or prefixed).
 fn pattern(resource: Resource<'_>) -> (i8, &str, i8) {
     const LITERAL: i8 = 3;
     const PREFIXED: i8 = 4;

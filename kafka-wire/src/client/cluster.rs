@@ -1,4 +1,4 @@
-//! What a cluster consists of, as its brokers tell it.
+//! The metadata of a cluster.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::routing::Node;
 use crate::connection::{Failure, check};
 use crate::requests;
 
-/// Brokers, controller and topics at one moment.
+/// The brokers, the controller and the topics at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterMetadata {
-    /// The live brokers, by id.
+    /// The live brokers.
     pub brokers: Vec<Broker>,
     /// The controller, once one is elected. Under KRaft a broker names any live broker here.
     pub controller: Option<i32>,
-    /// The partitions of each topic asked for, in order. A topic that does not exist is absent.
+    /// The partitions of each requested topic, in order. A topic that does not exist is absent.
     pub topics: BTreeMap<String, Vec<Partition>>,
 }
 
-/// One broker and where it listens.
+/// A broker and its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broker {
     /// The node id.
@@ -33,12 +33,12 @@ pub struct Broker {
     pub port: u16,
 }
 
-/// One partition and who holds it.
+/// A partition and its replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// The partition's number within its topic.
+    /// The number of the partition within its topic.
     pub id: i32,
-    /// The broker that leads it, none during an election.
+    /// The broker that leads the partition, or `None` during an election.
     pub leader: Option<i32>,
     /// Every broker that holds a replica.
     pub replicas: Vec<i32>,
@@ -63,10 +63,10 @@ pub(super) fn address(host: &str, port: impl std::fmt::Display) -> String {
 }
 
 impl Client {
-    /// Brokers, controller and the given topics; `None` asks for every topic.
+    /// Returns the brokers, the controller and the given topics. `None` requests every topic.
     ///
     /// # Errors
-    /// When no broker answers in time.
+    /// If no broker responds in time.
     pub fn metadata(&mut self, topics: Option<&[&str]>) -> Result<ClusterMetadata> {
         self.retry("read the cluster's metadata", |client, deadline| {
             let answer = client.exchange(Node::Any, &requests::metadata(topics), deadline)?;
@@ -74,7 +74,7 @@ impl Client {
         })
     }
 
-    /// What one node knows of some topics; it may lag behind the others.
+    /// Returns one node's metadata of some topics, which may lag behind the other nodes.
     pub(super) fn metadata_of(
         &mut self,
         node: Node<'_>,
@@ -130,7 +130,7 @@ fn partitions(topic: &MetadataResponseTopic) -> Vec<Partition> {
     partitions
 }
 
-/// Kafka writes "no broker" as -1.
+/// The protocol encodes "no broker" as -1.
 fn known(id: i32) -> Option<i32> {
     (id >= 0).then_some(id)
 }

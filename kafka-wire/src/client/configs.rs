@@ -1,4 +1,4 @@
-//! Changing the configuration of a topic, or of the brokers while they run.
+//! Configuration changes of topics and running brokers.
 
 use anyhow::Result;
 use kafka_protocol::messages::DescribeConfigsRequest;
@@ -12,7 +12,7 @@ use super::routing::Node;
 use crate::connection::{Failure, check};
 use crate::requests::text;
 
-/// As the protocol writes "topic" and "broker".
+/// The protocol's codes of "topic" and "broker".
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 
@@ -20,7 +20,7 @@ impl Client {
     /// Sets a property of a topic, and waits until every broker returns the new value.
     ///
     /// # Errors
-    /// When the brokers refuse the value, or don't answer in time.
+    /// If the brokers reject the value, or do not respond in time.
     pub fn configure_topic(&mut self, topic: &str, key: &str, value: &str) -> Result<()> {
         let what = format!("set {key}={value} of {topic}");
         self.configure(&what, (TOPIC, topic), key, value)?;
@@ -45,13 +45,13 @@ impl Client {
         })
     }
 
-    /// Sets a property of all brokers, one that can be changed while they run. One that is set for a
-    /// single broker, or in its file only, is another one.
+    /// Sets a dynamic property of all brokers. A property that is set for a single broker, or only in its file, is
+    /// independent of it.
     ///
     /// # Errors
-    /// As [`Client::configure_topic`].
+    /// See [`Client::configure_topic`].
     pub fn configure_brokers(&mut self, key: &str, value: &str) -> Result<()> {
-        // The empty name stands for all brokers.
+        // The empty name means all brokers.
         let what = format!("set {key}={value} of all brokers");
         self.configure(&what, (BROKER, ""), key, value)
     }

@@ -1,4 +1,4 @@
-//! Reading records, and where a partition begins and ends.
+//! Fetches of records from partitions.
 
 use std::time::{Duration, Instant};
 
@@ -11,36 +11,36 @@ use crate::batch::{Record, visible};
 use crate::connection::check;
 use crate::requests;
 
-/// How much one fetch may bring: large, because a reader of a whole topic pays per round trip.
+/// The limit of one fetch, in bytes. It is large, because a reader of a whole topic pays per round trip.
 const MAX_BYTES: i32 = 8 << 20;
 
-/// How long a leader may wait for data at the end of the log.
+/// The time that a leader may wait for data at the end of the log.
 const MAX_WAIT: Duration = Duration::from_millis(250);
 
-/// Which records a reader sees.
+/// The records that a reader receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// All of them, those of open and aborted transactions too.
+    /// All records, including those of open and aborted transactions.
     ReadUncommitted,
-    /// Those outside transactions and those of committed ones, up to the last stable offset.
+    /// Records outside transactions and of committed transactions, up to the last stable offset.
     ReadCommitted,
 }
 
-/// What one fetch brought.
+/// The result of one fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// The visible records from the asked offset on. Markers are never among them.
+    /// The visible records from the requested offset on, without markers.
     pub records: Vec<Record>,
-    /// Where to continue. Beyond the last record when hidden ones followed it.
+    /// The offset of the next fetch. It is beyond the last record if hidden records followed it.
     pub next_offset: i64,
-    /// The end of what is replicated.
+    /// The high watermark: the end of the replicated data.
     pub high_watermark: i64,
-    /// The end of what is decided: the first offset of the oldest open transaction, if any.
+    /// The last stable offset: the first offset of the oldest open transaction, or the high watermark.
     pub last_stable_offset: i64,
 }
 
 impl Isolation {
-    /// As the protocol writes it.
+    /// Returns the protocol's code.
     pub(super) fn level(self) -> i8 {
         match self {
             Isolation::ReadUncommitted => 0,
@@ -50,11 +50,10 @@ impl Isolation {
 }
 
 impl Client {
-    /// Reads a partition from an offset on: up to 8 MB, nothing when there is nothing new.
+    /// Reads a partition from an offset on, up to 8 MiB. Returns no records if there are no new ones.
     ///
     /// # Errors
-    /// When the offset lies outside the log, a batch is corrupt or compressed, or the leader does
-    /// not answer in time.
+    /// If the offset lies outside the log, a batch is corrupt or compressed, or the leader does not respond in time.
     pub fn fetch(
         &mut self,
         topic: &str,
@@ -67,7 +66,7 @@ impl Client {
             .with_context(|| format!("fetch {topic}-{partition} from offset {from}"))
     }
 
-    /// What the leader answers, not decoded.
+    /// Returns the leader's response, not decoded.
     pub(super) fn fetch_data(
         &mut self,
         topic: &str,
@@ -91,7 +90,7 @@ impl Client {
     /// Reads a whole topic, partition by partition, up to its end at the time of the call.
     ///
     /// # Errors
-    /// As [`Client::fetch`], and when the log ends before the end the leader named.
+    /// See [`Client::fetch`]. Also fails if the log ends before the end offset that the leader returned.
     pub fn read_all(
         &mut self,
         topic: &str,
@@ -129,8 +128,8 @@ impl Client {
         })
     }
 
-    /// Fetches a range of a partition; `take` is given each answer with the offset that it was asked
-    /// for, and says where to go on.
+    /// Fetches a range of a partition. `take` receives each response with its requested offset, and returns the next
+    /// offset.
     pub(super) fn walk(
         &mut self,
         topic: &str,
@@ -159,7 +158,7 @@ impl Client {
     }
 }
 
-/// Decodes a partition's answer, without what the isolation hides.
+/// Decodes a partition's response, without the records that the isolation level hides.
 fn decoded(data: PartitionData, from: i64, isolation: Isolation) -> Result<Fetched> {
     let (high_watermark, last_stable_offset) = (data.high_watermark, data.last_stable_offset);
     let data = match isolation {

@@ -1,4 +1,4 @@
-//! Consumer groups from the outside: committed offsets, members.
+//! Committed offsets and members of consumer groups.
 
 use std::time::{Duration, Instant};
 
@@ -21,31 +21,31 @@ use crate::requests::{self, group_id, topic_name};
 pub struct GroupState {
     /// `Empty`, `PreparingRebalance`, `CompletingRebalance`, `Stable` or `Dead`.
     pub state: String,
-    /// Who is in it.
+    /// The members of the group.
     pub members: Vec<GroupMember>,
 }
 
-/// The offset and metadata of each partition of a topic; none where nothing is committed.
+/// The offset and metadata of each partition of a topic, or `None` where no offset is committed.
 pub type Offsets = Vec<Option<(i64, String)>>;
 
 /// One member of a consumer group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupMember {
-    /// The id its coordinator gave it.
+    /// The id that the coordinator assigned.
     pub member_id: String,
-    /// How its client names itself.
+    /// The `client.id` of the member.
     pub client_id: String,
-    /// Its static id, if it has one.
+    /// The static id, if the member has one.
     pub group_instance_id: Option<String>,
 }
 
 impl Client {
-    /// The offset and metadata a group committed for each partition of a topic.
+    /// Returns the offset and metadata that a group committed for each partition of a topic.
     ///
-    /// Waits for offsets that an unfinished transaction still holds.
+    /// Waits until no open transaction withholds the offsets.
     ///
     /// # Errors
-    /// When the coordinator does not answer in time, or such a transaction does not end in time.
+    /// If the coordinator does not respond in time, or such a transaction does not end in time.
     pub fn committed(&mut self, group: &str, topic: &str) -> Result<Offsets> {
         let what = format!("read the offsets of group {group} on {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
@@ -56,10 +56,10 @@ impl Client {
         })
     }
 
-    /// The same, or none when an unfinished transaction holds one of them for longer than `patience`.
+    /// As [`Client::committed`], but returns `None` if an open transaction withholds an offset longer than `patience`.
     ///
     /// # Errors
-    /// When the coordinator does not answer in time.
+    /// If the coordinator does not respond in time.
     pub fn committed_unless_held(
         &mut self,
         group: &str,
@@ -75,7 +75,8 @@ impl Client {
             let answer = client.exchange(Node::Group(group), &request, deadline)?;
             let read = offsets(&answer, topic, count);
             if matches!(&read, Err(Failure::Retry(error)) if is_held(error)) {
-                // From the first answer on: how long it took to come says nothing about the transaction.
+                // The time counts from the first response, because the delay of that response is unrelated to the
+                // transaction.
                 let since: &mut Instant = held_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= patience {
                     return Ok(None);
@@ -85,11 +86,10 @@ impl Client {
         })
     }
 
-    /// Sets an offset of a group that has no members, as an administrator would.
+    /// Sets an offset of a group without members, as an administrator would.
     ///
     /// # Errors
-    /// When the group has members (`UnknownMemberId`: stop them first), or its coordinator does
-    /// not answer in time.
+    /// If the group has members (`UnknownMemberId`: stop them first), or its coordinator does not respond in time.
     pub fn commit_offset(
         &mut self,
         group: &str,
@@ -108,11 +108,10 @@ impl Client {
         })
     }
 
-    /// Deletes an offset of a group that has no members, as `kafka-consumer-groups.sh --delete-offsets`
-    /// does.
+    /// Deletes an offset of a group without members, like `kafka-consumer-groups.sh --delete-offsets`.
     ///
     /// # Errors
-    /// When the group has members that read the topic, or its coordinator does not answer in time.
+    /// If the group has members that read the topic, or its coordinator does not respond in time.
     pub fn delete_offset(&mut self, group: &str, topic: &str, partition: i32) -> Result<()> {
         let partitions =
             vec![OffsetDeleteRequestPartition::default().with_partition_index(partition)];
@@ -132,12 +131,12 @@ impl Client {
         })
     }
 
-    /// The state of a group and who is in it. A group that does not exist is `Dead`.
+    /// Returns the state and the members of a group. A group that does not exist is `Dead`.
     ///
-    /// Speaks of classic groups; one of the newer consumer protocol appears as `Dead` too.
+    /// Supports classic groups only. A group of the newer consumer protocol appears as `Dead`, too.
     ///
     /// # Errors
-    /// When the coordinator does not answer in time.
+    /// If the coordinator does not respond in time.
     pub fn group_members(&mut self, group: &str) -> Result<GroupState> {
         let request = DescribeGroupsRequest::default().with_groups(vec![group_id(group)]);
         let what = format!("describe group {group}");
@@ -162,12 +161,12 @@ fn member(described: &DescribedGroupMember) -> GroupMember {
     }
 }
 
-/// Whether an unfinished transaction holds the offsets (KIP-447).
+/// Returns whether an open transaction withholds the offsets (KIP-447).
 fn is_held(error: &anyhow::Error) -> bool {
     error.downcast_ref() == Some(&ResponseError::UnstableOffsetCommit)
 }
 
-/// What the coordinator said of the partitions of a topic.
+/// Returns the coordinator's offsets of the partitions of a topic.
 fn offsets(answer: &OffsetFetchResponse, topic: &str, count: i32) -> Result<Offsets, Failure> {
     let answer = answer.groups.first().context("answer without the group")?;
     check(answer.error_code, || answer.group_id.to_string())?;

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! routing                       any broker | leader of a partition | coordinator of a group or transaction
-//! cluster, topics, offsets      what there is, and changes to it
+//! cluster, topics, offsets      cluster state, and changes to it
 //! groups, transactions          the same for groups and transactional ids
-//! acls, configs, quotas         rights, properties and limits
+//! acls, configs, quotas         ACLs, properties and limits
 //! fetch                         records of a batch, without those that read_committed hides
-//!   ├── tally                   how much of which kind lies in the log
-//!   └── spans, transaction_log  how each transaction ended, as markers and the coordinators' log show
+//!   ├── tally                   the number of records and markers of each kind in the log
+//!   └── spans, transaction_log  the end of each transaction, from the markers and from the coordinators' log
 //! ```
 
 mod acls;
@@ -42,38 +42,38 @@ pub use groups::{GroupMember, GroupState, Offsets};
 pub use routing::Node;
 pub use tally::{EndedBy, Tally};
 
-/// How long one exchange may take: above the broker's own limit, so that its answer arrives, and
-/// short, so that a frozen broker leaves time to ask another.
+/// The timeout of one exchange. It is longer than the broker's own limit, so that the response arrives. It is short
+/// enough to leave time for another broker if one is frozen.
 pub(crate) const EXCHANGE: Duration = Duration::from_secs(6);
 
-/// Pauses between two attempts: short at first, since most elections are over in milliseconds.
+/// The first pause between two attempts. It is short, because most elections are over in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A synchronous Kafka client: every call returns within its timeout, answered or failed.
+/// A synchronous Kafka client. Every call returns or fails within its timeout.
 ///
-/// One socket per broker, opened when first needed. Nothing happens between two calls.
+/// It opens one socket per broker, on first use. It does no work between two calls.
 #[derive(Debug)]
 pub struct Client {
     timeout: Duration,
-    /// How long one exchange may take.
+    /// The timeout of one exchange.
     exchange: Duration,
     bootstrap: Vec<String>,
     pub(crate) routes: Routes,
     connections: HashMap<i32, Connection>,
-    /// The connection for questions that any broker answers.
+    /// The connection for requests that any broker can handle.
     any: Option<Connection>,
-    /// Which address the next `any` is opened to.
+    /// The index of the next address for `any`.
     turn: usize,
 }
 
 impl Client {
-    /// Connects to the first broker of `bootstrap` (`host:port,host:port`) that answers.
+    /// Connects to the first broker of `bootstrap` (`host:port,host:port`) that responds.
     ///
     /// `timeout` bounds this call and every later one, retries included.
     ///
     /// # Errors
-    /// When no address of the list answers like a Kafka broker; it does not wait for one to come up.
+    /// If no address of the list responds like a Kafka broker. This call does not wait for a broker to start.
     pub fn connect(bootstrap: &str, timeout: Duration) -> Result<Client> {
         let addresses = bootstrap.split(',').map(str::trim);
         let addresses: Vec<_> = addresses
@@ -104,33 +104,33 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits no longer than this for one answer, and asks again instead, another broker if there is
-    /// one: a broker that is frozen should cost little.
+    /// Limits the wait for one response. After it, the client sends the request again, to another broker if there is
+    /// one. So a frozen broker costs little time.
     #[must_use]
     pub fn impatient(mut self, exchange: Duration) -> Client {
         self.exchange = exchange;
         self
     }
 
-    /// Sends one request as it is and returns the answer, error codes unread.
+    /// Sends one request unchanged and returns the response. Does not check error codes.
     ///
-    /// For what this client has no method for: tests drive transactions with it.
+    /// It is for requests without a method of this client. Tests drive transactions with it.
     ///
     /// # Errors
-    /// When the node cannot be found or reached, or its answer does not arrive in time. Then it is
-    /// unknown whether the request took effect.
+    /// If the node cannot be found or reached, or its response does not arrive in time. Then it is unknown whether the
+    /// request took effect.
     pub fn request<R: Request>(&mut self, to: Node<'_>, request: &R) -> Result<R::Response> {
         let deadline = Instant::now() + self.timeout;
         self.exchange(to, request, deadline)
             .map_err(Failure::into_error)
     }
 
-    /// How long a call may take.
+    /// Returns the timeout of a call.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Calls `attempt` until it succeeds, fails for good, or the timeout is over.
+    /// Calls `attempt` until it succeeds, fails permanently, or the timeout is over.
     pub(crate) fn retry<T>(
         &mut self,
         what: &str,
@@ -139,7 +139,7 @@ impl Client {
         self.retry_for(self.timeout, what, attempt)
     }
 
-    /// The same with another limit than the client's own.
+    /// As [`Client::retry`], with another timeout than the client's own.
     pub(super) fn retry_for<T>(
         &mut self,
         limit: Duration,
@@ -155,7 +155,7 @@ impl Client {
                 Err(Failure::Final(error)) => return Err(error.context(what.to_owned())),
                 Err(Failure::Retry(error)) => error,
             };
-            // What a broker answered tells more than that the time was over while it was asked again.
+            // A broker's error response is more informative than a timeout of the retry.
             let error = match answered.take() {
                 Some(answer) if !is_answer(&error) => answer,
                 _ => error,
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    /// One request, one answer; a broken connection is dropped so that the next call opens another.
+    /// Sends one request and returns its response. Drops a broken connection, so that the next call opens another.
     pub(crate) fn exchange<R: Request>(
         &mut self,
         to: Node<'_>,
@@ -190,7 +190,7 @@ impl Client {
         answer
     }
 
-    /// The open connection to a broker.
+    /// Returns the open connection to a broker.
     pub(crate) fn connection(
         &mut self,
         broker: i32,
@@ -209,7 +209,7 @@ impl Client {
         }
     }
 
-    /// Closes the connection to a broker, with whatever was on its way.
+    /// Closes the connection to a broker, and drops a request in flight.
     pub(crate) fn hang_up(&mut self, broker: i32) {
         self.connections.remove(&broker);
     }
@@ -230,7 +230,7 @@ impl Client {
         answer
     }
 
-    /// Makes sure that `any` is open, trying at most `attempts` addresses, each in its turn.
+    /// Ensures that `any` is open. Tries at most `attempts` addresses, in turn.
     fn open_any(&mut self, attempts: usize, deadline: Instant) -> Result<(), Failure> {
         if self.any.is_some() {
             return Ok(());
@@ -244,7 +244,7 @@ impl Client {
                 .collect();
             let address = addresses[self.turn % addresses.len()].clone();
             self.turn += 1;
-            // Each address gets its share of the time, or a frozen first one would eat it all.
+            // Each address gets its share of the time. Otherwise, a frozen first address would use all of it.
             let now = Instant::now();
             let share = deadline.saturating_duration_since(now) / left;
             match Connection::open(&address, now + share) {

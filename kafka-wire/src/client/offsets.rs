@@ -1,4 +1,4 @@
-//! Where partitions begin and end.
+//! Start and end offsets of partitions.
 
 use anyhow::{Context, Result};
 
@@ -13,19 +13,19 @@ const EARLIEST: i64 = -2;
 const LATEST: i64 = -1;
 
 impl Client {
-    /// The offset after the last record of each partition: the high watermark, or under
-    /// [`Isolation::ReadCommitted`] the last stable offset.
+    /// Returns the end offset of each partition: the high watermark, or with [`Isolation::ReadCommitted`] the last
+    /// stable offset.
     ///
     /// # Errors
-    /// When the topic does not exist or its leaders do not answer in time.
+    /// If the topic does not exist or its leaders do not respond in time.
     pub fn end_offsets(&mut self, topic: &str, isolation: Isolation) -> Result<Vec<i64>> {
         self.list_offsets(topic, LATEST, isolation)
     }
 
-    /// The first offset that each partition still has.
+    /// Returns the first offset that each partition still has.
     ///
     /// # Errors
-    /// As [`Client::end_offsets`].
+    /// See [`Client::end_offsets`].
     pub fn start_offsets(&mut self, topic: &str) -> Result<Vec<i64>> {
         self.list_offsets(topic, EARLIEST, Isolation::ReadUncommitted)
     }

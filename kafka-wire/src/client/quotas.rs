@@ -1,4 +1,4 @@
-//! Quotas, which make brokers slow on purpose.
+//! Quotas, which slow down brokers on purpose.
 
 use anyhow::Result;
 use kafka_protocol::messages::alter_client_quotas_request::{
@@ -11,10 +11,10 @@ use crate::connection::check;
 use crate::requests::text;
 
 impl Client {
-    /// Sets a quota of every client id, such as `producer_byte_rate`; none takes it away.
+    /// Sets a quota of every client id, such as `producer_byte_rate`. `None` removes it.
     ///
     /// # Errors
-    /// When the brokers refuse, or don't answer in time.
+    /// If the brokers reject the request, or do not respond in time.
     pub fn set_quota(&mut self, key: &str, value: Option<f64>) -> Result<()> {
         let everybody = EntityData::default()
             .with_entity_type(text("client-id"))

@@ -1,4 +1,4 @@
-//! Where a request goes: the leader of a partition, a coordinator, whichever broker answers.
+//! The destinations of requests: leaders, coordinators, or any broker.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -12,10 +12,10 @@ use super::cluster::{ClusterMetadata, address};
 use crate::connection::{Failure, check};
 use crate::requests::{text, topic_name};
 
-/// Who a request goes to.
+/// The destination of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node<'a> {
-    /// Whichever broker answers.
+    /// The first broker that responds.
     Any,
     /// The broker with this id.
     Broker(i32),
@@ -27,7 +27,7 @@ pub enum Node<'a> {
     Transaction(&'a str),
 }
 
-/// What is known of the way to each node; any of it may be out of date.
+/// The cached route to each node, which may be out of date.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     /// The address of each broker.
@@ -43,7 +43,7 @@ const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
 impl Routes {
-    /// Forgets who leads and who coordinates, so that the next attempt asks again.
+    /// Clears the leaders and coordinators, so that the next attempt requests them again.
     pub(crate) fn forget(&mut self) {
         self.leaders.clear();
         self.coordinators.clear();
@@ -51,7 +51,7 @@ impl Routes {
 }
 
 impl Client {
-    /// The leader of a partition, asked for if not known.
+    /// Returns the leader of a partition. Requests it if it is not cached.
     pub(crate) fn leader(
         &mut self,
         topic: &str,
@@ -77,13 +77,13 @@ impl Client {
         }
     }
 
-    /// How many partitions a topic has.
+    /// Returns the number of partitions of a topic.
     pub(crate) fn partitions(&mut self, topic: &str, deadline: Instant) -> Result<i32, Failure> {
         self.leader(topic, 0, deadline)?;
         Ok(self.routes.leaders.get(topic).map_or(0, Vec::len) as i32)
     }
 
-    /// Keeps where brokers and leaders are.
+    /// Caches the addresses of brokers and the leaders of partitions.
     pub(super) fn remember(&mut self, cluster: &ClusterMetadata) {
         for broker in &cluster.brokers {
             let address = broker.address();
@@ -98,10 +98,10 @@ impl Client {
         }
     }
 
-    /// The broker that a request to this node goes to now: who leads, or who coordinates.
+    /// Returns the broker that currently receives requests to this node: the leader or the coordinator.
     ///
     /// # Errors
-    /// When no broker does in time; and for [`Node::Any`], which is no broker.
+    /// If no broker does in time. Always for [`Node::Any`], which is no specific broker.
     pub fn broker_of(&mut self, node: Node<'_>) -> Result<i32> {
         self.routes.forget();
         self.retry("find a broker", |client, deadline| {
@@ -110,10 +110,10 @@ impl Client {
         })
     }
 
-    /// The leader of the metadata quorum: the active controller (DescribeQuorum, KIP-595).
+    /// Returns the leader of the metadata quorum, which is the active controller (DescribeQuorum, KIP-595).
     ///
     /// # Errors
-    /// When no broker knows one in time.
+    /// If no broker returns one in time.
     pub fn controller(&mut self) -> Result<i32> {
         let partition = PartitionData::default().with_partition_index(0);
         let topic = TopicData::default()
@@ -133,7 +133,7 @@ impl Client {
         })
     }
 
-    /// The broker to ask; none when any will do.
+    /// Returns the broker that receives the request, or `None` if any broker can.
     pub(super) fn locate(
         &mut self,
         to: Node<'_>,

@@ -1,7 +1,7 @@
-//! Who wrote which part of a log, and how the transaction ended there: told by the markers alone.
+//! The producer and outcome of each part of a log.
 //!
-//! A leader's list of aborted transactions ([`Aborted`](crate::batch::Aborted)) is an index that it keeps beside the
-//! log. A check of what readers see must not rest on it.
+//! This module uses the markers alone. A leader's list of aborted transactions ([`Aborted`](crate::batch::Aborted)) is
+//! an index that it keeps beside the log. A check of the records that readers receive must not depend on it.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use super::fetch::Isolation;
 use crate::batch::{Batch, Batches};
 
 impl Client {
-    /// The batches of each partition of a topic up to its end at the time of the call, in order.
+    /// Returns the batches of each partition of a topic, in order, up to the end at the time of the call.
     ///
     /// # Errors
-    /// As [`Client::read_all`].
+    /// See [`Client::read_all`].
     pub fn spans(&mut self, topic: &str) -> Result<Vec<Vec<Span>>> {
         let isolation = Isolation::ReadUncommitted;
         let starts = self.start_offsets(topic)?;
@@ -38,12 +38,12 @@ impl Client {
 #[derive(Debug, Default)]
 struct Spans {
     all: Vec<Span>,
-    /// By producer: the spans that wait for its marker.
+    /// The spans without a marker yet, by producer.
     open: HashMap<i64, Vec<usize>>,
 }
 
 impl Spans {
-    /// Takes an answer to a fetch; where to go on.
+    /// Handles a response to a fetch, and returns the next offset.
     fn take(&mut self, data: PartitionData, from: i64) -> Result<i64> {
         let mut next = from;
         for batch in Batches(data.records.unwrap_or_default()) {
@@ -94,7 +94,7 @@ mod tests {
     use crate::batch::logged::{bytes, marker, records};
     use crate::batch::{BatchBuilder, CONTROL, Header, ProducerIdentity, TRANSACTIONAL};
 
-    /// A control batch of the brokers' own.
+    /// Returns a control batch of the broker that ends no transaction.
     fn other_marker(offset: i64) -> Batch {
         let mut builder = BatchBuilder::new(100);
         builder.push(0, Some(&[0, 0, 0, 2]), None, std::iter::empty());
@@ -119,7 +119,7 @@ mod tests {
         ];
         let data = PartitionData::default().with_records(Some(bytes(&log)));
         let mut spans = Spans::default();
-        // From offset 1 on: the leader answers the batch that holds it whole.
+        // From offset 1 on, because the leader returns the whole batch that contains it.
         assert_eq!(spans.take(data, 1).unwrap(), 8);
         let ends = spans.all.iter().map(|span| (span.first, span.end));
         let end = |offset, producer_epoch, commits| {

@@ -1,6 +1,6 @@
-//! How much of which kind lies in a log: committed data, hidden data, markers.
+//! Counts of committed records, hidden records and markers.
 //!
-//! Only the headers of batches are looked at, so a follower of a busy topic costs next to nothing.
+//! Only the headers of batches are read, so a follower of a busy topic costs next to nothing.
 
 use anyhow::{Context, Result};
 use kafka_protocol::messages::fetch_response::PartitionData;
@@ -9,35 +9,35 @@ use super::Client;
 use super::fetch::Isolation;
 use crate::batch::{Aborted, Batches};
 
-/// What lies between two offsets of a partition, as a read_committed reader would count it.
+/// The counts between two offsets of a partition, from the view of a read_committed reader.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Records that such a reader sees.
+    /// Records that such a reader receives.
     pub visible: u64,
     /// Records of aborted transactions.
     pub hidden: u64,
-    /// The abort markers, by who wrote the transactions they ended.
+    /// The abort markers, by the producers of the aborted transactions.
     pub aborts: Vec<EndedBy>,
-    /// Where to continue.
+    /// The offset of the next call.
     pub next_offset: i64,
 }
 
-/// The producer that a marker names. A coordinator that fences one writes the epoch after its own.
+/// The producer that a marker names. A coordinator that fences a producer writes the epoch after the producer's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndedBy {
     /// The producer id.
     pub producer_id: i64,
-    /// Its epoch.
+    /// The epoch of the producer.
     pub producer_epoch: i16,
 }
 
 impl Client {
-    /// Counts a partition from an offset on, up to 8 MB and not beyond the last stable offset.
+    /// Counts the records of a partition from an offset on, up to 8 MiB and not beyond the last stable offset.
     ///
-    /// At the end of the log it waits a quarter of a second for more.
+    /// At the end of the log, it waits a quarter of a second for new records.
     ///
     /// # Errors
-    /// As [`Client::fetch`].
+    /// See [`Client::fetch`].
     pub fn tally(&mut self, topic: &str, partition: i32, from: i64) -> Result<Tally> {
         let data = self.fetch_data(topic, partition, from, Isolation::ReadCommitted)?;
         count(data, from).with_context(|| format!("count {topic}-{partition} from offset {from}"))

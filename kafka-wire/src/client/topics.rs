@@ -1,4 +1,4 @@
-//! Creating and deleting topics, and deleting the beginning of one.
+//! Creation and deletion of topics, partitions and records.
 
 use std::time::Instant;
 
@@ -18,12 +18,11 @@ use crate::connection::{Failure, check};
 use crate::requests::{self, BROKER_TIMEOUT_MS, topic_name};
 
 impl Client {
-    /// Creates a topic unless it exists, and waits until every broker sees a leader for each
-    /// partition.
+    /// Creates a topic unless it exists, and waits until every broker has a leader for each partition.
     ///
     /// # Errors
-    /// When the broker refuses, when the topic exists with another number of partitions, or when
-    /// leaders are not elected in time.
+    /// If the broker rejects the request, if the topic exists with another number of partitions, or if leaders are not
+    /// elected in time.
     pub fn create_topic(
         &mut self,
         name: &str,
@@ -40,7 +39,7 @@ impl Client {
                     return Ok(());
                 }
                 let why = topic.error_message.as_ref().map_or("", |why| why.as_str());
-                // All that are there may be fenced for a moment, as after a stall.
+                // All live brokers may be fenced for a moment, as after a stall.
                 if topic.error_code == ResponseError::InvalidReplicationFactor.code()
                     && why.contains("fenced")
                 {
@@ -54,10 +53,10 @@ impl Client {
         })
     }
 
-    /// Deletes a topic if it exists, and waits until no broker knows it.
+    /// Deletes a topic if it exists, and waits until no broker lists it.
     ///
     /// # Errors
-    /// When the broker refuses or the topic does not go away in time.
+    /// If the broker rejects the request, or the topic is not deleted in time.
     pub fn delete_topic(&mut self, name: &str) -> Result<()> {
         let request = DeleteTopicsRequest::default()
             .with_topic_names(vec![topic_name(name)])
@@ -78,10 +77,10 @@ impl Client {
         })
     }
 
-    /// Adds partitions to a topic, up to `partitions`, and waits until every broker sees a leader for each.
+    /// Adds partitions to a topic, up to `partitions`, and waits until every broker has a leader for each.
     ///
     /// # Errors
-    /// When the broker refuses, or leaders are not elected in time.
+    /// If the broker rejects the request, or leaders are not elected in time.
     pub fn grow_topic(&mut self, name: &str, partitions: i32) -> Result<()> {
         let topic = CreatePartitionsTopic::default()
             .with_name(topic_name(name))
@@ -112,10 +111,10 @@ impl Client {
         })
     }
 
-    /// Deletes the records of a partition below offset `before`, as retention would.
+    /// Deletes the records of a partition below offset `before`, like retention.
     ///
     /// # Errors
-    /// When `before` lies above the high watermark, or the leader refuses.
+    /// If `before` lies above the high watermark, or the leader rejects the request.
     pub fn delete_records(&mut self, topic: &str, partition: i32, before: i64) -> Result<()> {
         let partitions = vec![
             DeleteRecordsPartition::default()
@@ -166,7 +165,7 @@ impl Client {
         Ok(())
     }
 
-    /// The ids of the live brokers, whose addresses are remembered on the way.
+    /// Returns the ids of the live brokers, and caches their addresses.
     pub(super) fn broker_ids(&mut self, deadline: Instant) -> Result<Vec<i32>, Failure> {
         let cluster = self.metadata_of(Node::Any, &[], deadline)?;
         self.remember(&cluster);

@@ -1,10 +1,9 @@
-//! The log of the transaction coordinators: what each transaction consisted of and how it ended.
+//! The coordinators' log, with the steps of each transaction.
 //!
-//! `__transaction_state` holds each step of each transaction until it is compacted, which its last
-//! segment never is. Keys and values are Kafka's `TransactionLogKey` and `TransactionLogValue`
-//! (`transaction-coordinator/src/main/resources/common/message`); version 1 of the value, written
-//! since transactions of the second generation are (KIP-890), differs in its encoding, and has tagged
-//! fields at the end that are not read.
+//! `__transaction_state` holds each step of each transaction until it is compacted. Its last segment is never
+//! compacted. Keys and values are Kafka's `TransactionLogKey` and `TransactionLogValue`
+//! (`transaction-coordinator/src/main/resources/common/message`). Version 1 of the value exists since transactions of
+//! the second generation (KIP-890). It differs in its encoding, and has tagged fields at the end that are not read.
 
 use crate::history::LoggedTransaction;
 use crate::varint;
@@ -17,12 +16,12 @@ use super::fetch::Isolation;
 const TOPIC: &str = "__transaction_state";
 
 impl Client {
-    /// The steps of all transactions whose ids begin so; those of one id in order.
+    /// Returns the steps of all transactions whose ids begin with `prefix`. The steps of one id are in order.
     ///
     /// # Errors
-    /// As [`Client::read_all`], and when an entry cannot be understood.
+    /// See [`Client::read_all`]. Also fails if an entry cannot be decoded.
     pub fn transaction_log(&mut self, prefix: &str) -> Result<Vec<LoggedTransaction>> {
-        // Made with the first transactional id.
+        // The brokers create the topic with the first transactional id.
         if !self.metadata(Some(&[TOPIC]))?.topics.contains_key(TOPIC) {
             return Ok(Vec::new());
         }
@@ -44,7 +43,7 @@ impl Client {
     }
 }
 
-/// None for what is no transaction, or has another id.
+/// Returns `None` for an entry that is no transaction, or has another id.
 fn step(mut key: Bytes, mut value: Bytes, prefix: &str) -> Result<Option<LoggedTransaction>> {
     if int16(&mut key)? != 0 {
         return Ok(None);
@@ -105,7 +104,8 @@ fn partitions(value: &mut Bytes, compact: bool) -> Result<Vec<(String, i32)>> {
     Ok(all)
 }
 
-/// A length: one more than it is, as a varint, or as a number of so many bytes; -1 for null.
+/// Decodes a length. A compact length is a varint of the length plus one. Otherwise, it is a number of `bytes` bytes,
+/// with -1 for null.
 fn length(value: &mut Bytes, compact: bool, bytes: usize) -> Result<i64> {
     if compact {
         return Ok(unsigned(value)? - 1);
@@ -154,7 +154,7 @@ mod tests {
         key.freeze()
     }
 
-    /// An entry about partitions 3 and 5 of topic `out`.
+    /// Returns an entry about partitions 3 and 5 of topic `out`.
     fn value(compact: bool) -> Bytes {
         let mut value = BytesMut::new();
         value.put_i16(i16::from(compact));

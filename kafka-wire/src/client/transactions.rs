@@ -1,4 +1,4 @@
-//! Transactions from the outside: which are known, in which state.
+//! Transactions and their states, as the cluster reports them.
 
 use crate::history::{OpenProducer, TransactionState};
 use anyhow::Result;
@@ -13,11 +13,10 @@ use crate::connection::check;
 use crate::requests::topic_name;
 
 impl Client {
-    /// The transactions that are open in a topic, as the leaders of its partitions know them
-    /// (DescribeProducers, KIP-664).
+    /// Returns the open transactions in a topic, from the leaders of its partitions (DescribeProducers, KIP-664).
     ///
     /// # Errors
-    /// When a leader does not answer in time.
+    /// If a leader does not respond in time.
     pub fn open_producers(&mut self, topic: &str) -> Result<Vec<OpenProducer>> {
         let what = format!("describe the producers of {topic}");
         let count = self.retry(&what, |client, deadline| client.partitions(topic, deadline))?;
@@ -48,11 +47,10 @@ impl Client {
         Ok(open)
     }
 
-    /// Every transactional id the cluster knows, with the state of its latest transaction.
+    /// Returns every transactional id of the cluster, with the state of its latest transaction.
     ///
     /// # Errors
-    /// When a broker does not answer in time: a list without its share would hide open
-    /// transactions.
+    /// If a broker does not respond in time. A list without its share would hide open transactions.
     pub fn transactions(&mut self) -> Result<Vec<TransactionState>> {
         self.retry("list transactions", |client, deadline| {
             let mut states = Vec::new();

@@ -1,25 +1,25 @@
-//! What an unsuccessful request means for the caller: try again, or give up.
+//! The classification of failed requests: retriable or final.
 
 use std::io;
 
 use kafka_protocol::ResponseError;
 
-/// Why a request brought no answer to use.
+/// The reason why a request has no usable response.
 #[derive(Debug)]
 pub enum Failure {
     /// A later attempt may succeed: an election, a loading coordinator, a lost connection.
     Retry(anyhow::Error),
-    /// No later attempt will.
+    /// No later attempt can succeed.
     Final(anyhow::Error),
 }
 
 impl Failure {
-    /// A retriable failure described by `text`.
+    /// Returns a retriable failure with the description `text`.
     pub(crate) fn retry(text: impl Into<String>) -> Self {
         Failure::Retry(anyhow::Error::msg(text.into()))
     }
 
-    /// The error inside, whichever kind it is.
+    /// Returns the error inside, of either kind.
     pub(crate) fn into_error(self) -> anyhow::Error {
         match self {
             Failure::Retry(error) | Failure::Final(error) => error,
@@ -45,12 +45,12 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Turns a Kafka error code into a [`Failure`], naming what it hit.
+/// Converts a Kafka error code into a [`Failure`]. `what` names the failed operation.
 pub(crate) fn check(code: i16, what: impl FnOnce() -> String) -> Result<(), Failure> {
     let Some(error) = ResponseError::try_from_code(code) else {
         return Ok(());
     };
-    // The error itself stays in the chain, for callers who must tell one code from another.
+    // The error itself stays in the chain, for callers that must distinguish error codes.
     let described = anyhow::Error::new(error).context(format!("{}: broker error {code}", what()));
     Err(if retriable(error) {
         Failure::Retry(described)
@@ -59,13 +59,13 @@ pub(crate) fn check(code: i16, what: impl FnOnce() -> String) -> Result<(), Fail
     })
 }
 
-/// As Kafka's own client sees it; `kafka_protocol` takes the first of these for final, though it
-/// only says that the markers of the transaction before are still being written.
+/// Returns whether Kafka's own client retries the error. `kafka_protocol` treats the first of these as final, although
+/// it only means that the broker is still writing the markers of the previous transaction.
 fn retriable(error: ResponseError) -> bool {
     error == ResponseError::ConcurrentTransactions || error.is_retriable()
 }
 
-/// Whether a broker said so, in contrast to silence or a lost connection.
+/// Returns whether a broker returned the error, in contrast to a timeout or a lost connection.
 pub(crate) fn is_answer(error: &anyhow::Error) -> bool {
     error.downcast_ref::<ResponseError>().is_some()
 }

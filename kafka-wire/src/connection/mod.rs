@@ -1,7 +1,8 @@
-//! One socket to one broker: one request in flight, a deadline on each.
+//! A connection to one broker, with one request in flight.
 //!
-//! A connection asks the broker once which versions it supports, and each request is sent in the newest that both
-//! sides know. Or each request names its version: then nothing is asked.
+//! Each request has a deadline. A connection requests the supported versions from the broker once. It sends each
+//! request in the newest version that both sides support. On a pinned connection, each request names its version, and
+//! the connection requests none.
 
 mod failure;
 mod versions;
@@ -22,7 +23,7 @@ use versions::Versions;
 pub use failure::Failure;
 pub(crate) use failure::{check, is_answer};
 
-/// How this client names itself to brokers, visible in their request logs.
+/// The `client.id` of this client, visible in the request logs of brokers.
 const CLIENT_ID: &str = "eos-wire";
 
 /// An open connection.
@@ -35,7 +36,7 @@ pub struct Connection {
     correlation: i32,
 }
 
-/// A request on its way; [`Connection::receive`] takes its answer.
+/// A request in flight. [`Connection::receive`] takes its response.
 #[derive(Debug)]
 #[must_use]
 pub struct Sent<R> {
@@ -45,10 +46,10 @@ pub struct Sent<R> {
 }
 
 impl Connection {
-    /// Connects and asks which versions the broker supports.
+    /// Connects and requests the versions that the broker supports.
     ///
     /// # Errors
-    /// When nothing listens at `address`, or no Kafka broker answers there in time.
+    /// If no process listens at `address`, or no Kafka broker responds there in time.
     pub fn open(address: &str, deadline: Instant) -> Result<Self, Failure> {
         let mut connection = Connection::pinned(address, CLIENT_ID, deadline)?;
         let hello = ApiVersionsRequest::default()
@@ -60,10 +61,10 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Connects as the client of this id, for requests that name their version.
+    /// Connects with this client id, for requests that name their version.
     ///
     /// # Errors
-    /// When nothing listens at `address`.
+    /// If no process listens at `address`.
     pub fn pinned(address: &str, client: &'static str, deadline: Instant) -> Result<Self, Failure> {
         let stream = dial(address, deadline).map_err(|error| {
             Failure::Retry(anyhow!(error).context(format!("connect to {address}")))
@@ -77,10 +78,10 @@ impl Connection {
         })
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its response.
     ///
     /// # Errors
-    /// As [`Connection::send_as`] and [`Connection::receive`].
+    /// See [`Connection::send_as`] and [`Connection::receive`].
     pub(crate) fn exchange<R: Request>(
         &mut self,
         request: &R,
@@ -90,10 +91,10 @@ impl Connection {
         self.receive(sent, deadline)
     }
 
-    /// Sends a request in this version and waits for its answer.
+    /// Sends a request in this version and waits for its response.
     ///
     /// # Errors
-    /// As [`Connection::send_as`] and [`Connection::receive`].
+    /// See [`Connection::send_as`] and [`Connection::receive`].
     pub fn exchange_as<R: Request>(
         &mut self,
         version: i16,
@@ -104,7 +105,7 @@ impl Connection {
         self.receive(sent, deadline)
     }
 
-    /// Sends a request in the newest version that both sides know; the caller must receive its answer before it
+    /// Sends a request in the newest version that both sides support. The caller must receive its response before it
     /// sends another.
     pub(crate) fn send<R: Request>(
         &mut self,
@@ -121,7 +122,7 @@ impl Connection {
     /// Sends a request in this version.
     ///
     /// # Errors
-    /// When it cannot be encoded in that version, or the connection is gone.
+    /// If the request cannot be encoded in that version, or the connection is closed.
     pub fn send_as<R: Request>(
         &mut self,
         version: i16,
@@ -139,10 +140,10 @@ impl Connection {
         })
     }
 
-    /// Waits for the answer to `sent`.
+    /// Waits for the response to `sent`.
     ///
     /// # Errors
-    /// When none comes in time, or it is another one.
+    /// If no response arrives in time, or the response belongs to another request.
     pub fn receive<R: Request>(
         &mut self,
         sent: Sent<R>,
@@ -167,27 +168,27 @@ impl Connection {
         Ok(answer)
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     ///
     /// # Errors
-    /// When the connection is gone, or the broker takes nothing in time.
+    /// If the connection is closed, or the broker does not accept the bytes in time.
     pub fn send_raw(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         self.timed(deadline).write_all(bytes)
     }
 
-    /// The next frame, whatever it is, without its length.
+    /// Returns the next frame, of any kind, without its length.
     ///
     /// # Errors
-    /// When the connection is closed, or nothing comes in time.
+    /// If the connection is closed, or no frame arrives in time.
     pub fn receive_raw(&mut self, deadline: Instant) -> io::Result<Bytes> {
         let frame = frame::read(&mut self.timed(deadline), frame::LARGEST)?;
         frame.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Whether no byte of an answer comes before the deadline.
+    /// Returns whether no byte of a response arrives before the deadline.
     ///
     /// # Errors
-    /// When the deadline is past or the socket can't be set.
+    /// If the deadline is past or the socket timeout cannot be set.
     pub fn is_silent(&mut self, deadline: Instant) -> io::Result<bool> {
         self.stream.set_read_timeout(Some(remaining(deadline)?))?;
         Ok(self.stream.peek(&mut [0; 1]).is_err())
@@ -206,7 +207,7 @@ impl Connection {
     }
 }
 
-/// A socket whose every call ends at the deadline.
+/// A socket on which every call ends at the deadline.
 struct Timed<'a> {
     stream: &'a TcpStream,
     deadline: Instant,
@@ -232,7 +233,7 @@ impl Write for Timed<'_> {
     }
 }
 
-/// Tries every address the name resolves to.
+/// Connects to the first reachable address that the name resolves to.
 fn dial(address: &str, deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "name resolves to no address");
     for candidate in address.to_socket_addrs()? {
@@ -247,7 +248,7 @@ fn dial(address: &str, deadline: Instant) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// The time left, never zero: a zero socket timeout would mean "for ever".
+/// Returns the time left, which is never zero, because a zero socket timeout would mean no timeout.
 fn remaining(deadline: Instant) -> io::Result<Duration> {
     deadline
         .checked_duration_since(Instant::now())

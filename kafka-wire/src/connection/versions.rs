@@ -1,8 +1,8 @@
-//! Which version of each request is spoken.
+//! The version of each request.
 //!
-//! The newest both sides know, but never above what this client was written for: later versions
-//! change meaning, not only fields (Produce 12 joins transactions by itself, Fetch 13 and
-//! Produce 13 name topics by id, AddPartitionsToTxn 4 is between brokers only).
+//! A request uses the newest version that both sides support, but never a version above those that this client was
+//! written for. Later versions change the meaning, not only fields. Produce 12 adds partitions to transactions by
+//! itself, Fetch 13 and Produce 13 name topics by id, and AddPartitionsToTxn 4 is between brokers only.
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use kafka_protocol::protocol::Request;
 
 use crate::frame::api_name;
 
-/// The version of ApiVersions sent before anything is known; every broker since 2.4 answers it.
+/// The version of ApiVersions in the first request. Every broker since 2.4 supports it.
 pub(super) const API_VERSIONS: i16 = 3;
 
-/// What one broker supports: api key → oldest and newest version.
+/// The versions that one broker supports: API key → oldest and newest version.
 #[derive(Debug, Default)]
 pub(super) struct Versions(HashMap<i16, (i16, i16)>);
 
 impl Versions {
-    /// Takes the broker's own list.
+    /// Returns the versions in the broker's response.
     pub(super) fn of(response: &ApiVersionsResponse) -> Self {
         let range = |api: &kafka_protocol::messages::api_versions_response::ApiVersion| {
             (api.api_key, (api.min_version, api.max_version))
@@ -28,7 +28,7 @@ impl Versions {
         Versions(response.api_keys.iter().map(range).collect())
     }
 
-    /// The version to use for request `R`.
+    /// Returns the version of request `R` to use.
     pub(super) fn pick<R: Request>(&self) -> Result<i16> {
         let Some(&(oldest, newest)) = self.0.get(&R::KEY) else {
             bail!(
@@ -49,7 +49,7 @@ impl Versions {
     }
 }
 
-/// The newest version of a request this client was written for.
+/// Returns the newest version of a request that this client was written for.
 fn newest_spoken(key: i16) -> i16 {
     match ApiKey::try_from(key) {
         Ok(ApiKey::Produce) => 11,

@@ -1,4 +1,4 @@
-//! Topics as they grow, as lines of text.
+//! A follower of growing topics that returns lines of text.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{Client, Isolation};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Reads what is committed to some topics, each record once.
+/// Reads the committed records of some topics, each record once.
 #[derive(Debug)]
 pub struct Follower {
     client: Client,
@@ -19,15 +19,15 @@ pub struct Follower {
 #[derive(Debug)]
 struct Topic {
     name: String,
-    /// Where each partition is read on.
+    /// The next offset of each partition.
     next: Vec<i64>,
 }
 
 impl Follower {
-    /// Begins at the beginning of each topic.
+    /// Starts at the beginning of each topic.
     ///
     /// # Errors
-    /// When no broker answers at that address, or there is no such topic.
+    /// If no broker responds at that address, or a topic does not exist.
     pub fn new(bootstrap: &str, topics: &[&str]) -> Result<Follower> {
         let mut client = Client::connect(bootstrap, PATIENCE)?;
         let topics = topics.iter().map(|name| {
@@ -40,11 +40,11 @@ impl Follower {
         Ok(Follower { client, topics })
     }
 
-    /// Hands `each` the name of the topic and the line, as `kafka read` prints it, of every record that was
-    /// committed since the last call.
+    /// Passes `each` every record that was committed since the last call: the name of the topic and the line that
+    /// `kafka read` prints.
     ///
     /// # Errors
-    /// When a broker does not answer in time.
+    /// If a broker does not respond in time.
     pub fn read(&mut self, mut each: impl FnMut(&str, String)) -> Result<()> {
         for topic in &mut self.topics {
             let ends = self

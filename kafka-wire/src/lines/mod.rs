@@ -1,4 +1,4 @@
-//! Records as lines of text: what `kafka produce` reads and `kafka read` prints.
+//! Records as text, as in `kafka produce` and `kafka read`.
 
 mod follower;
 
@@ -12,20 +12,20 @@ use crate::{Producer, Record, partitioner};
 
 pub use follower::Follower;
 
-/// How lines are understood.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// `key:value`. The key ends at the first colon; an empty one is no key.
+    /// `key:value`. The key ends at the first colon. An empty key is null.
     BeforeColon,
-    /// The whole line is the value; there are no keys.
+    /// The whole line is the value. There are no keys.
     None,
 }
 
-/// Produces each line as a record, to the partition that Java would choose for its key, and flushes. Returns how
-/// many records are acknowledged.
+/// Produces each line as a record and flushes. Each key goes to the partition that Java's partitioner selects. Returns
+/// the number of acknowledged records.
 ///
 /// # Errors
-/// When the topic does not exist or a line can't be parsed; the lines before it are produced all the same.
+/// If the topic does not exist or a line cannot be parsed. The lines before it are still produced.
 pub fn produce(
     producer: &mut Producer,
     topic: &str,
@@ -57,15 +57,15 @@ fn send(producer: &mut Producer, topic: &str, lines: impl BufRead, keys: Keys) -
     Ok(())
 }
 
-/// A line's key and value; none is Kafka's null.
+/// The key and the value of a line. `None` is Kafka's null.
 type KeyAndValue<'l> = (Option<&'l str>, Option<&'l str>);
 
-/// Key and value of a line. Nothing after the colon is a tombstone.
+/// Parses the key and the value of a line. An empty value after the colon is a tombstone.
 fn parse(line: &str, keys: Keys) -> Result<KeyAndValue<'_>> {
     if keys == Keys::None {
         return Ok((None, Some(line)));
     }
-    // JSON has colons of its own: cut at the first one, it would be a strange key and a broken value.
+    // JSON contains colons. A split at the first one would return a strange key and a broken value.
     if line.starts_with(['{', '[', '"']) {
         bail!(
             "{line:?} begins like JSON where a key should be: write `key:{line}`, `:{line}` for no \
@@ -85,8 +85,8 @@ fn non_empty(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// `partition@offset key:value`, and a line for each header. `null` is Kafka's null; text that looks
-/// like it stands in quotes.
+/// Returns `partition@offset key:value`, and a line for each header. `null` is Kafka's null. Text that looks like it is
+/// quoted.
 pub fn render(partition: i32, record: &Record) -> String {
     let key = one_line(record.key.as_deref());
     let value = one_line(record.value.as_deref());
@@ -98,7 +98,7 @@ pub fn render(partition: i32, record: &Record) -> String {
     lines
 }
 
-/// The bytes as text on one line, whatever is in them.
+/// Returns any bytes as text on one line.
 fn one_line(bytes: Option<&[u8]>) -> String {
     let Some(bytes) = bytes else {
         return "null".to_owned();
@@ -111,7 +111,7 @@ fn one_line(bytes: Option<&[u8]>) -> String {
             line.push(c);
         }
     }
-    // With or without quotes already, so that no two records look the same.
+    // Quotes also text that already has quotes, so that no two records look the same.
     if line.trim_matches(['"', '\\']) == "null" {
         format!("{line:?}")
     } else {
@@ -129,7 +129,7 @@ mod tests {
     fn a_line_is_a_key_and_a_value() {
         let parse = |line| parse(line, Keys::BeforeColon).unwrap();
         assert_eq!(parse("pen:5"), (Some("pen"), Some("5")));
-        // Only the first colon parts: the value may be JSON.
+        // Only the first colon separates, because the value may be JSON.
         assert_eq!(parse(r#"a:{"b":1}"#), (Some("a"), Some(r#"{"b":1}"#)));
         assert_eq!(parse(":5"), (None, Some("5")));
         assert_eq!(parse("pen:"), (Some("pen"), None));

@@ -1,4 +1,4 @@
-//! An idempotent producer: records are buffered per partition and sent in rounds.
+//! An idempotent producer that buffers records and sends in rounds.
 
 mod round;
 mod transactional;
@@ -17,17 +17,17 @@ use crate::requests;
 
 pub use transactional::{End, TransactionalProducer};
 
-/// A batch is closed at this size, well below the broker's default limit of 1 MiB.
+/// The size at which a batch is closed, in bytes. It is well below the broker's default limit of 1 MiB.
 const BATCH_BYTES: usize = 256 << 10;
-/// A round begins when this much is buffered.
+/// The number of buffered bytes that starts a round.
 const ROUND_BYTES: usize = 1 << 20;
-/// How long a producer tries without any batch being acknowledged.
+/// The time after which a producer gives up if no batch is acknowledged.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An idempotent producer: acks from all replicas, retries that cannot double or reorder.
+/// An idempotent producer with acks from all replicas. Its retries cannot duplicate or reorder records.
 ///
-/// [`Producer::send`] buffers and only [`Producer::flush`] promises: what is not flushed when the
-/// producer is dropped may be lost.
+/// [`Producer::send`] only buffers. A record that was not flushed with [`Producer::flush`] may be lost when the
+/// producer is dropped.
 #[derive(Debug)]
 pub struct Producer {
     client: Client,
@@ -35,7 +35,7 @@ pub struct Producer {
     patience: Duration,
     topics: Vec<Topic>,
     in_flight: Vec<InFlight>,
-    /// Bytes waiting, in open and closed batches.
+    /// The buffered bytes, in open and closed batches.
     buffered: usize,
     acknowledged: u64,
     retried: u64,
@@ -48,7 +48,7 @@ struct Topic {
     partitions: Vec<Queue>,
 }
 
-/// What waits for one partition.
+/// The batches that wait for one partition.
 #[derive(Debug, Default)]
 struct Queue {
     open: Option<BatchBuilder>,
@@ -63,18 +63,18 @@ struct Closed {
 }
 
 impl Producer {
-    /// Connects and takes a producer id.
+    /// Connects and requests a producer id.
     ///
     /// # Errors
-    /// When no broker of `bootstrap` answers.
+    /// If no broker of `bootstrap` responds.
     pub fn new(bootstrap: &str) -> Result<Producer> {
         Producer::with_patience(bootstrap, PATIENCE)
     }
 
-    /// As [`Producer::new`], giving up when nothing is acknowledged for `patience`.
+    /// As [`Producer::new`], but gives up if nothing is acknowledged for `patience`.
     ///
     /// # Errors
-    /// When no broker of `bootstrap` answers.
+    /// If no broker of `bootstrap` responds.
     pub fn with_patience(bootstrap: &str, patience: Duration) -> Result<Producer> {
         let mut client = Client::connect(bootstrap, patience)?;
         let request = requests::init_producer_id(None, i32::MAX, requests::NO_PRODUCER);
@@ -99,10 +99,10 @@ impl Producer {
         })
     }
 
-    /// Buffers a record; sends when enough is buffered.
+    /// Buffers a record. Sends all buffered records when enough bytes are buffered.
     ///
     /// # Errors
-    /// When the topic or the partition does not exist, or when earlier records cannot be delivered.
+    /// If the topic or the partition does not exist, or if earlier records cannot be delivered.
     pub fn send(
         &mut self,
         topic: &str,
@@ -140,10 +140,10 @@ impl Producer {
         Ok(())
     }
 
-    /// Returns when everything sent so far is acknowledged by all in-sync replicas.
+    /// Waits until all in-sync replicas have acknowledged every record sent so far.
     ///
     /// # Errors
-    /// When the broker refuses a batch for good, or nothing is acknowledged for the patience.
+    /// If the broker rejects a batch permanently, or if nothing is acknowledged for the patience.
     pub fn flush(&mut self) -> Result<()> {
         loop {
             self.round()?;
@@ -153,25 +153,25 @@ impl Producer {
         }
     }
 
-    /// How many records are acknowledged.
+    /// Returns the number of acknowledged records.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// How many batches had to be sent again: whether a fault was felt.
+    /// Returns the number of batches that were sent again, which shows whether a fault had an effect.
     pub fn retried(&self) -> u64 {
         self.retried
     }
 
-    /// How many partitions a topic has.
+    /// Returns the number of partitions of a topic.
     ///
     /// # Errors
-    /// When the topic does not exist or no broker answers in time.
+    /// If the topic does not exist or no broker responds in time.
     pub fn partitions(&mut self, topic: &str) -> Result<i32> {
         Ok(self.topic(topic)?.partitions.len() as i32)
     }
 
-    /// The queues of a topic, asked for when it is first used.
+    /// Returns the queues of a topic. The first call requests its metadata.
     fn topic(&mut self, name: &str) -> Result<&mut Topic> {
         let known = self.topics.iter().position(|topic| topic.name == name);
         let index = match known {
@@ -195,14 +195,14 @@ impl Producer {
 }
 
 impl Closed {
-    /// Its size without the header, which is how `buffered` counts.
+    /// Returns the size of the records without the header, as in `buffered`.
     fn records_bytes(&self) -> usize {
         self.bytes.len() - EMPTY_BATCH
     }
 }
 
 impl Queue {
-    /// Closes the open batch: from here on its bytes and sequence numbers stay as they are.
+    /// Closes the open batch. Its bytes and sequence numbers no longer change.
     fn close(&mut self, identity: ProducerIdentity) {
         let Some(open) = self.open.take() else {
             return;

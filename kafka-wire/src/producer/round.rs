@@ -1,8 +1,8 @@
-//! One round: a request to each leader with at most one batch per partition.
+//! One round of requests to the leaders.
 //!
-//! The next round begins after all of the last one is answered. So a batch that must be sent again
-//! is always the latest of its partition: order holds, and by its sequence number the leader
-//! recognises what it already has.
+//! Each leader receives one request with at most one batch per partition. The next round begins after every request of
+//! the last round has a response. So a batch that must be sent again is always the latest of its partition, which keeps
+//! the order. The leader recognises a duplicate batch by its sequence number.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -23,7 +23,7 @@ use crate::requests::{BROKER_TIMEOUT_MS, topic_name};
 /// The pause after a round in which something failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A request whose answer is still to come.
+/// A request without a response yet.
 #[derive(Debug)]
 pub(super) struct InFlight {
     broker: i32,
@@ -31,7 +31,7 @@ pub(super) struct InFlight {
     batches: Vec<Addressed>,
 }
 
-/// A batch and where it belongs, by position in the producer's lists.
+/// A batch and its partition, by index in the producer's lists.
 #[derive(Debug)]
 struct Addressed {
     topic: usize,
@@ -40,7 +40,7 @@ struct Addressed {
 }
 
 impl Producer {
-    /// Takes the answers of the last round and begins the next with all that is buffered.
+    /// Handles the responses of the last round, and begins the next round with all buffered batches.
     pub(super) fn round(&mut self) -> Result<()> {
         let settled = self.settle();
         match settled.and_then(|()| self.dispatch()) {
@@ -50,7 +50,7 @@ impl Producer {
         }
     }
 
-    /// After a retriable failure: waits, unless nothing has been acknowledged for too long.
+    /// Waits after a retriable failure, or fails if nothing has been acknowledged for too long.
     fn pause(&mut self, error: anyhow::Error) -> Result<()> {
         let since = *self.stalled.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
@@ -84,7 +84,7 @@ impl Producer {
         outcome
     }
 
-    /// Takes the oldest batch of each partition, by leader.
+    /// Removes the oldest batch of each partition, grouped by leader.
     fn next_batches(&mut self, outcome: &mut Result<(), Failure>) -> BTreeMap<i32, Vec<Addressed>> {
         let mut by_leader: BTreeMap<i32, Vec<Addressed>> = BTreeMap::new();
         let deadline = Instant::now() + EXCHANGE;
@@ -174,7 +174,8 @@ impl Producer {
         }
     }
 
-    /// Also after a final failure: what is not acknowledged must fail the next flush as well.
+    /// Returns a batch to its queue, also after a final failure. The next flush must fail, too, while it is not
+    /// acknowledged.
     fn put_back(&mut self, addressed: Addressed) {
         let queue = &mut self.topics[addressed.topic].partitions[addressed.partition];
         self.buffered += addressed.batch.records_bytes();
@@ -183,7 +184,7 @@ impl Producer {
     }
 }
 
-/// What the leader says about one batch.
+/// Returns the leader's result for one batch.
 fn verdict(topic: &str, partition: usize, answer: &ProduceResponse) -> Result<(), Failure> {
     let of_topic = answer.responses.iter().filter(|t| t.name.as_str() == topic);
     let mut partitions = of_topic.flat_map(|topic| &topic.partition_responses);
@@ -192,7 +193,7 @@ fn verdict(topic: &str, partition: usize, answer: &ProduceResponse) -> Result<()
             "the answer leaves {topic}-{partition} out"
         )));
     };
-    // The leader has the batch already: an earlier acknowledgement was lost on its way.
+    // The leader already has the batch: an earlier acknowledgement was lost.
     if found.error_code == ResponseError::DuplicateSequenceNumber.code() {
         return Ok(());
     }
@@ -202,7 +203,7 @@ fn verdict(topic: &str, partition: usize, answer: &ProduceResponse) -> Result<()
     })
 }
 
-/// Keeps the more serious of two failures: after a final one, waiting would not help.
+/// Keeps the more serious of two failures. After a final failure, a retry would not help.
 fn worsen(outcome: &mut Result<(), Failure>, failure: Failure) {
     if !matches!(outcome, Err(Failure::Final(_))) {
         *outcome = Err(failure);

@@ -1,8 +1,8 @@
-//! A transactional producer for tests: every step is a call, nothing happens by itself.
+//! A transactional producer for tests, driven step by step.
 //!
-//! With it a test plays the other program: one that aborts, hangs with its transaction open, or
-//! comes back as a zombie. It speaks the protocol of the first generation (partitions are added
-//! one by one, the epoch changes only with [`TransactionalProducer::new`]), as librdkafka does.
+//! A test uses it as another program that aborts, hangs with its transaction open, or returns as a zombie. It uses the
+//! first generation of the protocol, as librdkafka does. Partitions are added one by one, and the epoch changes only
+//! with [`TransactionalProducer::new`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::client::{Client, Node};
 use crate::connection::check;
 use crate::requests;
 
-/// How long one step may take, retries included.
+/// The maximum duration of one step, retries included.
 const STEP: Duration = Duration::from_secs(30);
 
-/// How a transaction ends.
+/// The end of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Its records become visible.
+    /// The records become visible.
     Commit,
-    /// Its records stay hidden from read_committed.
+    /// The records stay hidden from read_committed.
     Abort,
 }
 
-/// A producer whose transactions are driven by hand.
+/// A producer whose transactions are driven by the test.
 ///
-/// Dropping it leaves its transaction open until the broker's timeout, which is what a crash does.
+/// Dropping it leaves its transaction open until the broker's timeout, like a crash.
 #[derive(Debug)]
 pub struct TransactionalProducer {
     client: Client,
@@ -42,10 +42,10 @@ pub struct TransactionalProducer {
 }
 
 impl TransactionalProducer {
-    /// Takes over a transactional id: fences the producer that had it and aborts its open transaction.
+    /// Takes over a transactional id. Fences the producer that had it and aborts its open transaction.
     ///
     /// # Errors
-    /// When the coordinator does not answer in time, or refuses the timeout.
+    /// If the coordinator does not respond in time, or rejects the timeout.
     pub fn new(bootstrap: &str, id: &str, transaction_timeout: Duration) -> Result<Self> {
         let mut client = Client::connect(bootstrap, STEP)?;
         let timeout = transaction_timeout.as_millis() as i32;
@@ -68,25 +68,25 @@ impl TransactionalProducer {
         })
     }
 
-    /// Its producer id, as records carry it.
+    /// Returns the producer id that is in its records.
     pub fn producer_id(&self) -> i64 {
         self.identity.id
     }
 
-    /// Writes one batch within the transaction, which begins with the first; returns its offset.
+    /// Writes one batch within the transaction, and returns its offset. The first batch begins the transaction.
     ///
     /// # Errors
-    /// When it is fenced (`InvalidProducerEpoch`, `ProducerFenced`), or no answer comes in time.
+    /// If the producer is fenced (`InvalidProducerEpoch`, `ProducerFenced`), or no response arrives in time.
     pub fn send(&mut self, topic: &str, partition: i32, records: &[(&str, &str)]) -> Result<i64> {
         self.add_partition(topic, partition)?;
         self.send_unannounced(topic, partition, records)
     }
 
-    /// As [`TransactionalProducer::send`], without telling the coordinator that the partition takes
-    /// part: as a request that arrives after its transaction. No coordinator ends a transaction that begins so.
+    /// As [`TransactionalProducer::send`], but does not add the partition to the transaction at the coordinator. This
+    /// is like a request that arrives after its transaction. No coordinator ends a transaction that begins so.
     ///
     /// # Errors
-    /// As [`TransactionalProducer::send`]; brokers that verify transactions refuse it.
+    /// See [`TransactionalProducer::send`]. Brokers that verify transactions reject it.
     pub fn send_unannounced(
         &mut self,
         topic: &str,
@@ -109,10 +109,10 @@ impl TransactionalProducer {
         Ok(offset)
     }
 
-    /// Adds an offset of a group to the transaction, not as a member of the group.
+    /// Adds an offset of a group to the transaction. The producer is not a member of the group.
     ///
     /// # Errors
-    /// As [`TransactionalProducer::send`].
+    /// See [`TransactionalProducer::send`].
     pub fn send_offset(
         &mut self,
         group: &str,
@@ -136,7 +136,7 @@ impl TransactionalProducer {
     /// Ends the transaction.
     ///
     /// # Errors
-    /// As [`TransactionalProducer::send`]; without an answer the outcome is unknown.
+    /// See [`TransactionalProducer::send`]. Without a response the outcome is unknown.
     pub fn end(&mut self, end: End) -> Result<()> {
         let request = requests::end_txn(&self.id, self.identity, end == End::Commit);
         let (id, what) = (&self.id, format!("end the transaction of {}", self.id));
@@ -184,7 +184,7 @@ impl TransactionalProducer {
     }
 }
 
-/// Milliseconds since the epoch.
+/// Returns the time in milliseconds since the epoch.
 fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as i64)

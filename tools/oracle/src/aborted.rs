@@ -1,16 +1,16 @@
 //! Visible data that its own transaction did not commit.
 //!
-//! Two kinds of evidence show it, and neither rests on what a reader of committed data is given:
+//! Two kinds of evidence show it. Neither depends on the response to a reader of committed data:
 //!
-//! - *The markers.* A record belongs to the transaction that its producer's next marker ends. If that
-//!   marker aborts, is of another epoch, or is not there, no reader may see the record.
-//! - *The coordinators' log.* When a delayed EndTxn(commit) of one transaction lands in the next (the
-//!   gap that KIP-890 closes), its first half is committed by a marker like any other, and only its
-//!   second half is aborted. What such a half lacks are the offsets, which an application sends last:
-//!   the log of the coordinators names a commit that touched outputs and no offsets.
+//! - *The markers.* A record belongs to the transaction that its producer's next marker ends. If that marker aborts,
+//!   has another epoch, or is missing, no reader may receive the record.
+//! - *The coordinators' log.* A delayed EndTxn(commit) of one transaction may arrive in the next (the gap that KIP-890
+//!   closes). Then a normal marker commits the first half of the next transaction, and only its second half is aborted.
+//!   The first half lacks the offsets, which an application sends last. So the log of the coordinators shows a commit
+//!   with outputs and without offsets.
 //!
-//! An EndTxn that is later still, after the offsets, tears outputs from each other or from the offsets,
-//! which shows as lost, torn and offsets.
+//! An EndTxn that arrives even later, after the offsets, separates outputs from each other or from the offsets. Such
+//! outputs are counted as lost, torn and offsets.
 
 use kafka_wire::{CONSUMER_OFFSETS, LoggedTransaction, Span};
 
@@ -19,7 +19,7 @@ use super::examples;
 use super::records::Row;
 use super::verdict::{Example, Finding};
 
-/// Counts records by the first kind of evidence, transactions by the second.
+/// Counts records by the first kind of evidence, and transactions by the second.
 pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
     for output in &evidence.outputs {
         for row in &output.rows {
@@ -42,7 +42,7 @@ pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
     }
 }
 
-/// The batch that a row is part of.
+/// Returns the batch that contains a row.
 fn span_of<'a>(output: &'a Output, row: &Row) -> Option<&'a Span> {
     let spans = output.spans.get(usize::try_from(row.partition).ok()?)?;
     let after = spans.partition_point(|span| span.first <= row.offset);
@@ -50,7 +50,7 @@ fn span_of<'a>(output: &'a Output, row: &Row) -> Option<&'a Span> {
     (row.offset <= span.last).then_some(span)
 }
 
-/// Why no reader may see its records.
+/// Returns the reason why no reader may receive the records of a batch.
 fn complaint(span: &Span) -> Option<String> {
     if !span.transactional {
         return None;

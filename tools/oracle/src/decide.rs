@@ -1,10 +1,10 @@
-//! The verdict as a pure function of the evidence.
+//! The judge, a pure function of the evidence.
 
 use super::evidence::{Evidence, Expectation};
 use super::verdict::Verdict;
 use super::{aborted, offsets, open, outputs, running, state};
 
-/// Decides whether the evidence shows each input processed exactly once.
+/// Decides whether each input was processed exactly once.
 pub fn judge(evidence: &Evidence, expectation: Expectation) -> Verdict {
     let mut verdict = Verdict::default();
     let presences = outputs::find(evidence, expectation, &mut verdict);

@@ -1,4 +1,4 @@
-//! What a run left behind, in compact form: millions of rows fit into memory.
+//! The evidence of a run, in a compact form.
 
 use kafka_wire::{LoggedTransaction, OpenProducer, Span, TransactionState};
 
@@ -7,31 +7,30 @@ use super::input::Input;
 use super::keys::Keys;
 use super::records::Row;
 
-/// Everything a verdict rests on. By default nothing was read, not even the group's offsets.
+/// The evidence of a run: millions of rows fit into memory. The default contains nothing, not even the group's offsets.
 #[derive(Debug, Default, Clone)]
 pub struct Evidence {
     /// The keys that rows refer to.
     pub keys: Keys,
-    /// The input, all of it.
+    /// The whole input.
     pub input: Input,
-    /// The outputs as a read_committed reader sees them.
+    /// The outputs that a read_committed reader receives.
     pub outputs: Vec<Output>,
-    /// The group's offset for each input partition; `None` when an unfinished transaction still
-    /// holds some of them.
+    /// The group's offset for each input partition, or `None` while an open transaction withholds some of them.
     pub committed: Option<Vec<Option<i64>>>,
-    /// The transactions that are not at their end.
+    /// The transactions that have not ended.
     pub open: Vec<TransactionState>,
     /// The transactions that the coordinators decided to commit.
     pub commits: Vec<LoggedTransaction>,
-    /// Offsets of any group that are held by a transaction which no coordinator knows to be open; not
-    /// looked for while the group's offsets can be read.
+    /// Offsets of any group in a transaction that no coordinator lists as open. Empty if the group's offsets can be
+    /// read.
     pub hanging_offsets: Vec<OpenProducer>,
-    /// The state that is left: changelogs, databases. Not compared while `committed` is `None`.
+    /// The remaining state: changelogs and databases. Not compared while `committed` is `None`.
     pub state: Vec<StateCopy>,
 }
 
 impl Evidence {
-    /// The committed offset of an input partition; 0 if the group committed none.
+    /// Returns the committed offset of an input partition, or 0 if the group committed none.
     pub(super) fn committed_at(&self, partition: i32) -> i64 {
         let offsets = self.committed.iter().flatten();
         let mut offset = offsets.skip(partition as usize);
@@ -46,26 +45,26 @@ pub struct Output {
     pub topic: String,
     /// The rows visible to read_committed, partition by partition in offset order.
     pub rows: Vec<Row>,
-    /// How many rows a read_uncommitted reader sees: more, where transactions were aborted.
+    /// The number of rows that a read_uncommitted reader receives. It is larger if transactions were aborted.
     pub uncommitted: u64,
-    /// What a read_uncommitted reader sees, batch by batch, and how the markers end it: by partition,
-    /// in offset order. Rows that are in no batch are taken for committed.
+    /// The batches that a read_uncommitted reader receives, and the markers that end them, by partition in offset
+    /// order. Rows without a batch are treated as committed.
     pub spans: Vec<Vec<Span>>,
-    /// The transactions that are open here although no coordinator knows them to be.
+    /// The transactions that are open in this topic although no coordinator lists them as open.
     pub hanging: Vec<OpenProducer>,
-    /// Where each partition ends.
+    /// The end of each partition.
     pub ends: Vec<LogEnd>,
-    /// What its rows carry, if that is a running value such as a count: each has to be what the fold answers
-    /// for its input. None where there is nothing to compare.
+    /// The fold of a running value, such as a count, that the rows carry. Each value must be the fold's result for its
+    /// input. `None` if the rows carry no such value.
     pub running: Option<Fold>,
 }
 
-/// Where a partition ends, for either kind of reader.
+/// The end of a partition, for each kind of reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The end of what is decided.
+    /// The last stable offset.
     pub last_stable: i64,
-    /// The end of what is replicated; above `last_stable` while a transaction is open.
+    /// The end of the replicated data. It is above `last_stable` while a transaction is open.
     pub high_watermark: i64,
 }
 
@@ -80,15 +79,15 @@ pub struct StateCopy {
     pub partition: i32,
     /// The contents.
     pub contents: Contents,
-    /// The input offset that the copy names as its position, if any. Records below it are in the copy.
+    /// The input offset that the copy stores as its position, if any. Records below it are in the copy.
     pub position: Option<i64>,
-    /// Whether it may be behind the committed offset, like the database of a killed process. The contents must
-    /// still match the position, or inputs would go into it twice.
+    /// Whether the copy may be behind the committed offset, like the database of a killed process. The contents must
+    /// still match the position. Otherwise, inputs would be applied to it twice.
     pub may_lag: bool,
 }
 
 impl StateCopy {
-    /// A copy without a position that may not lag.
+    /// Returns a copy without a position that may not lag.
     pub fn new(
         name: impl Into<String>,
         fold: &Fold,

@@ -4,7 +4,7 @@ use super::evidence::{Evidence, Output};
 use super::records::Row;
 use super::verdict::Example;
 
-/// A violation that shows at a row of an output.
+/// Returns a violation at a row of an output.
 pub(super) fn of_row(evidence: &Evidence, output: &Output, row: &Row, note: String) -> Example {
     Example {
         seq: row.seq,
@@ -16,7 +16,7 @@ pub(super) fn of_row(evidence: &Evidence, output: &Output, row: &Row, note: Stri
     }
 }
 
-/// A violation that shows at an input.
+/// Returns a violation at an input.
 pub(super) fn of_input(evidence: &Evidence, nth: usize, note: String) -> Example {
     let input = &evidence.input.records()[nth];
     Example {

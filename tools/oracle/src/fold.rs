@@ -1,4 +1,4 @@
-//! What inputs are to add up to.
+//! The expected result of inputs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +11,11 @@ pub type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 type Step = dyn Fn(&mut Contents, &InputRecord<'_>) -> i64 + Send + Sync;
 
-/// What an application has to make of the inputs of one partition, told once more and as plainly as can be: a
-/// step that takes one record into the contents of a store. It begins with an empty store and is given the
-/// records in offset order.
+/// A second, simple implementation of an application's state for one input partition. It is a step that applies one
+/// record to the contents of a store. The fold begins with an empty store and receives the records in offset order.
 ///
-/// The step answers the running value that the record's output carries, or anything where none does. It must
-/// be pure: it is repeated to find out which offset a copy of the store is at.
+/// The step returns the running value that the record's output carries, or any number if outputs carry none. It must be
+/// pure, because it is repeated to find the offset of a copy of the store.
 ///
 /// # Example
 /// ```
@@ -32,19 +31,19 @@ type Step = dyn Fn(&mut Contents, &InputRecord<'_>) -> i64 + Send + Sync;
 pub struct Fold(Arc<Step>);
 
 impl Fold {
-    /// The fold with this step.
+    /// Returns the fold with this step.
     pub fn new(
         step: impl Fn(&mut Contents, &InputRecord<'_>) -> i64 + Send + Sync + 'static,
     ) -> Fold {
         Fold(Arc::new(step))
     }
 
-    /// Takes one record; answers the running value.
+    /// Applies one record, and returns the running value.
     pub(super) fn step(&self, contents: &mut Contents, record: &InputRecord<'_>) -> i64 {
         (self.0)(contents, record)
     }
 
-    /// What these records make of an empty store.
+    /// Returns the contents of an empty store after these records.
     pub(super) fn contents(&self, records: &[InputRecord<'_>]) -> Contents {
         let mut contents = Contents::new();
         for record in records {

@@ -1,9 +1,9 @@
-//! The input: records that their numbers tell apart.
+//! The input, with a unique number in each record.
 
 use super::keys::Keys;
 use super::records::{InputRecord, Numbered, Row};
 
-/// The input topic, in the order of the numbers. By default one without partitions.
+/// The input topic, in the order of the numbers. The default has no partitions.
 #[derive(Debug, Default, Clone)]
 pub struct Input {
     /// The topic.
@@ -13,7 +13,7 @@ pub struct Input {
     records: Vec<Numbered>,
 }
 
-/// An input that nothing can be judged by.
+/// The reason why an input cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
@@ -24,7 +24,7 @@ pub enum InputError {
         topic: String,
         /// The partition.
         partition: i32,
-        /// The offset there.
+        /// The offset in the partition.
         offset: i64,
     },
     /// Two records have the same number.
@@ -38,29 +38,29 @@ pub enum InputError {
         topic: String,
         /// The number.
         seq: u64,
-        /// Partition and offset of one of them.
+        /// The partition and offset of the first record.
         first: (i32, i64),
-        /// Partition and offset of the other.
+        /// The partition and offset of the second record.
         second: (i32, i64),
     },
-    /// A record lies in a partition whose end is not given.
+    /// A record is in a partition without an end offset.
     #[error("input {topic} has a record in partition {partition}, and ends of {partitions} only")]
     NoSuchPartition {
         /// The input.
         topic: String,
         /// The partition.
         partition: i32,
-        /// How many have an end.
+        /// The number of partitions with an end offset.
         partitions: usize,
     },
 }
 
 impl Input {
-    /// The input, provided that its numbers tell its records apart.
+    /// Returns the input, if the numbers of its records are unique.
     ///
     /// # Errors
-    /// When a record has no number or two have the same, or one lies in a partition without an end: then
-    /// nothing can be judged.
+    /// If a record has no number, two records have the same number, or a record is in a partition without an end. Such
+    /// an input cannot be judged.
     pub fn new(topic: &str, rows: Vec<Row>, ends: Vec<i64>) -> Result<Input, InputError> {
         let mut records = Vec::with_capacity(rows.len());
         for row in rows {
@@ -84,24 +84,24 @@ impl Input {
         })
     }
 
-    /// How many records it has.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether the input has no records.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The records, in the order of their numbers.
+    /// Returns the records, in the order of their numbers.
     pub(super) fn records(&self) -> &[Numbered] {
         &self.records
     }
 
-    /// Where in [`Input::records`] a number is.
+    /// Returns the index of a number in [`Input::records`].
     pub(super) fn find(&self, seq: u64) -> Option<usize> {
-        // Numbers of one run are gapless, so the first look mostly hits.
+        // The numbers of one run have no gaps, so the first guess is mostly right.
         let first = self.records.first()?.seq;
         let guess = usize::try_from(seq.checked_sub(first)?).ok()?;
         if self.records.get(guess).is_some_and(|r| r.seq == seq) {
@@ -110,14 +110,14 @@ impl Input {
         self.records.binary_search_by_key(&seq, |r| r.seq).ok()
     }
 
-    /// Where in [`Input::records`] the records are, partition by partition in offset order.
+    /// Returns the indexes of the records in [`Input::records`], partition by partition in offset order.
     pub(super) fn in_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.records.len()).collect();
         order.sort_unstable_by_key(|nth| (self.records[*nth].partition, self.records[*nth].offset));
         order
     }
 
-    /// The records of a partition, in offset order.
+    /// Returns the records of a partition, in offset order.
     pub(super) fn of_partition<'k>(&self, partition: i32, keys: &'k Keys) -> Vec<InputRecord<'k>> {
         let its = self.records.iter().filter(|r| r.partition == partition);
         let mut records: Vec<_> = its.map(|record| record.with_key(keys)).collect();

@@ -1,12 +1,12 @@
-//! Keys, each kept once.
+//! The distinct keys of a run.
 
 use std::collections::HashMap;
 
-/// A key, as its position among the [`Keys`].
+/// A key, as its index in [`Keys`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u32);
 
-/// Every distinct key, kept once. No key is a key, too.
+/// Every distinct key, stored once. A missing key is a key, too.
 #[derive(Debug, Default, Clone)]
 pub struct Keys {
     names: Vec<Option<Box<[u8]>>>,
@@ -14,7 +14,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The key with these bytes.
+    /// Returns the key with these bytes.
     pub fn intern(&mut self, bytes: Option<&[u8]>) -> Key {
         let bytes = bytes.map(Box::from);
         if let Some(number) = self.numbers.get(&bytes) {
@@ -26,22 +26,22 @@ impl Keys {
         Key(number)
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The bytes of a key, none for no key.
+    /// Returns the bytes of a key, or `None` for a missing key.
     pub fn bytes(&self, key: Key) -> Option<&[u8]> {
         self.names.get(key.0 as usize)?.as_deref()
     }
 
-    /// The key as text, for people.
+    /// Returns the key as readable text.
     pub(super) fn name(&self, key: Key) -> String {
         match self.bytes(key) {
             Some(bytes) => shown(bytes),
@@ -50,7 +50,7 @@ impl Keys {
     }
 }
 
-/// Bytes as text if they are text, and as hexadecimal digits otherwise.
+/// Returns bytes as text if they are text, or as hexadecimal digits otherwise.
 pub(super) fn shown(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok("") => "(empty)".to_owned(),

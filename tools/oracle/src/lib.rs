@@ -4,11 +4,11 @@
 //!
 //! ```text
 //! Evidence ──► judge ──► Verdict ──► text
-//!   ├── input, keys       what came in
-//!   ├── outputs           what readers of committed data see  ──► outputs, order: lost, doubled, reordered,
+//!   ├── input, keys       records of the input
+//!   ├── outputs           records for committed readers       ──► outputs, order: lost, doubled, reordered,
 //!   │                                                               foreign, rekeyed, torn
 //!   │     └── running     values that add up by key           ──► running: stale
-//!   ├── committed         the group's offsets                 ──► offsets
+//!   ├── committed         offsets of the group                ──► offsets
 //!   ├── transactions      batches, markers, coordinators      ──► aborted, open: aborted, open, hanging
 //!   └── state             copies of stores                    ──► state: state_ahead, state_behind, state_wrong
 //! ```
@@ -16,10 +16,10 @@
 //! The oracle does no I/O, and uses neither the runtime nor a client. So it judges both a real Kafka and a simulation
 //! in memory. The tests plant each kind of violation into synthetic evidence, and the oracle must find it.
 //!
-//! It assumes of the application under test that each input record leads to one record in each output, with the
-//! same key and the input's number in `seq`; and, if it uses transactions, that each of them holds what it read
-//! as offsets beside what it wrote. Where it keeps state, a [`Fold`] says what the inputs are to make of it: the
-//! inputs of one partition, since a task has those.
+//! The oracle makes assumptions about the application under test. Each input record leads to one record in each output,
+//! with the same key and the input's number in `seq`. If the application uses transactions, each of them contains the
+//! offsets of its inputs beside its outputs. If the application keeps state, a [`Fold`] defines the expected state from
+//! the inputs of one partition, which are the inputs of a task.
 //!
 //! # Example
 //! ```

@@ -1,21 +1,21 @@
-//! Whether the committed offsets are where the outputs are.
+//! The comparison of the committed offsets with the outputs.
 
 use super::evidence::{Evidence, Expectation};
 use super::outputs::Presence;
 use super::verdict::{Example, Finding};
 
-/// What one input partition shows.
+/// The progress of one input partition.
 #[derive(Debug, Default, Clone, Copy)]
 struct Progress {
-    /// Records below the committed offset that lack an output.
+    /// The number of records below the committed offset without an output.
     missing_below: u64,
-    /// Records from the committed offset on that have an output.
+    /// The number of records from the committed offset on with an output.
     present_above: u64,
     /// The offset after the last record.
     after_last: i64,
 }
 
-/// Compares every input partition; a violation is counted once per partition.
+/// Compares every input partition. A violation is counted once per partition.
 pub(super) fn compare(
     evidence: &Evidence,
     expectation: Expectation,
@@ -82,7 +82,7 @@ impl Progress {
             return Some(format!("committed {committed} is beyond the end {end}"));
         }
         let finished = expectation == Expectation::Finished;
-        // Markers of the input's own producers may lie between the last record and the end.
+        // Markers of the input's own producers may be between the last record and the end.
         (finished && committed < self.after_last)
             .then(|| format!("committed {committed} is not at the end {end}"))
     }

@@ -45,7 +45,7 @@ pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
     }
 }
 
-/// Whether it is a hanging transaction that holds this partition back.
+/// Returns whether a hanging transaction holds back this partition.
 fn hangs_there(output: &Output, partition: i32, end: LogEnd) -> bool {
     let mut hanging = output.hanging.iter();
     hanging.any(|found| found.partition == partition && found.first_offset <= end.last_stable)

@@ -1,24 +1,24 @@
-//! Whether the outputs of each key come in the order of its inputs.
+//! The order of each key's outputs, compared with its inputs.
 
 use std::collections::HashMap;
 
 use super::keys::Key;
 use super::records::{Numbered, Row};
 
-/// The latest row of each key while an output is walked.
+/// The latest row of each key during the pass over an output.
 #[derive(Default)]
 pub(super) struct LastOfKey {
-    /// The partition of the output it is in, and its number.
+    /// The output partition and the number of the row.
     places: HashMap<Key, (i32, u64)>,
-    /// By input partition, since between those Kafka knows no order: the input's offset and number.
+    /// The input's offset and number, by input partition, because Kafka has no order between partitions.
     inputs: HashMap<(Key, i32), (i64, u64)>,
 }
 
 impl LastOfKey {
-    /// Takes the next row and its input; says what is wrong with its place, if anything.
+    /// Checks the next row against its input. Returns the violation of the order, if any.
     ///
-    /// Compared with the row just before it of the same key, so one record that jumped ahead
-    /// counts once, not once for each record it passed.
+    /// A row is compared with the row just before it of the same key. So one record that is too early counts once, not
+    /// once for each record after it.
     pub(super) fn step(&mut self, row: &Row, input: &Numbered) -> Option<String> {
         let place = self.places.insert(row.key, (row.partition, input.seq));
         let from = (row.key, input.partition);

@@ -1,4 +1,4 @@
-//! Whether each input led to one record in each output.
+//! The comparison of each output with the inputs.
 
 use super::evidence::{Evidence, Expectation, Output};
 use super::examples::{of_input, of_row};
@@ -24,7 +24,7 @@ pub(super) fn find(
     presences
 }
 
-/// Walks an output in its order: what is doubled, reordered, foreign or under the wrong key.
+/// Scans an output in its order. Counts rows that are doubled, reordered, foreign or under the wrong key.
 fn walk(evidence: &Evidence, output: &Output, verdict: &mut Verdict) -> Presence {
     let mut presence = vec![0; evidence.input.records().len()];
     let mut last = LastOfKey::default();
@@ -92,7 +92,7 @@ fn torn(evidence: &Evidence, presences: &[Presence], verdict: &mut Verdict) {
     }
 }
 
-/// Where the first row with the same number is.
+/// Describes the position of the first row with the same number.
 fn beside(output: &Output, row: &Row) -> String {
     let first = output.rows.iter().find(|other| other.seq == row.seq);
     first.map_or_else(String::new, |first| {

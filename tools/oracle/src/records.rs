@@ -2,10 +2,10 @@
 
 use super::keys::{Key, Keys};
 
-/// A record as it was read: its number, and its place.
+/// A record of a topic: its number, key, position and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// The number in the value, if the value holds one.
+    /// The number in the value, if there is one.
     pub seq: Option<u64>,
     /// The key.
     pub key: Key,
@@ -15,11 +15,11 @@ pub struct Row {
     pub offset: i64,
     /// Other contents of the value. In an output it is the running value (see
     /// [`Output::running`](super::Output::running)), in an input the argument of a [`Fold`](super::Fold). It is 0
-    /// without contents, and a hash where they are no number.
+    /// without contents, and a hash if the contents are no number.
     pub value: i64,
 }
 
-/// An input record, whose number is certain.
+/// An input record with a valid number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbered {
     pub(super) seq: u64,
@@ -45,7 +45,7 @@ pub struct InputRecord<'a> {
 }
 
 impl Numbered {
-    /// The record with the bytes of its key.
+    /// Returns the record with the bytes of its key.
     pub(super) fn with_key(self, keys: &Keys) -> InputRecord<'_> {
         InputRecord {
             seq: self.seq,

@@ -1,11 +1,11 @@
-//! The verdict for people.
+//! The text of a verdict.
 
 use std::fmt::Write;
 
 use super::evidence::Evidence;
 use super::verdict::Verdict;
 
-/// What was read and what was found, in a few lines.
+/// Summarises the evidence and the verdict in a few lines.
 pub fn text(evidence: &Evidence, verdict: &Verdict) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

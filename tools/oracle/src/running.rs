@@ -1,8 +1,8 @@
-//! Whether each running value is what the inputs up to its own make.
+//! The comparison of each running value with its inputs.
 //!
-//! The last value of a key may be right although an update on the way was made from old state, and a reader
-//! has acted on it by then. So every value is compared, with its own input's: an output that is out of order
-//! or doubled is not stale for that.
+//! The last value of a key may be right although an earlier update was made from old state. A reader may already have
+//! used that update. So every value is compared with the value of its own input. An output that is out of order or
+//! doubled is not stale for that reason.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,7 +12,7 @@ use super::examples;
 use super::fold::{Contents, Fold};
 use super::verdict::Finding;
 
-/// What the latest row of a key carries, as far as its inputs come from one partition.
+/// The latest row of a key, if its inputs come from one partition.
 #[derive(Clone, Copy)]
 struct Before {
     seq: u64,
@@ -20,7 +20,7 @@ struct Before {
     right: bool,
 }
 
-/// Counts, of each key, the rows from which on it is wrong.
+/// Counts the rows of each key at which its value becomes wrong.
 pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
     for output in &evidence.outputs {
         if let Some(fold) = &output.running {
@@ -29,7 +29,7 @@ pub(super) fn find(evidence: &Evidence, finding: &mut Finding) {
     }
 }
 
-/// The value that belongs to each input, in the order of the numbers.
+/// Returns the expected value of each input, in the order of the numbers.
 fn due(evidence: &Evidence, fold: &Fold) -> Vec<i64> {
     let records = evidence.input.records();
     let mut due = vec![0; records.len()];
@@ -62,7 +62,7 @@ fn walk(evidence: &Evidence, output: &Output, due: &[i64], finding: &mut Finding
             right,
         };
         let before = keys.insert((input.partition, input.key), now);
-        // What follows from a value that is wrong already is wrong with it.
+        // A value that follows from a wrong value is not counted again.
         if !right && before.is_none_or(|before| before.right) {
             finding
                 .add(|| examples::of_row(evidence, output, row, note(row.value, due[nth], before)));

@@ -1,14 +1,14 @@
-//! Whether copies of state hold what the committed inputs make: no more, no less, nothing else.
+//! The comparison of copies of state with the committed inputs.
 //!
 //! ```text
 //! records of the input partition    r0    r1    r2    r3    r4    r5
-//! what the fold makes of them    f0    f1    f2    f3    f4    f5    f6
+//! contents after the fold        f0    f1    f2    f3    f4    f5    f6
 //!                                └─ behind ─┘    │     └── ahead ──┘    wrong: any other
-//!                                        committed: what lies below
+//!                                        committed: the records below
 //! ```
 //!
-//! A position is compared by the records below it, not as a number: markers may lie between two offsets that
-//! mean the same.
+//! A position is compared by the records below it, not as a number. Markers may lie between two offsets with the same
+//! records below them.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use super::keys::shown;
 use super::records::InputRecord;
 use super::verdict::{Example, Verdict};
 
-/// Compares every copy; a violation is counted once per copy.
+/// Compares every copy. A violation is counted once per copy.
 pub(super) fn find(evidence: &Evidence, verdict: &mut Verdict) {
-    // An open transaction that holds the offsets is a violation of its own.
+    // An open transaction that withholds the offsets is a violation of its own kind.
     if evidence.committed.is_none() {
         return;
     }
@@ -62,10 +62,10 @@ enum Kind {
     Wrong,
 }
 
-/// The kind, the first key that differs, and how.
+/// The kind, the first key that differs, and a description.
 type Complaint = (Kind, Option<String>, String);
 
-/// A copy beside the records that it is made of.
+/// A copy beside the records of its partition.
 struct Compared<'a> {
     copy: &'a StateCopy,
     records: &'a [InputRecord<'a>],
@@ -95,7 +95,7 @@ impl Compared<'_> {
             Some(at) if says.is_none_or(|says| says == at) => return None,
             _ => Kind::Wrong,
         };
-        // What lags is nothing that the committed offset could be held against.
+        // A copy that may lag is not compared with the committed offset.
         let (key, values) = match (kind, says) {
             (Kind::Wrong, Some(says)) => self.difference(&self.expected(says)),
             _ => self.difference(&expected),
@@ -112,21 +112,21 @@ impl Compared<'_> {
         Some((kind, key, note))
     }
 
-    /// What so many records make.
+    /// Returns the contents after the first `records` records.
     fn expected(&self, records: usize) -> Contents {
         self.copy.fold.contents(&self.records[..records])
     }
 
-    /// Whether it says a position that is further than what is committed.
+    /// Returns whether the position of the copy is beyond the committed offset.
     fn is_beyond(&self, due: usize) -> bool {
         self.copy.position.is_some_and(|position| {
             let further = self.below(position) > due;
-            // Beyond the end it would skip what comes there.
+            // A copy beyond the end would skip the records that arrive there.
             further || position > self.committed.max(self.end)
         })
     }
 
-    /// After how many records the fold has these contents.
+    /// Returns each number of records after which the fold has these contents.
     fn holds(&self) -> Vec<usize> {
         let mut contents = Contents::new();
         let mut holds = Vec::from_iter((contents == self.copy.contents).then_some(0));
@@ -139,13 +139,14 @@ impl Compared<'_> {
         holds
     }
 
-    /// How many records lie below an offset.
+    /// Returns the number of records below an offset.
     fn below(&self, offset: i64) -> usize {
         self.records
             .partition_point(|record| record.offset < offset)
     }
 
-    /// The offset that so many records lie below: of those that mean the same, one that was named.
+    /// Returns an offset with this number of records below it. Several offsets may qualify, and it prefers one from the
+    /// evidence.
     fn offset_of(&self, records: usize) -> i64 {
         let named = [Some(self.committed), self.copy.position];
         let mut named = named.into_iter().flatten();
@@ -157,7 +158,7 @@ impl Compared<'_> {
         same.unwrap_or_else(after_last)
     }
 
-    /// The first key that is not as expected, and what it holds, as the end of a note.
+    /// Returns the first key that differs, and its value as the end of a note.
     fn difference(&self, expected: &Contents) -> (Option<String>, String) {
         let found = &self.copy.contents;
         let of_either = found.keys().chain(expected.keys());
@@ -174,7 +175,7 @@ impl Compared<'_> {
     }
 }
 
-/// Of the same contents before and after an offset, those that took fewer inputs to reach or miss.
+/// Returns the number of records that is nearest to `due`, from those with the same contents.
 fn nearest(holds: &[usize], due: usize) -> Option<usize> {
     holds.iter().copied().min_by_key(|at| at.abs_diff(due))
 }

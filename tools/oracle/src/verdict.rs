@@ -1,52 +1,50 @@
-//! What the judge found.
+//! The verdict, and its findings.
 
 use std::fmt;
 
-/// At most this many examples of a violation are kept.
+/// The maximum number of examples of a violation.
 const EXAMPLES: usize = 5;
 
-/// The findings of each kind; clean when there are none.
+/// The findings of each kind. A clean verdict has none.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Inputs without a record in some output.
     pub lost: Finding,
-    /// Outputs beyond the first for the same input.
+    /// Additional outputs for the same input.
     pub doubled: Finding,
-    /// Outputs of a key out of the order of its inputs, or in more than one partition.
+    /// Outputs of a key that are not in the order of its inputs, or are in more than one partition.
     pub reordered: Finding,
-    /// Outputs whose number no input has: of unknown origin, or never committed.
+    /// Outputs whose number no input has, so that their input is unknown or was never committed.
     pub foreign: Finding,
     /// Outputs under another key than their input.
     pub rekeyed: Finding,
-    /// Inputs that reached some outputs and not others: part of a transaction.
+    /// Inputs that are in some outputs and not in others: part of a transaction.
     pub torn: Finding,
-    /// Visible data that its own transaction did not commit: by the markers, or by the
-    /// log of the coordinators.
+    /// Visible data that its own transaction did not commit, by the markers or by the log of the coordinators.
     pub aborted: Finding,
-    /// Input partitions whose committed offset is not where the outputs are.
+    /// Input partitions whose committed offset does not match the outputs.
     pub offsets: Finding,
     /// Transactions that have not ended.
     pub open: Finding,
-    /// Transactions that will never end: a partition holds them open, and no coordinator knows
-    /// them to be.
+    /// Transactions that will never end: open in a partition, although no coordinator lists them as open.
     pub hanging: Finding,
-    /// Copies of state that hold more than what is committed, or say so.
+    /// Copies of state that contain more than the committed records, or whose position is beyond them.
     pub state_ahead: Finding,
-    /// Copies of state that hold less than what is committed, and may not.
+    /// Copies of state that contain less than the committed records, and may not lag.
     pub state_behind: Finding,
-    /// Copies of state that no inputs lead to, or others than they say.
+    /// Copies of state that result from no inputs, or do not match their own position.
     pub state_wrong: Finding,
-    /// Outputs whose running value is not what the inputs up to theirs make: an update was lost, or made from
-    /// old state. What follows for the same key is counted when it has been right in between.
+    /// Outputs whose running value does not match the inputs up to their own. An update was lost, or made from old
+    /// state. A key is counted again only after its value was right in between.
     pub stale: Finding,
 }
 
 /// Violations of one kind.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How many there are.
+    /// The number of violations.
     pub count: u64,
-    /// The first of them.
+    /// The first violations.
     pub examples: Vec<Example>,
 }
 
@@ -55,27 +53,27 @@ pub struct Finding {
 pub struct Example {
     /// The number of the input.
     pub seq: Option<u64>,
-    /// Its key.
+    /// The key of the input.
     pub key: Option<String>,
-    /// The topic it shows in.
+    /// The topic of the violation.
     pub topic: Option<String>,
-    /// The partition there.
+    /// The partition in the topic.
     pub partition: Option<i32>,
-    /// The offset there.
+    /// The offset in the partition.
     pub offset: Option<i64>,
-    /// What is wrong.
+    /// The description of the violation.
     pub note: String,
 }
 
 impl Verdict {
-    /// Whether nothing was found.
+    /// Returns whether there are no violations.
     pub fn is_clean(&self) -> bool {
         self.findings()
             .iter()
             .all(|(_, finding)| finding.count == 0)
     }
 
-    /// Every kind with its name.
+    /// Returns every kind with its name.
     pub fn findings(&self) -> [(&'static str, &Finding); 14] {
         [
             ("lost", &self.lost),
@@ -97,7 +95,7 @@ impl Verdict {
 }
 
 impl Finding {
-    /// Counts a violation and keeps it while few are kept.
+    /// Counts a violation, and keeps it as an example if there are fewer than the maximum.
     pub(super) fn add(&mut self, example: impl FnOnce() -> Example) {
         self.count += 1;
         if self.examples.len() < EXAMPLES {

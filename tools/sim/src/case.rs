@@ -1,4 +1,4 @@
-//! The app of a shape, and the check of its results.
+//! The app of a shape, and its check.
 
 use eos_core::{App, Guarantee};
 
@@ -29,7 +29,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// The app, with the time of this cluster.
+    /// Returns the app, with the time of this cluster.
     pub(super) fn app(&self, cluster: &Cluster) -> App {
         let mut app = App::new(APP);
         app.guarantee(self.guarantee)
@@ -41,12 +41,12 @@ impl Case {
         app
     }
 
-    /// The topics that the app reads.
+    /// Returns the topics that the app reads.
     pub(super) fn read(&self) -> impl Iterator<Item = &'static str> {
         self.inputs.iter().copied().chain(self.repartition)
     }
 
-    /// The topics that show the app's progress.
+    /// Returns the topics that show the app's progress.
     pub(super) fn topics(&self) -> impl Iterator<Item = &'static str> {
         let outputs = self.outputs.iter().copied();
         self.read().chain(self.changelog).chain(outputs)

@@ -1,11 +1,11 @@
-//! Whether a run processed each record exactly once, from its remains.
+//! The check that a run processed each record exactly once.
 
 use super::case::Case;
 use super::remains::{Copied, Found, Left};
 use super::topics::APP;
 use eos_testkit::client::Cluster;
 
-/// Whether the group has committed all records, and every transaction has ended.
+/// Returns whether the group has committed all records, and every transaction has ended.
 pub(super) fn is_committed(cluster: &Cluster, case: &Case) -> bool {
     let ended = case.topics().all(|topic| {
         let mut partitions = 0..cluster.partitions(topic);
@@ -27,7 +27,7 @@ pub(super) fn is_committed(cluster: &Cluster, case: &Case) -> bool {
         })
 }
 
-/// Adds the violations, and the behaviour that occurred.
+/// Adds the violations, and counts the behaviour that occurred.
 pub(super) fn judge(case: &Case, left: Left<'_>, found: &mut Found) {
     found
         .wrong
@@ -70,7 +70,7 @@ mod tests {
 
     const TOPIC: &str = "sim-in-changelog";
 
-    /// The database of a task that was never written to.
+    /// Returns the database of a task that was never written to.
     fn nothing(partition: i32, open: bool) -> Copied {
         Copied {
             task: TaskId {

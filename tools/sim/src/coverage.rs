@@ -1,38 +1,38 @@
-//! How often each kind of fault hit each place.
+//! The number of faults of each kind at each place.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::fault::{Fault, Kind, Place};
 
-/// What many runs hit.
+/// The faults of many runs, counted by place and kind.
 #[derive(Debug, Clone, Default)]
 pub struct Coverage {
     hits: BTreeMap<(Place, Kind), u64>,
 }
 
 impl Coverage {
-    /// Takes in what went wrong in a run.
+    /// Adds the faults of a run.
     pub fn add(&mut self, fired: &[Fault]) {
         for fault in fired {
             *self.hits.entry((fault.place, fault.kind)).or_default() += 1;
         }
     }
 
-    /// Takes in what other runs hit.
+    /// Adds the faults of other runs.
     pub fn merge(&mut self, other: Coverage) {
         for (pair, hits) in other.hits {
             *self.hits.entry(pair).or_default() += hits;
         }
     }
 
-    /// How often this kind hit this place.
+    /// Returns how often this kind of fault hit this place.
     #[must_use]
     pub fn hits(&self, place: Place, kind: Kind) -> u64 {
         self.hits.get(&(place, kind)).copied().unwrap_or(0)
     }
 
-    /// Every pair that is possible, and how often it was hit.
+    /// Returns every possible pair, and how often it was hit.
     pub fn pairs(&self) -> impl Iterator<Item = (Place, Kind, u64)> + '_ {
         let places = Place::all().into_iter();
         let possible = places.flat_map(|place| {
@@ -43,7 +43,7 @@ impl Coverage {
     }
 }
 
-/// A table in Markdown: places by kinds; a dash where a kind can't happen.
+/// Formats a table in Markdown: places by kinds, with a dash where a kind cannot happen.
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "| |")?;

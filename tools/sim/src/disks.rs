@@ -1,4 +1,4 @@
-//! Where simulated processes keep their databases.
+//! The disks of simulated processes, which hold their databases.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use eos_core::spi::stepped::Home;
 
 use eos_testkit::disk::Disk;
 
-/// How many earlier states of a database a power loss may go back to.
+/// The number of earlier states of a database that a power loss may restore.
 const EARLIER: usize = 6;
 
-/// Gives each process of a run a disk. Several runs may ask at the same time.
+/// Creates a disk for each process of a run. Several runs may call it at the same time.
 pub trait Disks: Sync {
-    /// A disk for a process of this name, with nothing on it.
+    /// Returns an empty disk for a process of this name.
     fn disk(&self, process: &str) -> Box<dyn ProcessDisk>;
 }
 
-/// What a process keeps, and what outlives it.
+/// The disk of a process, which outlives the process.
 pub trait ProcessDisk: fmt::Debug {
-    /// Opens what is on it.
+    /// Opens the databases on the disk.
     fn home(&self) -> Arc<dyn Home>;
 
-    /// The process is dead; nothing of it is open any more.
+    /// Releases all databases. The process is dead.
     fn released(&self);
 
-    /// Everything on it is gone. The process is dead.
+    /// Deletes all data on the disk. The process is dead.
     fn lose(&self);
 
-    /// It goes back to what it was so many states ago, as far as it knows earlier ones: after a power loss, or
-    /// put back from a copy. The process is dead.
+    /// Restores the disk to its state `states` batches ago, or to the oldest known state. This is a power loss, or a
+    /// restore from a copy. The process is dead.
     fn go_back(&self, states: usize);
 }
 
-/// In memory: what every run has that is not told otherwise.
+/// Disks in memory, which are the default.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InMemory;
 
@@ -42,7 +42,7 @@ impl Disks for InMemory {
     }
 }
 
-/// In memory, and two workers may have a database open at the same time: a planted bug.
+/// Disks in memory on which two workers may open a database at the same time: a planted bug.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unlocked;
 

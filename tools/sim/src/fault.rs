@@ -1,4 +1,4 @@
-//! What goes wrong, and where.
+//! Faults, and the places where they occur.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use kafka_protocol::messages::ApiKey;
 
 use eos_testkit::client::Edge;
 
-/// Where something can go wrong.
+/// A place where a fault can occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// At a call into the client.
+    /// A call into the client.
     Call(CallSite, Edge),
-    /// At one of the first writes to a task's database since it was opened: those of a restore, if there is one.
+    /// One of the first writes to a task's database after it was opened. If there is a restore, these are its writes.
     Opened(Edge),
-    /// At a later write to it.
+    /// A later write to a task's database.
     Disk(Edge),
-    /// On the way of a request.
+    /// The transport of a request.
     Request(Api),
 }
 
-/// A request, in an order of its own.
+/// A request's API key, with an order of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Api(pub ApiKey);
 
@@ -43,36 +43,36 @@ impl std::hash::Hash for Api {
     }
 }
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// The process dies; it is started again with what its disk holds.
+    /// The process dies and starts again with the contents of its disk.
     Crash,
     /// The process dies with its disk.
     CrashAndLoseDisk,
     /// The process dies, and its disk goes back to an earlier batch, as after a power loss.
     CrashAndOlderDisk,
-    /// The call takes up to nine seconds, while its heartbeats go on: the transaction times out after six.
+    /// The call takes up to nine seconds, while its heartbeats go on. The transaction times out after six.
     Stall,
-    /// The process stands still, its heartbeats too, for up to eight seconds; its session is over after three.
+    /// The process and its heartbeats stop for up to eight seconds. Its session expires after three.
     Freeze,
     /// Another process joins the group.
     Join,
-    /// The process stops, leaves the group, and comes back.
+    /// The process stops, leaves the group, and joins again later.
     Leave,
     /// The wall clock jumps by up to two days.
     Clock,
     /// The request is lost.
     Lost,
-    /// Its answer is lost.
+    /// The response is lost.
     AnswerLost,
-    /// Its connection breaks; it arrives all the same, in the middle of something else.
+    /// The request's connection breaks, but the request still arrives later, between other requests.
     Late,
-    /// Its answer takes seconds.
+    /// The response takes seconds.
     Slow,
-    /// It is refused with an error that says to ask again.
+    /// The broker rejects the request with a retriable error.
     Refused,
-    /// From here on nothing of this process arrives, for a while: it is cut off.
+    /// The process is cut off: for a while, none of its requests arrive.
     Cut,
 }
 
@@ -95,7 +95,7 @@ impl Kind {
         Kind::Cut,
     ];
 
-    /// Whether it can happen there: requests go wrong on the network, calls and writes in the process.
+    /// Returns whether the fault can occur at a place. Requests fail on the network, calls and writes in the process.
     #[must_use]
     pub fn fits(self, place: Place) -> bool {
         let network = matches!(
@@ -103,11 +103,11 @@ impl Kind {
             Kind::Lost | Kind::AnswerLost | Kind::Late | Kind::Slow | Kind::Refused
         );
         match place {
-            // A late commit sets the offset back until the next commit. At-least-once allows that, but an idle
-            // partition would then never reach its end.
+            // A late commit resets the offset until the next commit. At-least-once allows this, but an idle partition
+            // would then never reach its end.
             Place::Request(Api(ApiKey::OffsetCommit)) if self == Kind::Late => false,
             Place::Request(_) => network || self == Kind::Cut,
-            // A write to a disk is not a moment at which time can pass for others.
+            // No time can pass for other processes during a write to a disk.
             Place::Opened(_) | Place::Disk(_) => {
                 !network && !matches!(self, Kind::Stall | Kind::Cut)
             }
@@ -116,19 +116,19 @@ impl Kind {
     }
 }
 
-/// One fault: the n-th time that something comes by a place.
+/// A fault at the n-th pass of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// The how manyth time, from 1.
+    /// The number of the pass, from 1.
     pub nth: u64,
-    /// What.
+    /// The kind.
     pub kind: Kind,
 }
 
 impl Place {
-    /// Where the transaction machine and what it rests on can be hit.
+    /// Returns the places at which the transaction machine and its dependencies can be hit.
     #[must_use]
     pub fn all() -> Vec<Place> {
         use CallSite::{
@@ -154,7 +154,7 @@ impl Place {
                 Place::Call(call, Edge::After),
             ]
         });
-        // These ask: before they are answered nothing has happened.
+        // These calls are queries, which have no effect before they return.
         let asked = [Take, Committed, CallSite::Bounds].map(|call| Place::Call(call, Edge::After));
         let disk = [
             Place::Opened(Edge::Before),
@@ -184,7 +184,7 @@ impl Place {
 }
 
 impl Place {
-    /// How much more often than others it is drawn: what seldom comes by is waited for in vain most of the time.
+    /// Returns the weight in the draw. Rare places weigh more, because most faults at a rare place would never occur.
     pub(crate) fn weight(self) -> usize {
         match self {
             Place::Request(Api(ApiKey::LeaveGroup)) => 32,
@@ -198,7 +198,7 @@ impl Place {
         }
     }
 
-    /// The call can be made again, so that its answer can come later.
+    /// Returns whether the call can be repeated, so that its result may come later.
     pub(crate) fn can_wait(self) -> bool {
         use CallSite::{Abort, Commit, Flush, Init, SendOffsets};
         matches!(
@@ -208,7 +208,7 @@ impl Place {
     }
 }
 
-/// The errors that a broker may refuse this with although nothing is wrong: who asks again gets what he wants.
+/// Returns the errors with which a broker may reject this request temporarily. A retry succeeds.
 pub(crate) fn passing(key: ApiKey) -> &'static [ResponseError] {
     use ResponseError::{
         ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable,

@@ -1,6 +1,6 @@
-//! A stream that joins with a table of a sibling topic.
+//! A join of a stream with a table.
 //!
-//! Each record carries the table's row at its arrival.
+//! The table is a sibling topic. Each record carries the table's row at its arrival.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ fn draft(rng: &mut Rng, now: i64) -> Draft {
     }
 }
 
-/// The last value of each key, with its time.
+/// Returns the fold that keeps the last value of each key, with its time.
 fn table() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap_or_default().to_vec();
@@ -107,7 +107,7 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
             let latest = left.by_time(INPUTS, partition);
             let mut table = Table::new(&rows);
             for order in &orders {
-                // A lost record is reported already.
+                // The lost record is already reported.
                 let Some(carries) = carried.get(&order.seq) else {
                     continue;
                 };
@@ -131,9 +131,9 @@ fn judge(left: Left<'_>, found: &mut Found) -> Result<Vec<String>, String> {
 /// order of each and explains all carried rows.
 struct Table<'a> {
     rows: &'a [&'a Given],
-    /// How many of these are in it.
+    /// The number of applied rows.
     taken: usize,
-    /// By key, as a record carries it.
+    /// The rows by key, as a record carries them.
     carried: BTreeMap<&'a str, i64>,
 }
 
@@ -182,7 +182,7 @@ impl<'a> Table<'a> {
         }
         let mut due = vec![self.of(&order.key)];
         while due.last() != Some(&carries) {
-            // No further row can have come before it.
+            // No further row can have arrived before the record.
             if at.is_some() || !self.take() {
                 return Err(due);
             }

@@ -9,7 +9,7 @@
 //!   │              └── databases in memory        └── Nemesis: crashes, stalls, lost and late requests, …
 //!   └── Case: the app of the shape, its records, its check
 //!
-//! and at the end: each input once in each output, in order; counts without gap; state as a loop would have it
+//! the checks at the end: each input once in each output, in order; counts without gap; state as from a simple loop
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Two topics that one task reads in order of time.
+//! Two topics that one task merges by time.
 
 use eos_core::{App, Topic};
 

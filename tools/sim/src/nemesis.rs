@@ -1,4 +1,4 @@
-//! Lets things go wrong, by a seed or by a list.
+//! The injection of faults, from a seed or a list.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,24 +12,24 @@ use eos_testkit::client::{Effect, Fate, Reaction, Sent, Watcher};
 use eos_testkit::crash_backend::CrashHome;
 use eos_testkit::rng::Rng;
 
-/// What a process dies of.
+/// The fault that killed a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Died(pub(crate) Kind);
 
-/// How many times a place is passed at most between a fault being drawn and its happening.
+/// The maximum number of passes of a place between the draw of a fault and its occurrence.
 const SOON: i64 = 4;
-/// How many writes count as those right after the opening.
+/// The number of writes that count as those right after the opening.
 const FIRST: u64 = 4;
-/// How many wait for their moment at a time.
+/// The maximum number of faults that wait at a time.
 const AT_ONCE: usize = 4;
-/// How many of them may be at places that seldom come by.
+/// The maximum number of waiting faults at rare places.
 const SELDOM: usize = 3;
-/// How long a fault that meets nothing is kept, in milliseconds.
+/// The time after which a fault that has not occurred is dropped, in milliseconds.
 const PATIENCE: i64 = 4_000;
-/// How often another process joins at most.
+/// The maximum number of processes that join during a run.
 const JOINS: usize = 3;
 
-/// What is drawn from: every pair that is possible, as often as it weighs.
+/// The pairs to draw from: every possible pair, repeated by its weight.
 static PAIRS: LazyLock<Vec<(Place, Kind)>> = LazyLock::new(|| {
     let pairs = Place::all().into_iter().flat_map(|place| {
         let kinds = Kind::ALL.into_iter().filter(move |kind| kind.fits(place));
@@ -43,7 +43,7 @@ static PAIRS: LazyLock<Vec<(Place, Kind)>> = LazyLock::new(|| {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
     Freeze(String),
-    /// The process is not stepped for so many milliseconds; its clients' threads go on.
+    /// The process is not stepped for this number of milliseconds. Its clients' threads go on.
     Stall(String, i64),
     Join,
     Leave(String),
@@ -55,30 +55,30 @@ struct State {
     seed: u64,
     rng: Rng,
     passed: BTreeMap<Place, u64>,
-    /// Faults that wait for their moment, and until when.
+    /// Faults that wait, and their expiry times.
     armed: Vec<(Fault, i64)>,
-    /// How many are still to happen, of those that are drawn.
+    /// The number of drawn faults that are still to occur.
     to_draw: usize,
     fired: Vec<Fault>,
     orders: VecDeque<Order>,
-    /// Until when, by process.
+    /// The end of the cut of each process.
     cut_off: BTreeMap<String, i64>,
     now: i64,
     trace: Option<Vec<String>>,
     quiet: bool,
 }
 
-/// Lets things go wrong. A copy is the same.
+/// Injects faults. A clone shares the same state.
 #[derive(Debug, Clone)]
 pub(crate) struct Nemesis(Arc<Mutex<State>>);
 
 impl Nemesis {
-    /// So many faults, drawn one after the other.
+    /// Returns a nemesis that draws this number of faults, one after the other.
     pub(crate) fn drawing(seed: u64, faults: usize) -> Nemesis {
         Nemesis::new(seed, Vec::new(), faults)
     }
 
-    /// These faults.
+    /// Returns a nemesis with these faults.
     pub(crate) fn of(seed: u64, faults: Vec<Fault>) -> Nemesis {
         Nemesis::new(seed, faults, 0)
     }
@@ -133,18 +133,18 @@ impl Nemesis {
         self.state().fired.clone()
     }
 
-    /// How often each place was passed.
+    /// Returns how often each place was passed.
     pub(crate) fn passed(&self) -> BTreeMap<Place, u64> {
         self.state().passed.clone()
     }
 
-    /// Whether everything has gone wrong that was to.
+    /// Returns whether all faults have occurred.
     pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
         state.to_draw == 0 && (state.armed.is_empty() || state.quiet)
     }
 
-    /// From now on all goes well.
+    /// Stops all faults.
     pub(crate) fn rest(&self) {
         let mut state = self.state();
         state.quiet = true;
@@ -152,7 +152,7 @@ impl Nemesis {
         state.armed.clear();
     }
 
-    /// The databases of a process, which this nemesis lets die at writes.
+    /// Returns the databases of a process, at whose writes this nemesis can kill the process.
     pub(crate) fn watch(&self, home: Arc<dyn Home>, instance: &str) -> CrashHome {
         let (nemesis, process) = (self.clone(), format!("{APP}-{instance}-"));
         CrashHome::new(home, move |edge, nth| {
@@ -167,7 +167,7 @@ impl Nemesis {
         })
     }
 
-    /// A write to a disk: whether the process dies there.
+    /// Returns the fault that kills the process at a write to a disk, if any.
     fn at_write(&self, place: Place, process: &str) -> Option<Died> {
         let mut state = self.state();
         let kind = state.pass(place)?;
@@ -176,7 +176,7 @@ impl Nemesis {
 }
 
 impl State {
-    /// Draws faults, in the place of those that meet nothing.
+    /// Draws faults, also as replacements for those that expired.
     fn draw(&mut self) {
         if self.to_draw == 0 {
             return;
@@ -206,7 +206,7 @@ impl State {
             }
         };
         let passed = self.passed.get(&place).copied().unwrap_or(0);
-        // What seldom comes by may come by once only.
+        // A rare place may be passed only once.
         let most = if place.weight() > 1 { 1 } else { SOON };
         let ahead = self.rng.between(1, most).unsigned_abs();
         Some(Fault {
@@ -216,8 +216,8 @@ impl State {
         })
     }
 
-    /// Chance at a place: the same for the same seed, however many others were passed meanwhile, so that a run
-    /// with fewer faults is the same up to the first one that is not there.
+    /// Returns the chance at a place. It depends on the seed and is independent of the other places that were passed.
+    /// So a run with fewer faults is the same up to the first missing fault.
     fn chance(&self, place: Place) -> Rng {
         let places = Place::all().into_iter();
         let which = places.zip(1_u64..).find(|(it, _)| *it == place);
@@ -227,7 +227,7 @@ impl State {
         Rng::new(chance.draw())
     }
 
-    /// Something comes by a place.
+    /// Counts a pass of a place, and returns the fault that occurs, if any.
     fn pass(&mut self, place: Place) -> Option<Kind> {
         let passed = self.passed.entry(place).or_default();
         *passed += 1;
@@ -248,7 +248,7 @@ impl State {
         Some(fault.kind)
     }
 
-    /// Nothing of its process arrives for a while.
+    /// Cuts off a process for a while.
     fn cut(&mut self, client_id: &str, chance: &mut Rng) {
         let until = self.now + chance.between(300, 9_000);
         self.cut_off.insert(process(client_id).to_owned(), until);
@@ -293,7 +293,7 @@ impl State {
     }
 }
 
-/// What the names of a process's clients begin with: `<app>-<instance>-`.
+/// Returns the prefix of the names of a process's clients: `<app>-<instance>-`.
 fn process(client_id: &str) -> &str {
     let mut dashes = client_id.match_indices('-');
     let end = dashes.nth(1).map_or(client_id.len(), |(at, _)| at + 1);
@@ -361,7 +361,7 @@ impl Watcher for Nemesis {
         if kind == Kind::Stall {
             let mut chance = state.chance(place);
             let time = chance.between(100, 9_000);
-            // A call that can't wait holds up its worker: what is left of this step is done before or after.
+            // A call that cannot wait blocks its worker. The rest of this step is done before or after the fault.
             if place.can_wait() || chance.one_in(2) {
                 return Reaction::Stalls(time);
             }
@@ -371,7 +371,7 @@ impl Watcher for Nemesis {
         }
         match state.order_or_die(kind, effect.client_id) {
             Some(died) => Reaction::Dies(Box::new(died) as Box<dyn Any + Send>),
-            // A call that can wait is in the middle of itself when its process stands still.
+            // A call that can wait is in progress while its process stands still.
             None if kind == Kind::Freeze && place.can_wait() => Reaction::Stalls(1),
             None => Reaction::Nothing,
         }

@@ -80,19 +80,19 @@ fn count_by_digit(app: &mut App) {
         ctx.emit(&second, record.key, value)
     };
     app.source(&Topic::<String, String>::plain(INPUT))
-        // The value holds the new key.
+        // The value contains the new key.
         .key_by(|value| value.split(' ').nth(1).unwrap_or_default().to_owned())
         .repartition(&Topic::plain("by-digit"))
         .with_store(&counts)
         .for_each(count);
 }
 
-/// The new key after the repartition. The input's is a letter and a digit.
+/// Returns the new key after the repartition. The input's key is a letter and a digit.
 fn digit(key: &str) -> String {
     key.chars().skip(1).collect()
 }
 
-/// The number of records of each key.
+/// Returns the fold that counts the records of each key.
 fn counts() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap_or_default().to_vec();
@@ -107,7 +107,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_be_bytes)
 }
 
-/// The input and the outputs. `key` gives the key of an output.
+/// Returns the evidence of the input and the outputs. `key` returns the key of an output.
 fn evidence(
     left: Left<'_>,
     key: fn(&str) -> String,
@@ -226,7 +226,7 @@ fn counted_across(left: Left<'_>, wrong: &mut Vec<String>) {
             if found != due {
                 wrong.push(format!("{topic}-{partition} holds {found:?}, not {due:?}"));
             }
-            // Only tasks that keep counts hold anything.
+            // Only tasks with counts have contents.
             let own = databases.iter().filter(|it| {
                 let of_it = it.task.partition.get() == partition;
                 of_it && it.open && it.written

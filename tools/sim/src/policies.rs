@@ -35,7 +35,7 @@ pub(super) const DEAD_LETTERS: Case = Case {
 /// The topic for records that fail permanently, if the shape has one.
 const DEAD: &str = "dead";
 const COUNTS: &str = "counts";
-/// Each record goes into the first two.
+/// The outputs. Each record goes into the first two.
 const OUTPUTS: [&str; 4] = ["out", "copy", COUNTS, DEAD];
 
 fn draft(rng: &mut Rng, now: i64) -> Draft {
@@ -85,10 +85,10 @@ fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
             let tries = tries.entry(seq).or_default();
             *tries += 1;
             match &kind[..] {
-                // Never twice in a row.
+                // A record never fails twice in a row.
                 "flaky" if *tries % 3 == 1 => Err(Failure::from("flaky")),
                 "bad" => Err(Failure::from("bad")),
-                // Without the panic hook, which would print it.
+                // `resume_unwind` bypasses the panic hook, which would print the panic.
                 "panics" => resume_unwind(Box::new("at the disco")),
                 "slow" => {
                     cluster.pass(cluster.now() + 3_500 + i64::from(*tries) * 700 % 2_500);
@@ -100,7 +100,7 @@ fn declare(app: &mut App, cluster: &Cluster, last: ErrorPolicy) {
         .to(&Topic::plain(OUTPUTS[1]));
 }
 
-/// The expected state: each key's last record and count, with the highest time.
+/// Returns the fold of the expected state: each key's last record and count, with the highest time.
 fn counts() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap_or_default().to_vec();

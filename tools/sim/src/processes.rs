@@ -22,8 +22,8 @@ use eos_testkit::rng::Rng;
 /// The names of processes that start with the run, and of those that join later.
 const FIRST: [&str; 2] = ["a", "b"];
 const JOINERS: [&str; 3] = ["c", "d", "e"];
-/// The number of tolerated errors of each kind in a run. Each takes a request that arrives late at the wrong moment,
-/// which occurs about once in a hundred runs.
+/// The number of tolerated errors of each kind in a run. Each error requires that a request arrives late at the wrong
+/// moment, which occurs about once in a hundred runs.
 const TWO_OWNERS: u32 = 3;
 
 /// All processes of a run. A call that draws by chance takes the run's generator, and one that can find a violation
@@ -44,16 +44,16 @@ pub(super) struct Processes<'a> {
 
 /// A slot for a process. It outlives the process.
 struct Slot {
-    /// Before its disk, so that it is dropped before it.
+    /// Declared before its disk, so that it is dropped first.
     process: Option<Process<Cluster>>,
     instance: String,
     workers: u16,
     disk: Box<dyn ProcessDisk>,
     home: CrashHome,
-    /// By worker: whether it has stopped as asked.
+    /// Whether each worker has stopped as requested.
     stopped: Vec<bool>,
     frozen_until: Option<i64>,
-    /// The workers are not stepped until then.
+    /// The time until which the workers are not stepped.
     stalled_until: i64,
     starts_at: i64,
 }
@@ -113,13 +113,13 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Whether every process runs, and every database has one owner.
+    /// Returns whether every process runs, and every database has one owner.
     pub(super) fn run_well(&self) -> bool {
         let runs = |slot: &Slot| slot.process.is_some() && slot.frozen_until.is_none();
         self.slots.iter().all(runs) && self.each_has_one_owner()
     }
 
-    /// The state of every worker, one process a line.
+    /// Describes the state of every worker, one process per line.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
         for slot in &self.slots {
@@ -130,8 +130,8 @@ impl<'a> Processes<'a> {
         text
     }
 
-    /// Whether no two workers have the same database open. A zombie that has just come back may hold one that has a new
-    /// owner.
+    /// Returns whether no two workers have the same database open. A resumed zombie may still hold a database that has
+    /// a new owner.
     fn each_has_one_owner(&self) -> bool {
         let known = self.slots.iter().flat_map(|slot| slot.home.known());
         let open = known.filter(|(_, by)| *by > 0);
@@ -182,7 +182,7 @@ impl<'a> Processes<'a> {
         copies
     }
 
-    /// Carries out the orders of faults.
+    /// Executes the orders of faults.
     pub(super) fn obey(&mut self, rng: &mut Rng) {
         let now = self.cluster.now();
         for order in self.nemesis.orders() {
@@ -247,7 +247,7 @@ impl<'a> Processes<'a> {
     fn env(&self, rng: &mut Rng) -> Env {
         let (clock, wall) = (self.cluster.clone(), self.cluster.clone());
         let off = Arc::clone(&self.wall);
-        // Each start has its own, because a name from before a crash must not come again.
+        // Each start has its own generator, because a name from before a crash must not be repeated.
         let chance = Mutex::new(Rng::new(rng.draw()));
         let begin = self.begin;
         let since = move |now: i64| Now(Duration::from_millis((now - begin).unsigned_abs()));
@@ -264,8 +264,8 @@ impl<'a> Processes<'a> {
         })
     }
 
-    /// Steps every worker once, in a random order. Returns for how many milliseconds all of them are idle, or nothing
-    /// if one of them is busy.
+    /// Steps every worker once, in a random order. Returns for how many milliseconds all of them are idle, or `None` if
+    /// one of them is busy.
     pub(super) fn step_all(&mut self, rng: &mut Rng, found: &mut Found) -> Option<i64> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         for at in (1..order.len()).rev() {
@@ -375,7 +375,7 @@ impl<'a> Processes<'a> {
         slot.stalled_until = i64::MIN;
     }
 
-    /// Adds the behaviour that a process showed until its end.
+    /// Adds the behaviour of a process up to its end.
     fn count_behaviour(&self, at: usize, found: &mut Found) {
         let Some(process) = &self.slots[at].process else {
             return;
@@ -428,8 +428,8 @@ impl<'a> Processes<'a> {
     }
 }
 
-/// Why a worker must not end with this error. The simulation neither loses acknowledged records nor takes permissions
-/// away. A late request of the previous process may fence a worker, though.
+/// Returns the reason why a worker must not end with this error, if there is one. The simulation neither loses
+/// acknowledged records nor removes permissions. However, a late request of the previous process may fence a worker.
 fn never(error: &WorkerError) -> Option<&'static str> {
     match error {
         WorkerError::TwoOwners { .. } => None,

@@ -3,7 +3,7 @@
 use super::topics::INPUT;
 use eos_testkit::rng::Rng;
 
-/// The behaviour of the app's closure at a record.
+/// The behaviour of the app's closure for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It is processed normally.
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Whether the app counts the record and emits results.
+    /// Returns whether the app counts the record and emits results.
     pub(super) fn counts(self) -> bool {
         matches!(self, Kind::Good | Kind::Flaky | Kind::Slow)
     }
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// The value of a record.
+    /// Returns the value of a record.
     pub(crate) fn value(self, seq: u64, digit: usize) -> Vec<u8> {
         [format!("{seq} {digit}").as_bytes(), self.word()].concat()
     }

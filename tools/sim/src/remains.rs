@@ -1,4 +1,4 @@
-//! The remains of a run: its records, its topics and its databases.
+//! The remains of a run: records, topics and databases.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use eos_testkit::client::Cluster;
 /// The length of the store's id in a changelog's key. The key of a commit record has no other bytes.
 const STORE_ID: usize = 4;
 
-/// A copy of a task's database, as its process left it.
+/// A copy of a task's database, from the end of its process.
 #[derive(Debug, Clone)]
 pub(crate) struct Copied {
     pub(crate) task: TaskId,
-    /// A worker had it open at the end.
+    /// Whether a worker had the database open at the end.
     pub(crate) open: bool,
     /// The stored offsets of the inputs, by topic. Empty if the database is not whole or was never written.
     pub(super) positions: BTreeMap<String, i64>,
     /// The stored stream time.
     pub(super) stream_time: Option<i64>,
-    /// It was written to.
+    /// Whether the database was written to.
     pub(super) written: bool,
-    /// It holds the state of a transaction, and not a part of a changelog.
+    /// Whether the database contains the state of a transaction, and not a part of a changelog.
     pub(super) whole: bool,
     pub(super) contents: Contents,
 }
@@ -66,7 +66,7 @@ impl Copied {
         Ok(copied)
     }
 
-    /// The stored offset of this input.
+    /// Returns the stored offset of this input.
     pub(super) fn position(&self, topic: &str) -> Option<i64> {
         self.positions.get(topic).copied()
     }
@@ -77,7 +77,7 @@ impl Copied {
 pub(super) struct Found {
     /// Violations.
     pub(super) wrong: Vec<String>,
-    /// How often the behaviour that a shape covers has occurred.
+    /// The number of occurrences of each behaviour that a shape covers.
     pub(super) seen: BTreeMap<&'static str, u64>,
 }
 
@@ -101,7 +101,8 @@ pub(super) struct Left<'a> {
     /// The partition count of each input and output.
     pub(super) partitions: i32,
     pub(super) given: &'a [Given],
-    /// The number of records that arrived before the last start. The others were all there before any was processed.
+    /// The number of records that arrived before the last start. The others all arrived before any of them was
+    /// processed.
     pub(super) before_last: usize,
     /// The number of records that arrived before the last fault ended and all records were committed.
     pub(super) after_faults: usize,
@@ -109,13 +110,13 @@ pub(super) struct Left<'a> {
 }
 
 impl<'a> Left<'a> {
-    /// The records of an input, in the order of their numbers.
+    /// Returns the records of an input, in the order of their numbers.
     pub(super) fn of(&self, topic: &str) -> impl Iterator<Item = &'a Given> {
         self.given.iter().filter(move |it| it.topic == topic)
     }
 
-    /// The records of a partition before the last start, for two topics that one task reads in order of time. The
-    /// older record comes first; at equal times, the first topic's record does.
+    /// Returns the records of a partition before the last start, for two topics that one task reads in order of time.
+    /// The older record comes first. At equal times, the record of the first topic comes first.
     pub(super) fn by_time(&self, topics: [&str; 2], partition: i32) -> Vec<&'a Given> {
         let last = self.given.get(self.before_last..).unwrap_or_default();
         let of = |topic| {
@@ -131,7 +132,7 @@ impl<'a> Left<'a> {
         std::iter::from_fn(next).collect()
     }
 
-    /// Evidence of these records of an input, with the offsets that the group committed for it.
+    /// Returns evidence of these records of an input, with the offsets that the group committed for it.
     pub(super) fn evidence(
         &self,
         topic: &str,
@@ -149,7 +150,7 @@ impl<'a> Left<'a> {
         })
     }
 
-    /// The contents of an output. `running` is the fold that its values follow.
+    /// Returns the contents of an output. `running` is the fold of its values.
     pub(super) fn output(&self, topic: &str, keys: &mut Keys, running: Option<Fold>) -> Output {
         let mut rows = Vec::new();
         let mut ends = Vec::new();
@@ -167,7 +168,7 @@ impl<'a> Left<'a> {
                     key: keys.intern(record.key.as_deref()),
                     partition,
                     offset: record.offset,
-                    // Behind the digit that its input brings along.
+                    // The count follows the digit of the input.
                     value: words.nth(1).and_then(|it| it.parse().ok()).unwrap_or(0),
                 });
             }
@@ -182,7 +183,7 @@ impl<'a> Left<'a> {
         }
     }
 
-    /// The contents of a partition of a changelog.
+    /// Returns the contents of a partition of a changelog.
     pub(super) fn logged(&self, topic: &str, partition: i32) -> Contents {
         let mut contents = Contents::new();
         for record in self.cluster.read(topic, partition) {
@@ -199,7 +200,7 @@ impl<'a> Left<'a> {
         contents
     }
 
-    /// The changelog and the databases, each with the expected result of the task's input partition.
+    /// Returns the changelog and the databases, each with the expected result of the task's input partition.
     pub(super) fn copies(&self, topic: &str, fold: &Fold) -> Vec<StateCopy> {
         let mut copies = Vec::new();
         if let Some(changelog) = self.changelog {
@@ -252,13 +253,13 @@ impl<'a> Left<'a> {
     }
 }
 
-/// The violations, if there are any.
+/// Returns the violations, if there are any.
 pub(super) fn verdict(evidence: &Evidence) -> Option<String> {
     let verdict = judge(evidence, Expectation::Finished);
     (!verdict.is_clean()).then(|| text(evidence, &verdict))
 }
 
-/// The contents of a database.
+/// Returns the contents of a database.
 fn held(database: &dyn StoreBackend) -> Result<Contents, StoreError> {
     let mut contents = Contents::new();
     for store in database.stores()? {

@@ -6,53 +6,52 @@ use super::fault::{Fault, Place};
 use super::shape::Shape;
 use eos_testkit::rng::Rng;
 
-/// How many faults are drawn at least.
+/// The minimum number of drawn faults.
 pub(super) const FAULTS: usize = 6;
 
-/// What to simulate.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Everything follows from it.
+    /// The seed, which determines the whole run.
     pub seed: u64,
-    /// What the app does.
+    /// The shape of the app.
     pub shape: Shape,
-    /// How many faults are drawn.
+    /// The number of drawn faults.
     pub faults: usize,
-    /// These and no others.
+    /// The faults of the run. If it is set, no faults are drawn.
     pub plan: Option<Vec<Fault>>,
     /// Whether a trace is kept.
     pub traced: bool,
-    /// The name of a defence to take away, to see whether a seed finds the loss. The names are those of the
-    /// `failpoints` of `eos-core` (with the feature `failpoints`), `task_lock` of the disk, and `compaction` of
-    /// Kafka.
+    /// The name of a defence to remove, to check that a seed detects its absence. The names are those of the
+    /// `failpoints` of `eos-core` (with the feature `failpoints`), `task_lock` of the disk, and `compaction` of Kafka.
     pub without: Option<&'static str>,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Of which run.
+    /// The run.
     pub run: Run,
-    /// What went wrong on purpose, in order.
+    /// The faults that occurred, in order.
     pub fired: Vec<Fault>,
     /// How often each place was passed.
     pub passed: BTreeMap<Place, u64>,
-    /// What must not have happened.
+    /// The violations of guarantees.
     pub violations: Vec<String>,
-    /// With which errors workers ended, and how often.
+    /// The number of workers that ended with each error.
     pub errors: BTreeMap<String, u32>,
-    /// How often the behaviour that the shape covers has occurred, such as late records of windows.
+    /// The number of occurrences of each behaviour that the shape covers, such as late records of windows.
     pub seen: BTreeMap<&'static str, u64>,
-    /// How many records came.
+    /// The number of records.
     pub records: usize,
-    /// Virtual milliseconds.
+    /// The virtual duration, in milliseconds.
     pub took_ms: i64,
-    /// What happened, if it was to be told.
+    /// The trace, if [`Run::traced`] is set.
     pub trace: Vec<String>,
 }
 
 impl Run {
-    /// A run with a shape and a number of faults that follow from the seed.
+    /// Returns a run whose shape and number of faults follow from the seed.
     #[must_use]
     pub fn of_seed(seed: u64) -> Run {
         let mut rng = Rng::new(seed ^ 0x7368_6170_6500);

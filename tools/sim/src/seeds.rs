@@ -1,4 +1,4 @@
-//! Many runs.
+//! Runs of many seeds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,65 +10,65 @@ use super::run::{Outcome, Run};
 use super::shape::Shape;
 use super::without::check_defence;
 
-/// Seeds to run.
+/// A range of seeds to run.
 #[derive(Debug, Clone)]
 pub struct Seeds {
-    /// The first one.
+    /// The first seed.
     pub from: u64,
-    /// How many.
+    /// The number of seeds.
     pub count: u64,
-    /// How many are run at the same time, each on a thread of its own.
+    /// The number of runs in parallel, each on its own thread.
     pub threads: usize,
     /// The shape of all runs, instead of the one that each seed draws.
     pub shape: Option<Shape>,
-    /// See [`Run::without`]. The first seed that finds it is the last one.
+    /// See [`Run::without`]. The runs stop after the first seed that detects the missing defence.
     pub without: Option<&'static str>,
 }
 
-/// What came of them.
+/// The summary of many runs.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// How many were run.
+    /// The number of runs.
     pub seeds: u64,
-    /// What went wrong on purpose, in all.
+    /// The total number of faults.
     pub faults: u64,
-    /// With how few a run got away.
+    /// The smallest number of faults in a run.
     pub least_faults: usize,
-    /// How many records came.
+    /// The total number of records.
     pub records: u64,
     /// The number of runs of each shape.
     pub shapes: BTreeMap<Shape, u64>,
     /// See [`Outcome::seen`].
     pub seen: BTreeMap<&'static str, u64>,
-    /// With which errors workers ended, and how often.
+    /// The number of workers that ended with each error.
     pub errors: BTreeMap<String, u32>,
-    /// Virtual time.
+    /// The total virtual time.
     pub simulated: Duration,
-    /// Real time.
+    /// The real time.
     pub took: Duration,
-    /// What was hit how often.
+    /// The number of hits of each place and kind.
     pub coverage: Coverage,
-    /// The runs that went wrong, by seed.
+    /// The runs with violations, by seed.
     pub violated: Vec<Outcome>,
 }
 
 impl Seeds {
-    /// Runs them, with databases in memory.
+    /// Runs the seeds, with databases in memory.
     ///
     /// # Panics
-    /// As [`Run::run`].
+    /// See [`Run::run`].
     #[must_use]
     pub fn run(&self) -> Summary {
         self.run_on(&InMemory)
     }
 
-    /// Runs them, with databases on these disks.
+    /// Runs the seeds, with databases on these disks.
     ///
     /// # Panics
-    /// As [`Run::run`].
+    /// See [`Run::run`].
     #[must_use]
     pub fn run_on(&self, disks: &dyn Disks) -> Summary {
-        // Once, and not on each thread.
+        // Checked once, and not on each thread.
         if let Some(Err(why)) = self.without.map(check_defence) {
             panic!("{why}");
         }
@@ -94,7 +94,7 @@ impl Seeds {
         all
     }
 
-    /// What one thread gets to run.
+    /// Runs seeds on one thread.
     fn some(&self, disks: &dyn Disks, next: &AtomicU64, stop: &AtomicBool) -> Summary {
         let mut some = Summary {
             least_faults: usize::MAX,

@@ -1,11 +1,11 @@
-//! The apps that are simulated.
+//! The shapes of the simulated apps.
 
 use eos_testkit::rng::Rng;
 
-/// What an app does.
+/// The shape of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shape {
-    /// Two outputs, nothing kept.
+    /// Two outputs, without state.
     Stateless,
     /// A count by key in a store.
     Counting,
@@ -19,14 +19,14 @@ pub enum Shape {
     Merged,
     /// Failed records are retried or skipped, closures take seconds, and counts are emitted once per commit.
     Skipping,
-    /// The same, but records that fail permanently become dead letters.
+    /// As [`Skipping`](Self::Skipping), but records that fail permanently become dead letters.
     DeadLetters,
     /// As [`Stateless`](Self::Stateless), but records may be repeated.
     AtLeastOnce,
 }
 
 impl Shape {
-    /// Every one.
+    /// Every shape.
     pub const ALL: [Shape; 9] = [
         Shape::Stateless,
         Shape::Counting,
@@ -39,7 +39,7 @@ impl Shape {
         Shape::AtLeastOnce,
     ];
 
-    /// The weight in the draw.
+    /// Returns the weight in the draw.
     pub(crate) fn weight(self) -> usize {
         match self {
             Shape::Merged | Shape::Skipping | Shape::DeadLetters => 1,
@@ -58,7 +58,7 @@ impl Shape {
         rng.of(&all).copied().unwrap_or(Shape::Counting)
     }
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// The shape of this name.
+    /// Returns the shape of this name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Shape> {
         Shape::ALL.into_iter().find(|it| it.name() == name)

@@ -1,8 +1,8 @@
-//! The fewest faults that a run still goes wrong with.
+//! The reduction of a run's faults to the necessary ones.
 
 use super::run::{Outcome, Run};
 
-/// Takes faults away, one at a time, as long as the run still goes wrong.
+/// Removes faults, one at a time, as long as the run still has violations.
 #[must_use]
 pub fn shrink(outcome: &Outcome) -> Outcome {
     let mut best = outcome.clone();

@@ -1,4 +1,4 @@
-//! The course of a run: things go wrong, all goes well, it settles, and is judged.
+//! The course of a run: faults, recovery, settling, and checks.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ use eos_broker::broker::{Broker, BrokerOptions};
 use eos_testkit::client::{Cluster, Written};
 use eos_testkit::rng::Rng;
 
-/// When a run begins, in milliseconds since the epoch.
+/// The start of a run, in milliseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000;
-/// How many records come at least.
+/// The minimum number of records.
 const RECORDS: usize = 40;
-/// For how long things go wrong at most, in milliseconds, if that is often enough.
+/// The maximum duration of the faults, in milliseconds, if enough faults occur within it.
 const MOST: i64 = 60_000;
-/// How long everything may take once all goes well again, in milliseconds.
+/// The timeout of the recovery after the last fault, in milliseconds.
 const PATIENCE: i64 = 240_000;
-/// How long everything has to be settled before it is judged: what the brokers have committed, workers have to
-/// hear of, and an answer may take seconds.
+/// The time that a run must be settled before the checks, in milliseconds. Workers still have to receive the responses
+/// to commits, and a response may take seconds.
 const QUIET: i64 = 10_000;
-/// How often records come again after all is settled.
+/// The number of times that more records arrive after the run is settled.
 const ENCORES: u32 = 2;
-/// So few bytes that a restore takes several batches.
+/// The size of a restore batch, in bytes. It is so small that a restore takes several batches.
 const RESTORE_BATCH: usize = 60;
 
 struct Simulation<'a> {
@@ -54,21 +54,21 @@ struct Simulation<'a> {
 }
 
 impl Run {
-    /// Runs it, with databases in memory.
+    /// Runs the simulation, with databases in memory.
     ///
     /// # Panics
-    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
-    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
+    /// If there is no defence of the name in [`without`](Run::without), or it cannot be removed because the feature
+    /// `failpoints` is missing. [`check_defence`](super::check_defence) checks this without a panic.
     #[must_use]
     pub fn run(self) -> Outcome {
         self.run_on(&InMemory)
     }
 
-    /// Runs it, with databases on these disks.
+    /// Runs the simulation, with databases on these disks.
     ///
     /// # Panics
-    /// If there is no defence of the name in [`without`](Run::without), or it can't be taken away because the
-    /// feature `failpoints` is missing; [`check_defence`](super::check_defence) says so without a panic.
+    /// If there is no defence of the name in [`without`](Run::without), or it cannot be removed because the feature
+    /// `failpoints` is missing. [`check_defence`](super::check_defence) checks this without a panic.
     #[must_use]
     pub fn run_on(self, disks: &dyn Disks) -> Outcome {
         if self.without == Some(TASK_LOCK) {
@@ -99,7 +99,7 @@ impl<'a> Simulation<'a> {
         options.marker_delay_ms = rng.between(0, 30);
         options.marker_spread_ms = rng.between(0, 20);
         let cluster = Cluster::watched(Broker::new(options), BEGIN, nemesis.clone());
-        // In half of the runs a fetch brings a batch or two, so that a restore takes several.
+        // In half of the runs a fetch returns one or two batches, so that a restore takes several fetches.
         if rng.one_in(2) {
             cluster.fetch_at_most(i32::try_from(rng.between(100, 400)).unwrap_or(200));
         }
@@ -238,8 +238,9 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Once more records come, after all is settled: to those that run, and then to those that were killed and
-    /// come back to what their disks hold. What was sought wrongly or restored wrongly shows only then.
+    /// Adds more records after the run is settled. The first time, the running processes process them. The second time,
+    /// all processes are killed first and restart with the contents of their disks. Only these records reveal a wrong
+    /// seek or a wrong restore.
     fn encore(&mut self, nth: u32) {
         if nth > 0 {
             self.nemesis.note(|| "every process is killed".into());
@@ -282,9 +283,9 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Some records come.
+    /// Adds some records.
     fn feed(&mut self) {
-        // Enough to do at first; then as much as keeps everything going.
+        // The rate is high at first, and later just enough to keep all workers busy.
         let seldom = if self.inputs.len() < RECORDS { 3 } else { 12 };
         if !self.rng.one_in(seldom) {
             return;
@@ -337,7 +338,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Whether every process runs, and everything is committed.
+    /// Returns whether every process runs, and everything is committed.
     fn is_settled(&self) -> bool {
         self.processes.run_well() && check::is_committed(&self.cluster, &self.case)
     }

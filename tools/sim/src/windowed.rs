@@ -25,7 +25,7 @@ pub(super) const WINDOWED: Case = Case {
     ..STATELESS
 };
 
-/// Updates go into the first two, late records into the last.
+/// The outputs. Updates go into the first two, late records into the last.
 const OUTPUTS: [&str; 3] = ["out", "copy", "late"];
 
 const SIZE: i64 = 2_000;
@@ -57,7 +57,7 @@ fn declare(app: &mut App) {
     results.to(&updates(second));
 }
 
-/// Most records have the current time. Some are late, in time for their window or not, and a few are ahead.
+/// Returns a record. Most have the current time. Some are late, in time for their window or not, and a few are ahead.
 fn draft(rng: &mut Rng, now: i64) -> Draft {
     let back = match rng.below(12) {
         0..=3 => rng.between(0, 6_000),
@@ -74,7 +74,7 @@ fn start(time: i64) -> i64 {
     time - time % SIZE
 }
 
-/// Whether the window with this start is closed and no longer kept.
+/// Returns whether the window with this start is closed and no longer kept.
 fn is_over(start: i64, stream_time: i64) -> bool {
     start + SIZE + GRACE <= stream_time
 }
@@ -89,15 +89,15 @@ fn split(given: &[Given]) -> (Vec<&Given>, Vec<&Given>) {
     })
 }
 
-/// The key of an update, followed by the window's start.
+/// Returns the key of an update, followed by the window's start.
 fn windowed(it: &Given) -> Vec<u8> {
     let mut key = it.key.clone().into_bytes();
     key.extend_from_slice(&start(it.timestamp).to_be_bytes());
     key
 }
 
-/// The expected state: windows that are not over, by start and key, each with the highest time of its records, and the
-/// stream time. Only records in time can raise the stream time.
+/// Returns the fold of the expected state: windows that are not over, by start and key, each with the highest time of
+/// its records, and the stream time. Only records in time can raise the stream time.
 fn windows() -> Fold {
     Fold::new(|contents, record| {
         let time = record.value;
@@ -122,7 +122,7 @@ fn windows() -> Fold {
     })
 }
 
-/// The start as encoded in a store's key, with the sign bit flipped.
+/// Returns the start as encoded in a store's key, with the sign bit flipped.
 fn stored(start: i64) -> [u8; 8] {
     (start ^ i64::MIN).to_be_bytes()
 }
@@ -139,7 +139,7 @@ fn forget(contents: &mut Contents, stream_time: i64) {
     });
 }
 
-/// The open windows in a database or a changelog, with the stream time.
+/// Returns the open windows in a database or a changelog, with the stream time.
 fn open(mut contents: Contents, stream_time: Option<i64>) -> Contents {
     // The stored window settings.
     contents.remove(&[][..]);

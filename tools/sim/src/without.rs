@@ -1,15 +1,15 @@
-//! Defences that are taken away.
+//! The removal of defences.
 
 use std::error::Error;
 use std::fmt;
 
-/// A database of a task is open once: the one defence that is not the runtime's but the disk's.
+/// The lock that lets only one worker open a task's database. It is the only defence of the disk, not of the runtime.
 pub(super) const TASK_LOCK: &str = "task_lock";
 
-/// Kafka compacts changelogs instead of deleting old records, as the runtime configures it.
+/// The compaction of changelogs, which the runtime configures, instead of the deletion of old records.
 pub(super) const COMPACTION: &str = "compaction";
 
-/// There is no defence of a name, or it can't be taken away here.
+/// The error of a defence that does not exist, or cannot be removed in this build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoDefence(String);
 
@@ -21,10 +21,10 @@ impl fmt::Display for NoDefence {
 
 impl Error for NoDefence {}
 
-/// Whether a defence of this name can be taken away by [`Run::without`](super::Run::without).
+/// Checks that [`Run::without`](super::Run::without) can remove a defence of this name.
 ///
 /// # Errors
-/// [`NoDefence`], with the names that there are.
+/// [`NoDefence`], with the existing names.
 pub fn check_defence(name: &str) -> Result<(), NoDefence> {
     match name {
         TASK_LOCK | COMPACTION => Ok(()),
@@ -34,14 +34,14 @@ pub fn check_defence(name: &str) -> Result<(), NoDefence> {
 
 #[cfg(feature = "failpoints")]
 type TakenAway = eos_core::spi::failpoints::Entered;
-/// Never made.
+/// A type without values.
 #[cfg(not(feature = "failpoints"))]
 type TakenAway = std::convert::Infallible;
 
-/// Takes a defence of the runtime away on this thread, until the answer is dropped.
+/// Removes a defence of the runtime on this thread, until the returned value is dropped.
 #[cfg(feature = "failpoints")]
 pub(super) fn take_away(name: &str) -> Result<TakenAway, NoDefence> {
-    // None and a list can be read, too.
+    // The parser would also accept an empty name and a list.
     if name.trim().is_empty() || name.contains(',') {
         return Err(NoDefence(format!(
             "{name:?} is not the name of one defence"

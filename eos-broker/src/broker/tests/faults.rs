@@ -1,8 +1,8 @@
-//! Faults on purpose.
+//! Injected faults.
 
 use super::*;
 
-/// A model with an open transaction and a fault on EndTxn.
+/// Returns a model with an open transaction and a fault on EndTxn.
 fn ending(act: Act) -> (Model, crate::faults::RuleId, Ticket) {
     let mut model = Model::new();
     let (id, epoch) = model.open();
@@ -16,7 +16,7 @@ fn ending(act: Act) -> (Model, crate::faults::RuleId, Ticket) {
     (model, rule, ticket)
 }
 
-/// The connection goes on with nothing, or what was sent behind it would have overtaken it.
+/// The connection must discard everything else. Otherwise, later requests would overtake the lost bytes.
 fn lost(ticket: Ticket) -> Output {
     Output::Nothing(Unanswered::Lost(ticket))
 }
@@ -145,7 +145,7 @@ fn a_coordinator_is_away_for_a_while() {
     assert_eq!(model.broker.fired(rule), 2);
 }
 
-/// An admin client queries the coordinator as others do, and looks it up again on NOT_COORDINATOR.
+/// An admin client queries the coordinator like other clients, and looks it up again after NOT_COORDINATOR.
 #[test]
 fn a_coordinator_that_is_away_answers_no_admin_either() {
     let mut model = Model::new();

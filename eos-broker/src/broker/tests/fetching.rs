@@ -1,4 +1,4 @@
-//! Fetches that wait, and are told at once what they have to hear.
+//! Waiting fetches, and errors that end the wait at once.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_fetch_waits_for_records_and_no_longer_than_it_says() {
     assert_eq!((error, bytes > 0, stable), (0, true, 1));
 }
 
-/// Its client has old metadata: the sooner it hears of it, the better.
+/// The client has old metadata. The sooner it receives the error, the better.
 #[test]
 fn a_fetch_with_another_leader_epoch_is_answered_at_once() {
     let mut model = Model::new();

@@ -8,7 +8,7 @@ fn a_session_ends_when_its_time_is_over_and_heartbeats_prolong_it() {
     let ticket = model.join("");
     let (error, generation, id) = model.joined(ticket).expect("alone: answered at once");
     assert_eq!((error, generation), (0, 1));
-    // It has joined, and never asks for its assignment: the rebalance time-out ends that.
+    // The member has joined, but never sends SyncGroup. The rebalance timeout ends that.
     for _ in 0..3 {
         model.pass(9_000);
         assert_eq!(model.beat(&id, 1), 0);
@@ -28,7 +28,7 @@ fn a_join_is_held_until_everybody_has_come_or_their_time_is_over() {
     let joined = (model.joined(again), model.joined(second));
     let (one, two) = (joined.0.expect("answered"), joined.1.expect("answered"));
     assert_eq!((one.0, one.1, two.0, two.1), (0, 2, 0, 2));
-    // The first one does not come any more: a third one waits for its session only.
+    // The first member no longer joins. The third member waits only until the first member's session times out.
     let third = model.join("");
     let again = model.join(&two.2);
     model.pass(9_999);

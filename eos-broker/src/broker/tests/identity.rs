@@ -1,4 +1,4 @@
-//! The same requests have the same answers, and each broker is another one.
+//! Deterministic responses, and ids that differ between incarnations.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn the_same_requests_have_the_same_answers() {
     assert_eq!(run(), run());
 }
 
-/// The ids that a broker gives out: its own, a topic's, a member's, a producer's.
+/// Returns the ids that a broker assigns: its own, a topic's, a member's, a producer's.
 fn ids(incarnation: u64) -> (String, String, String, i64) {
     let mut model = Model::with(BrokerOptions {
         incarnation,
@@ -36,8 +36,8 @@ fn ids(incarnation: u64) -> (String, String, String, i64) {
     (cluster, topic, member, model.init().1)
 }
 
-/// A client that outlives a broker on the same port would take its successor for it. An old producer id
-/// or member id would belong to another client, and a new topic would pass for the old one.
+/// A client that outlives a broker on the same port would mistake the next broker for it. An old producer id or member
+/// id would belong to another client, and a new topic would pass for the old one.
 #[test]
 fn ids_of_one_incarnation_are_none_of_another() {
     let first = (

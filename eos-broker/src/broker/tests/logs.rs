@@ -1,4 +1,4 @@
-//! What a log takes and keeps: memory, acks, retention, compaction.
+//! Logs: memory, acks, retention, compaction.
 
 use super::*;
 
@@ -25,7 +25,8 @@ fn memory_is_bounded_and_the_limit_is_named() {
     }
 }
 
-/// A producer whose answer was lost would take its batch for lost when the memory is full, and it is there.
+/// A producer that lost the response to a batch would treat it as lost if a full memory rejected the retry. But the
+/// batch is in the log.
 #[test]
 fn memory_is_asked_for_what_is_appended_only() {
     let batch = |sequence| produced(Some((7, 0, sequence)), false, &[("k", Some("v"), 0)]);
@@ -102,6 +103,6 @@ fn a_tombstone_outlives_its_first_compaction() {
     let both = held(&mut model, 1_000_000);
     assert_eq!(held(&mut model, 1_000_069), both);
     let neither = held(&mut model, 1_000_070);
-    // The last batch stays without records: it keeps the log's end.
+    // The last batch stays without records, to keep the log's end.
     assert!(neither > 0 && neither < both / 2 + 1, "{both}, {neither}");
 }

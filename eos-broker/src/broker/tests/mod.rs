@@ -1,4 +1,6 @@
-//! The model as a whole, in pure code: time passes when the test says so.
+//! Tests of the whole model in pure code.
+//!
+//! Time passes only when a test advances it.
 
 mod faults;
 mod fetching;
@@ -23,12 +25,12 @@ use super::{Broker, BrokerOptions, Hold, Output, Request, Ticket, Unanswered, te
 use crate::faults::{Act, Rule};
 use crate::log::produced;
 
-/// A broker, its clock, and requests in short.
+/// A broker and its clock, with short methods for requests.
 struct Model {
     broker: Broker,
     now: i64,
     tickets: u64,
-    /// Everything that came out and was not asked for yet.
+    /// All outputs that the test has not taken yet.
     out: Vec<Output>,
 }
 
@@ -58,7 +60,7 @@ impl Model {
         ticket
     }
 
-    /// Lets time pass, to each moment at which something is due.
+    /// Lets time pass, and stops at each moment at which work is due.
     fn pass(&mut self, milliseconds: i64) {
         let end = self.now + milliseconds;
         while let Some(wake) = self.broker.next_wake().filter(|wake| *wake <= end) {
@@ -151,7 +153,7 @@ impl Model {
         self.send(11, request)
     }
 
-    /// Error, bytes and last stable offset of a fetch that was answered.
+    /// Returns the error, bytes and last stable offset of a completed fetch.
     fn fetched(&mut self, ticket: Ticket) -> Option<(i16, usize, i64)> {
         match self.answer(ticket)? {
             ResponseKind::Fetch(it) => {
@@ -163,7 +165,7 @@ impl Model {
         }
     }
 
-    /// A producer with a record in an open transaction.
+    /// Returns a producer with a record in an open transaction.
     fn open(&mut self) -> (i64, i16) {
         let (error, id, epoch) = self.init();
         assert_eq!(error, 0);
@@ -189,7 +191,7 @@ impl Model {
         self.send(3, request)
     }
 
-    /// Error, generation and member id of a join that was answered.
+    /// Returns the error, generation and member id of a completed join.
     fn joined(&mut self, ticket: Ticket) -> Option<(i16, i32, String)> {
         match self.answer(ticket)? {
             ResponseKind::JoinGroup(it) => {

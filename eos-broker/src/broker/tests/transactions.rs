@@ -1,4 +1,4 @@
-//! Markers, time-outs, and batches that come late.
+//! Markers, timeouts and late batches.
 
 use super::*;
 
@@ -95,8 +95,7 @@ fn without_verification_a_late_batch_opens_a_transaction_that_hangs() {
     }
 }
 
-/// As Kafka: who writes in a transaction has to be allowed to, whatever is open, and it is asked once for the
-/// whole request.
+/// Kafka requires permission to write in a transaction, whatever is open, and checks it once for the whole request.
 #[test]
 fn a_request_with_a_transactional_batch_and_no_id_writes_nothing() {
     for acks in [-1, 0] {

@@ -1,4 +1,4 @@
-//! Clusters start, take abuse, and leave nothing behind.
+//! Clusters start, survive faults, and leave nothing behind.
 #![allow(
     clippy::unwrap_used,
     reason = "the lint spares test functions, not what they share"
@@ -74,7 +74,7 @@ fn an_owner_that_is_killed_takes_its_brokers_along() {
     drop(next);
 }
 
-/// Not a test by itself: the process that the test above kills.
+/// Not a test by itself, but the process that the test above kills.
 #[test]
 fn owner_to_be_killed() {
     owner::be_one_if_asked();

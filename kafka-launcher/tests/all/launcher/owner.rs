@@ -1,4 +1,6 @@
-//! Another process that owns a cluster: this test program, run once more.
+//! Another process that owns a cluster.
+//!
+//! It is a second run of this test program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +12,7 @@ use super::traces::Traces;
 const ASKED: &str = "EOS_TEST_BE_AN_OWNER";
 const MARK: &str = "owner's traces: ";
 
-/// The process, and what its cluster left in the system.
+/// The process, and the traces of its cluster in the system.
 pub(crate) struct Owner {
     child: Child,
     pub(crate) traces: Traces,
@@ -32,7 +34,7 @@ impl Owner {
         }
     }
 
-    /// As `kill -9`: no destructor of its runs.
+    /// Kills the process like `kill -9`, so that none of its destructors run.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -41,13 +43,13 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // A failed test must not leave it behind.
+        // A failed test must not leave the process running.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Starts a cluster from a thread that ends, tells its traces, and waits to be killed.
+/// Starts a cluster from a thread that ends, prints its traces, and waits to be killed.
 pub(crate) fn be_one_if_asked() {
     if std::env::var_os(ASKED).is_none() {
         return;

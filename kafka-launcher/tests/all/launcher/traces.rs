@@ -1,4 +1,4 @@
-//! What a cluster leaves in the system while it runs: processes, ports, a directory.
+//! A cluster's traces in the system: processes, ports, a directory.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kafka_launcher::{Cluster, ClusterOptions, skipped};
 
-/// The traces of one cluster, to look for when it should be gone.
+/// The traces of one cluster, which must disappear with the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Traces {
     pub(crate) pids: Vec<u32>,
@@ -41,7 +41,7 @@ impl Traces {
         assert!(!lock.exists(), "{} is still there", lock.display());
     }
 
-    /// Processes and ports; a kernel that kills takes a moment.
+    /// Waits until the processes and ports are gone. A kill by the kernel takes a moment.
     pub(crate) fn wait_until_dead(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         while self.pids.iter().any(|pid| is_alive(*pid)) || self.ports.iter().any(|p| is_open(*p)) {
@@ -51,13 +51,13 @@ impl Traces {
     }
 }
 
-/// A zombie is dead: it only waits to be collected.
+/// Returns whether a process runs. A zombie is dead, and only waits to be collected.
 fn is_alive(pid: u32) -> bool {
     let state = state(pid);
     !state.is_empty() && !state.starts_with('Z')
 }
 
-/// The state letter of a process, from `/proc` where there is one: small systems have no `ps`.
+/// Returns the state letter of a process, from `/proc` if it exists, because small systems have no `ps`.
 fn state(pid: u32) -> String {
     if Path::new("/proc/self/stat").exists() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -75,7 +75,7 @@ fn is_open(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }
 
-/// The cluster, or none if the test is to be skipped.
+/// Returns the cluster, or `None` if the test is skipped.
 pub(crate) fn cluster(options: ClusterOptions) -> Option<Cluster> {
     if skip() {
         return None;
@@ -83,7 +83,7 @@ pub(crate) fn cluster(options: ClusterOptions) -> Option<Cluster> {
     Some(Cluster::start(&options).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
-/// Whether tests on a real Kafka are skipped.
+/// Returns whether tests on a real Kafka are skipped.
 pub(crate) fn skip() -> bool {
     skipped().unwrap_or_else(|error| panic!("{error:#}"))
 }

@@ -1,5 +1,6 @@
-//! One planted violation of each kind, and a clean run: a judge that never complains proves
-//! nothing, and neither does one that always does.
+//! One planted violation of each kind, and a clean run.
+//!
+//! A judge that never reports a violation proves nothing, and neither does a judge that always reports one.
 
 mod offsets;
 mod outputs;
@@ -13,7 +14,7 @@ const PARTITIONS: i32 = 2;
 const PER_PARTITION: i64 = 50;
 const KEYS: u64 = 10;
 
-/// A finished, clean run: 100 records of 10 keys in 2 partitions, processed into 2 outputs.
+/// Returns a finished, clean run: 100 records of 10 keys in 2 partitions, processed into 2 outputs.
 fn clean() -> Evidence {
     let mut keys = Keys::default();
     let interned: Vec<Key> = (0..KEYS)
@@ -55,8 +56,8 @@ fn clean() -> Evidence {
     }
 }
 
-/// The same run, counting: `out` carries how often its key came so far, and each partition has a changelog
-/// and a database.
+/// Returns the same run of a counting application. `out` carries the count of its key, and each partition has a
+/// changelog and a database.
 fn counted() -> Evidence {
     let mut evidence = clean();
     evidence.outputs[0].running = Some(counts());
@@ -67,7 +68,7 @@ fn counted() -> Evidence {
     evidence
 }
 
-/// What a counting application makes of its input.
+/// Returns the fold of a counting application.
 fn counts() -> Fold {
     Fold::new(|contents, record| {
         let key = record.key.unwrap().to_vec();
@@ -80,7 +81,7 @@ fn counts() -> Fold {
     })
 }
 
-/// How often each key comes in a partition below an offset, said without the fold.
+/// Returns the count of each key in a partition below an offset, computed without the fold.
 fn counts_below(partition: i32, offset: i64) -> Contents {
     let of_key = |key: u64| {
         let mut numbers = (0..offset as u64).map(|offset| offset * 2 + partition as u64);
@@ -91,7 +92,7 @@ fn counts_below(partition: i32, offset: i64) -> Contents {
     (0..KEYS).filter_map(of_key).collect()
 }
 
-/// A changelog and a database of each partition, as they are at an offset. In this order.
+/// Adds a changelog and a database of each partition, at an offset, in this order.
 fn keep_state(evidence: &mut Evidence, offset: i64) {
     evidence.state.clear();
     for partition in 0..PARTITIONS {
@@ -105,7 +106,7 @@ fn keep_state(evidence: &mut Evidence, offset: i64) {
     }
 }
 
-/// A transaction that ends right after its last record.
+/// Returns a transaction that ends right after its last record.
 fn span(first: i64, last: i64, commits: bool) -> Span {
     Span {
         first,
@@ -122,7 +123,7 @@ fn span(first: i64, last: i64, commits: bool) -> Span {
     }
 }
 
-/// A commit of partition 0 of each of these.
+/// Returns a commit of partition 0 of each of these topics.
 fn commit(topics: &[&str]) -> LoggedTransaction {
     LoggedTransaction {
         transactional_id: "app-0".into(),
@@ -134,7 +135,7 @@ fn commit(topics: &[&str]) -> LoggedTransaction {
     }
 }
 
-/// The same run, stopped after the first 30 records of each partition.
+/// Returns the same run, stopped after the first 30 records of each partition.
 fn stopped() -> Evidence {
     let mut evidence = clean();
     for output in &mut evidence.outputs {
@@ -144,7 +145,7 @@ fn stopped() -> Evidence {
     evidence
 }
 
-/// The counting run, stopped likewise.
+/// Returns the counting run, stopped likewise.
 fn stopped_counted() -> Evidence {
     let mut evidence = counted();
     for output in &mut evidence.outputs {
@@ -155,14 +156,14 @@ fn stopped_counted() -> Evidence {
     evidence
 }
 
-/// Takes the record with this number out of an output.
+/// Removes the record with this number from an output, and returns it.
 fn remove(evidence: &mut Evidence, output: usize, seq: u64) -> Row {
     let rows = &mut evidence.outputs[output].rows;
     let at = rows.iter().position(|row| row.seq == Some(seq)).unwrap();
     rows.remove(at)
 }
 
-/// The kinds found, with their counts.
+/// Returns the kinds of violations, with their counts.
 fn kinds(verdict: &Verdict) -> Vec<(&'static str, u64)> {
     let findings = verdict.findings().into_iter();
     let counts = findings.map(|(name, finding)| (name, finding.count));

@@ -1,4 +1,4 @@
-//! Committed offsets beside the outputs.
+//! Committed offsets, compared with the outputs.
 
 use super::*;
 

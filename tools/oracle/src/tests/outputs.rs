@@ -1,4 +1,4 @@
-//! What is in the outputs, and what is not.
+//! Records that the outputs contain, and missing records.
 
 use super::*;
 
@@ -90,7 +90,7 @@ fn one_key_is_in_order_by_input_partition() {
         ..Evidence::default()
     };
     finished(&evidence, []);
-    // What came in between from the other partition does not hide it.
+    // A row of the other partition in between does not hide it.
     evidence.outputs[0].rows = vec![row(1, 0, 0), row(2, 0, 1), row(0, 0, 2), row(3, 0, 3)];
     let verdict = finished(&evidence, [("reordered", 1)]);
     assert_eq!(verdict.reordered.examples[0].seq, Some(0));
@@ -115,7 +115,7 @@ fn foreign() {
     nameless.seq = None;
     evidence.outputs[1].rows.push(nameless);
     let verdict = judge(&evidence, Expectation::Finished);
-    // And the record whose place it took.
+    // Also the record that it replaced.
     let expected = [("lost", 1), ("foreign", 2), ("torn", 1), ("offsets", 1)];
     assert_eq!(kinds(&verdict), expected);
     assert_eq!(verdict.foreign.examples[0].seq, Some(4_000));
@@ -132,7 +132,7 @@ fn rekeyed() {
 #[test]
 fn torn() {
     let mut evidence = stopped();
-    // Beyond the committed offset, so it is not lost; yet half of its transaction is visible.
+    // The row is beyond the committed offset, so it is not lost. But half of its transaction is visible.
     let mut row = evidence.outputs[0].rows[0];
     (row.seq, row.offset) = (Some(60), 30);
     evidence.outputs[0].rows.push(row);

@@ -1,4 +1,4 @@
-//! Running values: every update of a key, not only the last.
+//! Running values: every update of a key is checked.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn row(evidence: &mut Evidence, seq: u64) -> &mut Row {
 #[test]
 fn stale() {
     let mut evidence = counted();
-    // The update of seq 33 was made from the state before seq 23, and everything after it from that.
+    // The update of seq 33 was made from the state before seq 23, and so were all later updates.
     for seq in (33..100).step_by(10) {
         row(&mut evidence, seq).value -= 1;
     }
@@ -30,7 +30,7 @@ fn stale_although_the_last_value_is_right() {
     row(&mut evidence, 50).value = 7;
     row(&mut evidence, 60).value = 8;
     let verdict = judge(&evidence, Expectation::Finished);
-    // One of them from 50 to 60.
+    // One of them lasts from 50 to 60.
     assert_eq!(kinds(&verdict), [("stale", 2)]);
     let notes = verdict.stale.examples.iter().map(|found| &found.note[..]);
     let expected = [
@@ -66,7 +66,7 @@ fn what_is_doubled_is_not_stale_for_that() {
     let rows = &mut evidence.outputs[0].rows;
     let again = Row {
         offset: 58,
-        // It was counted once more.
+        // The record was counted once more.
         value: rows[10].value + 1,
         ..rows[10]
     };

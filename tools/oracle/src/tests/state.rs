@@ -1,11 +1,11 @@
-//! Copies of state that are further than what is committed, less far, or elsewhere.
+//! Copies of state that are ahead, behind, or wrong.
 
 use super::*;
 
-/// Where a counting run, stopped at offset 30 of each partition, has the database of partition 0.
+/// The index of the database of partition 0, in a counting run that stopped at offset 30 of each partition.
 const DATABASE: usize = 1;
 
-/// The verdict on a run that was stopped at offset 30, with one of the copies changed.
+/// Returns the verdict on a run that stopped at offset 30, with a change to one of the copies.
 fn with(copy: usize, change: impl FnOnce(&mut StateCopy)) -> Verdict {
     let mut evidence = stopped_counted();
     change(&mut evidence.state[copy]);
@@ -35,7 +35,7 @@ fn state_ahead() {
 
 #[test]
 fn state_that_is_ahead_of_what_it_says() {
-    // The position did not go with the contents.
+    // The position did not advance with the contents.
     let verdict = with(DATABASE, |copy| copy.contents = counts_below(0, 33));
     assert_eq!(kinds(&verdict), [("state_ahead", 1)]);
     assert_eq!(
@@ -53,7 +53,7 @@ fn a_position_beyond_what_is_committed_is_ahead() {
         verdict.state_ahead.examples[0].note,
         "database of counts says offset 31, holds what lies below offset 30, committed is 30"
     );
-    // Who may lag may not be ahead for that.
+    // A copy that may lag must still not be ahead.
     let verdict = with(DATABASE, |copy| {
         copy.may_lag = true;
         copy.position = Some(31);
@@ -66,7 +66,7 @@ fn a_position_beyond_the_end_is_ahead_and_one_behind_markers_is_not() {
     let mut evidence = counted();
     evidence.state[DATABASE].position = Some(PER_PARTITION + 1);
     finished(&evidence, [("state_ahead", 1)]);
-    // The producer of the input uses transactions, and its last marker lies there.
+    // The input's producer uses transactions, and its last marker is at this offset.
     evidence.input.ends[0] = PER_PARTITION + 1;
     finished(&evidence, []);
 }
@@ -115,7 +115,7 @@ fn state_that_says_more_than_it_holds_is_behind_and_wrong_where_it_may_lag() {
 
 #[test]
 fn state_wrong() {
-    // An update of key 4 was lost, and others came after it.
+    // An update of key 4 was lost, and later updates were applied.
     let verdict = with(0, |copy| set(&mut copy.contents, "key 4", b"5"));
     assert_eq!(kinds(&verdict), [("state_wrong", 1)]);
     assert_eq!(
@@ -153,7 +153,7 @@ fn the_first_key_that_differs_is_named() {
 
 #[test]
 fn an_old_position_beside_new_contents_is_wrong() {
-    // What lies between would go into it twice.
+    // The records in between would be applied twice.
     for may_lag in [false, true] {
         let verdict = with(DATABASE, |copy| {
             copy.position = Some(25);
@@ -188,7 +188,7 @@ fn an_old_position_beside_inputs_that_changed_nothing_is_none() {
 
 #[test]
 fn of_offsets_with_the_same_contents_the_nearest_is_named() {
-    // Only what was last is kept, of a value that comes again every 10 records.
+    // The fold keeps only the latest value, which repeats every 10 records.
     let latest = Fold::new(|contents, record| {
         let value = (record.offset % 10).to_string();
         contents.insert(b"latest".into(), value.into_bytes());
@@ -220,7 +220,7 @@ fn of_offsets_with_the_same_contents_the_nearest_is_named() {
 fn every_copy_is_compared_with_its_own_partition() {
     let mut evidence = stopped_counted();
     for row in clean().outputs[0].rows.iter() {
-        // Partition 1 went on to its end.
+        // Partition 1 continued to its end.
         if row.partition == 1 && row.offset >= 30 {
             let value = (row.seq.unwrap() / KEYS + 1) as i64;
             evidence.outputs[0].rows.push(Row { value, ..*row });
@@ -280,7 +280,7 @@ fn an_app_may_have_state_and_no_outputs() {
 #[test]
 fn of_offsets_that_mean_the_same_the_one_that_was_named_is() {
     let mut evidence = counted();
-    // Behind the last record lies the marker of its transaction.
+    // After the last record there is the marker of its transaction.
     let end = PER_PARTITION + 1;
     evidence.input.ends = vec![end; PARTITIONS as usize];
     evidence.committed = Some(vec![Some(end); PARTITIONS as usize]);
@@ -298,7 +298,7 @@ fn of_offsets_that_mean_the_same_the_one_that_was_named_is() {
 fn inputs_add_up_in_the_order_of_their_offsets() {
     let mut keys = Keys::default();
     let key = keys.intern(None);
-    // Numbered the other way round.
+    // The numbers are in reverse order.
     let row = |seq, value| Row {
         seq: Some(seq),
         key,

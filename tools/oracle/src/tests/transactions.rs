@@ -1,11 +1,11 @@
-//! Transactions that readers should not see, and those that do not end.
+//! Transactions that readers must not receive, or that never end.
 
 use super::*;
 
 #[test]
 fn what_a_marker_aborts_is_not_to_be_seen() {
     let mut evidence = clean();
-    // Three records of partition 1 are visible that the markers abort.
+    // Three records of partition 1 are visible although the markers abort them.
     evidence.outputs[1].spans[1] = vec![span(0, 46, true), span(47, 49, false)];
     let verdict = finished(&evidence, [("aborted", 3)]);
     let example = &verdict.aborted.examples[0];
@@ -33,7 +33,7 @@ fn what_no_marker_ends_is_not_to_be_seen() {
     open.end = None;
     evidence.outputs[0].spans[0] = vec![open];
     finished(&evidence, [("aborted", 50)]);
-    // Outside of transactions there are no markers.
+    // There are no markers outside of transactions.
     evidence.outputs[0].spans[0][0].transactional = false;
     finished(&evidence, []);
 }
@@ -42,7 +42,7 @@ fn what_no_marker_ends_is_not_to_be_seen() {
 fn a_commit_of_outputs_without_offsets_is_half_a_transaction() {
     let mut evidence = clean();
     evidence.commits.push(commit(&["audit", "out"]));
-    // Offsets alone are a first start; topics of others are not judged.
+    // A commit with offsets alone is a first start. Topics of other applications are not judged.
     evidence.commits.push(commit(&["__consumer_offsets"]));
     evidence.commits.push(commit(&["other"]));
     let verdict = finished(&evidence, [("aborted", 1)]);

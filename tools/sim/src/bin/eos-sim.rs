@@ -1,4 +1,4 @@
-//! Simulates seeds: `cargo xtask sim` runs it.
+//! A program that simulates seeds. `cargo xtask sim` runs it.
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         None => many(&options, &mut out),
     };
     match told.and_then(|()| out.flush()) {
-        // The reader closed the pipe because it had enough; the result stands all the same.
+        // The reader closed the pipe because it had read enough. The result is valid all the same.
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             eprintln!("error: what came of it can't be written: {error}");
             return ExitCode::FAILURE;
@@ -75,7 +75,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
                 print!("{USAGE}");
                 std::process::exit(0);
             }
-            // The program ends soon: there is nothing to free it for.
+            // The program ends soon, so it need not free the string.
             "--without" => options.without = Some(value()?.leak()),
             _ => return Err(format!("{name} is no option")),
         }
@@ -98,7 +98,7 @@ fn number(name: &str, text: &str) -> Result<u64, String> {
         .map_err(|_| format!("{name} needs a number that is not negative, not {text:?}"))
 }
 
-/// Whether nothing was violated, and whether that could be told.
+/// Returns whether the run had no violations, and whether its report could be written.
 fn one(seed: u64, options: &Options, out: &mut impl Write) -> (bool, io::Result<()>) {
     let run = Run::of_seed(seed);
     let run = Run {

@@ -16,7 +16,7 @@ fn whoever_has_read_enough_closes_the_pipe() {
     let sim = sim.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut sim = sim.spawn().unwrap();
     let mut first = String::new();
-    // A trace is longer than what a pipe and this buffer hold.
+    // A trace is longer than the capacity of a pipe and this buffer.
     let mut trace = BufReader::with_capacity(1, sim.stdout.take().unwrap());
     trace.read_line(&mut first).unwrap();
     drop(trace);

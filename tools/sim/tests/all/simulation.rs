@@ -1,8 +1,10 @@
-//! The whole runtime under seeds: nothing is lost, doubled, reordered or torn, whatever goes wrong.
+//! Tests of the whole runtime under seeds.
+//!
+//! No fault loses, doubles, reorders or tears records.
 
 use eos_sim::{Kind, Run, Seeds, Shape};
 
-/// As many as a test run has time for; `EOS_SEEDS` says another number.
+/// The number of seeds that a test run has time for. `EOS_SEEDS` overrides it.
 const SEEDS: u64 = 500;
 
 /// The behaviour that the shapes cover, in alphabetical order.
@@ -52,7 +54,7 @@ fn whatever_goes_wrong_each_record_counts_once() {
     assert_eq!(summary.seeds, count);
     let shapes: Vec<Shape> = summary.shapes.keys().copied().collect();
     assert!(count < SEEDS || shapes == Shape::ALL, "{shapes:?}");
-    // The behaviour that a shape covers has occurred often.
+    // Each behaviour that a shape covers has occurred often.
     let seen: Vec<&str> = summary.seen.keys().copied().collect();
     assert!(count < SEEDS || seen == SEEN, "{seen:?}");
     for (what, times) in &summary.seen {
@@ -98,7 +100,7 @@ fn a_run_is_the_same_whenever_it_is_repeated() {
     assert_eq!(shapes.len(), Shape::ALL.len());
 }
 
-/// A run that was recorded can be repeated from its list of faults alone: what shrinking rests on.
+/// A recorded run can be repeated from its list of faults alone. Shrinking depends on this.
 #[test]
 fn a_run_can_be_repeated_from_its_faults() {
     let mut whole = 0;
@@ -111,7 +113,7 @@ fn a_run_can_be_repeated_from_its_faults() {
         let repeated = plan.run();
         assert!(!repeated.fired.is_empty(), "seed {seed}");
         assert_eq!(repeated.fired, drawn.fired, "seed {seed}");
-        // A run that finished its work before drawing all faults had to wait for them; its repetition need not.
+        // A run that finished its work before drawing all faults had to wait for them. Its repetition need not wait.
         if drawn.fired.len() >= drawn.run.faults {
             assert_eq!(repeated.took_ms, drawn.took_ms, "seed {seed}");
             whole += 1;
