@@ -1,4 +1,4 @@
-//! From an app to running workers: checks, identity, threads, a clean stop.
+//! Starts the workers of an app: checks, identity, threads, a clean stop.
 
 mod app_state;
 mod chores;
