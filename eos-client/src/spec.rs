@@ -1,4 +1,4 @@
-//! The settings of a client, and the data that it reports.
+//! The settings and the reports of a client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

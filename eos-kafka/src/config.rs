@@ -205,8 +205,8 @@ impl KafkaConfig {
 }
 
 /// Returns the fetch size of a partition, in bytes. Every response costs both sides some hundred microseconds. So with
-/// few partitions it is a megabyte, as by default (docs/design/0030), and it falls with the square of their number:
-/// beside small records, most memory is in responses (docs/design/0026). If changelogs are also read, there are more
+/// few partitions it is a megabyte, as by default (docs/design/0030). It falls with the square of their number, because
+/// with small records, most memory is in responses (docs/design/0026). If changelogs are also read, there are more
 /// partitions than `prefetch` was calculated for.
 fn at_a_time(prefetch: usize, restores: bool) -> usize {
     let kib = prefetch.min(4 << 20) / 1024;
@@ -234,9 +234,9 @@ impl Settings {
         self.0.push((key.to_owned(), value.to_string()));
     }
 
-    /// Prevents that a deleted topic is created again. librdkafka's default for producers is `true`: each refresh of
-    /// their metadata would make brokers create it (`auto.create.topics.enable`, on by default), with a partition count
-    /// and a retention that were never chosen for it.
+    /// Prevents the client from creating a deleted topic again. librdkafka's default for producers is `true`: each
+    /// refresh of their metadata would make brokers create it (`auto.create.topics.enable`, on by default). Its
+    /// partition count and retention would not be the intended ones.
     fn creates_no_topics(&mut self) {
         self.set("allow.auto.create.topics", false);
     }

@@ -1,8 +1,8 @@
 //! Creates topics.
 //!
-//! `rd_kafka_CreateTopics` goes to the controller. It is none of the admin calls that look up leaders
-//! (docs/design/0012) or a coordinator (docs/design/0020): only `rd_kafka_admin_worker`, on librdkafka's main thread,
-//! processes it from the first step on.
+//! `rd_kafka_CreateTopics` goes to the controller. It does not look up leaders (docs/design/0012) or a coordinator
+//! (docs/design/0020), unlike other admin calls. Only `rd_kafka_admin_worker` processes it, on librdkafka's main
+//! thread.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Queries the assignments of a group on a separate thread, because the call blocks.
+//! Queries a group's assignments on a separate thread.
+//!
+//! The call blocks.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};

@@ -1,4 +1,4 @@
-//! Queries the brokers for the ids and the partition counts of the app's topics.
+//! Queries the ids and partition counts of the app's topics.
 //!
 //! A topic may be deleted and created again under its name. librdkafka 2.12.1 continues with the new topic at the
 //! offset of the old one (a comment in its `rd_kafka_topic_metadata_update` announces a fix). If the new log is longer

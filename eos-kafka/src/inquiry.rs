@@ -1,4 +1,4 @@
-//! A separate client for a few requests, each repeated until it succeeds.
+//! A separate client for a few requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -27,8 +27,8 @@
 //!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
 //! ```
 //!
-//! Source and producer call the C library directly: rdkafka's own types hide the group metadata, the queues and the
-//! batch calls, cannot add interceptors, and flush for 100 ms where 1 ms is enough.
+//! Source and producer call the C library directly. rdkafka's own types hide the group metadata, the queues and the
+//! batch calls. They cannot add interceptors, and they flush for 100 ms where 1 ms is enough.
 
 mod committed;
 mod config;

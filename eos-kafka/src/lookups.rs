@@ -1,8 +1,8 @@
-//! Queries the beginning and the end of partitions, on a separate thread.
+//! Queries log bounds on a separate thread.
 //!
-//! `rd_kafka_offsets_for_times` blocks. The admin call `rd_kafka_ListOffsets`, which returns its result on a queue,
-//! must not be called: when not all leaders are cached, it continues to use its own request after another thread may
-//! have completed and freed it (docs/design/0012).
+//! `rd_kafka_offsets_for_times` blocks. The admin call `rd_kafka_ListOffsets` returns its result on a queue, but must
+//! not be called. When not all leaders are cached, it continues to use its own request after another thread may have
+//! completed and freed it (docs/design/0012).
 //!
 //! The disadvantage: one unresponsive leader costs a request the results of all others. So simultaneous queries share a
 //! request only until it fails. A partition that failed alone is a *suspect*. Queries of suspects come last, one at a

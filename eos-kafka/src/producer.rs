@@ -241,7 +241,7 @@ impl Producer for KafkaProducer {
         }
     }
 
-    /// Also true after a commit or an abort that was repeated after its timeout: librdkafka 2.12.1 may keep the result
+    /// Also true after a commit or an abort that was repeated after its timeout. librdkafka 2.12.1 may keep the result
     /// of one of its steps for the next call of any kind (docs/design/0018).
     fn unanswered(&self) -> bool {
         self.resumed || self.client.unanswered()

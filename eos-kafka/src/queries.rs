@@ -1,4 +1,4 @@
-//! The requests of a source that are in flight while its worker continues.
+//! The requests of a source that are in flight.
 
 use std::sync::Arc;
 use std::task::Poll;

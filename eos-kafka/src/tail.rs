@@ -6,9 +6,9 @@
 //! high watermark determines the end at once. If an open transaction keeps the two apart, a background query returns
 //! the last stable offset, and the result is valid until the watermark moves.
 //!
-//! `enable.partition.eof` would report it for free, but must stay off: the batch call of librdkafka 2.12.1 mistakes an
-//! end of partition for a record and advances its position past it (#4844), and the fetcher that continues there after
-//! a rebalance skips a record.
+//! `enable.partition.eof` would report it for free, but must stay off. The batch call of librdkafka 2.12.1 mistakes an
+//! end of partition for a record and advances its position past it (#4844). The fetcher that continues there after a
+//! rebalance skips a record.
 
 /// The observed offsets of a partition.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,6 @@
-//! Flushes databases on a separate thread, because the start of a flush may wait for the disk.
+//! Flushes databases on a separate thread.
+//!
+//! The start of a flush may wait for the disk.
 
 use std::collections::BTreeMap;
 use std::fmt;

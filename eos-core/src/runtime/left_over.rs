@@ -1,4 +1,4 @@
-//! Removes the databases of tasks that have moved to other processes.
+//! Removes the databases of tasks that have moved.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

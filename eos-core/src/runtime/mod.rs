@@ -1,4 +1,4 @@
-//! Starts the workers of an app: checks, identity, threads, a clean stop.
+//! Starts, observes and stops the workers of an app.
 
 mod app_state;
 mod chores;

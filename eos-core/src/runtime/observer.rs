@@ -1,4 +1,4 @@
-//! Periodic reports: the state of the app, outages, and the summary in the log.
+//! Periodic reports: state, outages, and the summary in the log.
 
 use std::time::Duration;
 

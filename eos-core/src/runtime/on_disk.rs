@@ -21,8 +21,8 @@ pub(crate) struct OnDisk {
     open: Arc<OpenDatabases>,
 }
 
-/// Returns the storage of the task databases of a process: RocksDB below the directory `slot`, which belongs to this
-/// process alone, with `memory` bytes for all databases together.
+/// Returns the storage of a process's task databases. RocksDB keeps them below the directory `slot`, which belongs to
+/// this process alone, with `memory` bytes for all databases together.
 #[must_use]
 pub fn on_disk(slot: PathBuf, app: AppId, cluster: &str, memory: usize) -> Arc<dyn Home> {
     Arc::new(OnDisk::new(slot, app, cluster.to_owned(), memory))

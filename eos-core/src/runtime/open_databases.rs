@@ -1,4 +1,4 @@
-//! The open databases of this process, with a common memory limit.
+//! The open databases of this process.
 
 use eos_protocol::TaskId;
 use eos_state::rocks::{Flusher, StateMemory};

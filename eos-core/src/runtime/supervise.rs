@@ -1,4 +1,4 @@
-//! Waits for the workers' threads, and replaces a thread that hangs in a client call.
+//! Waits for the workers' threads, and replaces hanging ones.
 //!
 //! Every call has a deadline, but the client library has to keep it. If a call does not return long after all
 //! deadlines, its thread is abandoned: it leaks, with its connections. Another thread replaces the worker under the

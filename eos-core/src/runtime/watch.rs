@@ -1,4 +1,4 @@
-//! A client whose calls can be observed from outside, with their durations.
+//! A client whose calls can be observed from outside.
 //!
 //! Every client call should return within a slice of time. If a call does not return, the worker's thread cannot
 //! continue. It is abandoned (see [`supervise`](super::supervise)), and must have no effect if the call ends later.

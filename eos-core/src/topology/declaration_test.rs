@@ -1,4 +1,4 @@
-//! Declared graphs: mistakes, clones, routes, partitioners, policies, and the names of stages.
+//! Declared graphs, and the mistakes in them.
 
 use super::tests::{Bench, app, error, text};
 use crate::{App, ErrorPolicy, KeyValueStore, PlainTopic, Topic};

@@ -1,4 +1,4 @@
-//! The node that keeps a result per key until its deletion.
+//! The node of results that may be deleted.
 
 use std::any::Any;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! The guarantee of each edge of an app, as text and as a drawing.
+//! The guarantees of an app's edges, as text and drawing.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Internal topics: the app creates them and is their only writer.
+//! Internal topics. The app creates them and is their only writer.
 
 use eos_protocol::StageId;
 use eos_protocol::state::Family;

@@ -1,4 +1,4 @@
-//! The topology of an app: a graph of nodes, instantiated for each task.
+//! The topology of an app: a graph of nodes.
 
 mod aggregate;
 mod chains;

@@ -1,4 +1,4 @@
-//! A node of a task's graph, and the path to the next node.
+//! A node of a task's graph.
 
 use std::any::Any;
 

@@ -1,4 +1,4 @@
-//! The node that holds results back until the transaction is sealed.
+//! The node that holds back results until the commit.
 
 use std::any::Any;
 use std::marker::PhantomData;

@@ -125,8 +125,8 @@ where
     fn close(&mut self) {}
 }
 
-/// The step of one task. It is created at the first record: an error of its factory is then a fault of that record,
-/// with a policy, and not a fault of the worker.
+/// The step of one task, created at the first record. So an error of its factory is a fault of that record, with a
+/// policy, and not a fault of the worker.
 pub(crate) struct Process<K, V, S, F> {
     make: Arc<F>,
     step: Option<S>,

@@ -123,8 +123,8 @@ impl Scratch {
         self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
     }
 
-    /// Returns the first output from number `from` on that is too large for its topic: its topic, its size in a batch
-    /// of its own, and the limit.
+    /// Returns the first output from number `from` on that is too large for its topic, with the topic, the size in a
+    /// batch of its own, and the limit.
     pub(crate) fn oversize(
         &self,
         from: usize,

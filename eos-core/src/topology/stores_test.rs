@@ -1,4 +1,4 @@
-//! Ordered and windowed stores in closures, and the checks of windows.
+//! Ordered and windowed stores in closures.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Declared tables and joins: the topics of a task, the allowed ends of chains, and the description.
+//! Declared tables and joins.
 
 use super::tests::{app, error, text};
 use crate::{App, KeyValueStore, Table, Topic};

@@ -1,4 +1,4 @@
-//! Graphs that are declared, cut into stages, and run without a worker.
+//! Graphs, their stages and tasks, without a worker.
 
 use crate::store::StateAccess;
 use std::cell::RefCell;

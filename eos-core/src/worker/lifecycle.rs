@@ -1,4 +1,4 @@
-//! The end of a worker: it commits, leaves the group and closes; or it fails.
+//! The stop and the failure of a worker.
 
 use std::task::Poll;
 

@@ -1,4 +1,4 @@
-//! The end of intake: results, changes of state and offsets go into the open transaction.
+//! Seals a transaction: sends results, state changes and offsets.
 
 use std::task::Poll;
 

@@ -1,4 +1,4 @@
-//! The status of a worker, for the code that steps it.
+//! The status of a worker for its caller.
 
 use eos_protocol::{Offset, Timestamp, TopicPartition};
 

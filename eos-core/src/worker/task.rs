@@ -1,4 +1,4 @@
-//! One task of a worker: its progress, nodes and fetched records.
+//! A task: its progress, nodes and fetched records.
 
 use eos_protocol::state::PerFamily;
 use eos_protocol::{

@@ -1,4 +1,4 @@
-//! The state of a task, from its changelog records to its database.
+//! The state of a task, in changelog and database.
 
 use std::task::Poll;
 

@@ -1,4 +1,4 @@
-//! The part of a windowed changelog that is no longer needed.
+//! The unneeded part of a windowed changelog.
 
 use std::time::Duration;
 

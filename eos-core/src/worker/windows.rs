@@ -1,4 +1,4 @@
-//! The windowed stores of a task, with their expiry and terms.
+//! The windowed stores of a task.
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::store::{TERMS, window_of, windows_between};
 /// Each store has its [`Terms`] beside its windows, in the database and in the changelog. Every transaction that writes
 /// to the changelog writes the terms, so a trim never removes the only copy. The first transaction on other terms also
 /// writes them in any case, because the database then expires windows that were live for the program before.
-/// because what the database forgets with it was there for the program before.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     stores: Vec<(StoreId, Expiry)>,

@@ -167,8 +167,8 @@ impl Client {
     /// Completes the pending rebalance, and prevents further ones.
     ///
     /// librdkafka 2.12.1 never finishes the destruction of a consumer that received an assignment and has not called
-    /// `assign`: `rd_kafka_destroy` waits for its main thread, which spins (`rd_kafka_cgrp_unassign`, which runs
-    /// instead because of the flag NO_CONSUMER_CLOSE, only responds to revocations). With a fatal error it no longer
+    /// `assign`: `rd_kafka_destroy` waits for its main thread, which spins. (Because of the flag NO_CONSUMER_CLOSE, it
+    /// calls `rd_kafka_cgrp_unassign` instead, which only responds to revocations.) With a fatal error it no longer
     /// calls the application at all, and treats any assignment as the response "none".
     fn renounce(&self) {
         self.hooks.log.silence();

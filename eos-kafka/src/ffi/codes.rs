@@ -1,4 +1,4 @@
-//! The functions and fields that carry error codes, with the codes as plain integers.
+//! Functions and fields with error codes, as plain integers.
 //!
 //! `rdkafka_sys` declares the same C functions with a Rust `enum` as their result. A broker may send a code that is not
 //! in the enum, and a Rust enum must never have such a value. For C there is no difference: the C `enum` has negative

@@ -48,8 +48,8 @@ impl Client {
         unsafe { Failure::check(sys::rd_kafka_incremental_unassign(self.raw(), list.raw())) }
     }
 
-    /// Returns the known offsets of a partition without a query to a broker: the high watermark of the last fetch, and
-    /// the position, which is also past transaction markers.
+    /// Returns the known offsets of a partition without a query to a broker. They are the high watermark of the last
+    /// fetch, and the position, which is also past transaction markers.
     pub(crate) fn known(&self, of: &TopicPartition) -> Result<Known, Failure> {
         let topic = c_string(of.topic.as_str())?;
         let (mut low, mut high) = (-1, -1);

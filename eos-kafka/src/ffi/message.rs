@@ -123,10 +123,10 @@ impl KafkaMessage {
     /// Whether the record certainly has no headers, without a librdkafka call. That call would build and destroy a
     /// parser for each record.
     ///
-    /// In a record batch of version 2, the only version with a leader epoch, the number of headers follows the value
-    /// (KIP-82), and librdkafka's value points into the batch. (An empty value points elsewhere.) librdkafka keeps the
-    /// epoch for the rest of a fetch, but an older format never follows version 2 in a log: brokers stopped writing it
-    /// with Kafka 3.0 (KIP-724).
+    /// Only a record batch of version 2 has a leader epoch. In it, the number of headers follows the value (KIP-82),
+    /// and librdkafka's value points into the batch. (An empty value points elsewhere.) librdkafka keeps the epoch for
+    /// the rest of a fetch. But an older format never follows version 2 in a log: brokers stopped writing it with Kafka
+    /// 3.0 (KIP-724).
     fn is_bare(&self) -> bool {
         let raw = self.raw();
         if raw.payload.is_null() || raw.len == 0 {

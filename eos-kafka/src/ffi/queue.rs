@@ -1,4 +1,4 @@
-//! Queues of group events, of a partition's records, and of responses.
+//! Queues of events, records and responses.
 
 use std::ffi::c_void;
 use std::fmt;

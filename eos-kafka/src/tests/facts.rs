@@ -1,4 +1,4 @@
-//! The facts of a cluster, and the errors of a missing one.
+//! The facts of a cluster.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

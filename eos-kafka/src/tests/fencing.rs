@@ -170,9 +170,9 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
     if kafka::skipped().unwrap() {
         return;
     }
-    // A separate broker: the test freezes it, which must not affect other tests.
-    // Its session outlasts the freeze: with the default of three seconds the controller may depose
-    // it when it thaws, and the markers of the commit get lost between two terms of its coordinator.
+    // A separate broker: the test freezes it, which must not affect other tests. Its session outlasts the freeze. With
+    // the default of three seconds the controller may depose it when it thaws, and the markers of the commit get lost
+    // between two terms of its coordinator.
     let options = kafka::ClusterOptions::default().property("broker.session.timeout.ms", "30000");
     let mut cluster = kafka::Cluster::start(&options).unwrap();
     let mut wire = wire::Client::connect(cluster.bootstrap(), PATIENCE).unwrap();

@@ -1,4 +1,4 @@
-//! Members of the classic protocol that stay, leave and detect rebalances.
+//! Members of the classic protocol.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Shared code of the scenarios: a broker, unique names, and bounded waits.
+//! Shared code of the scenarios.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! One consumer and one producer, from the subscription to the committed offset.
+//! One consumer and one producer.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The app's internal topics: their required settings, and checks of existing topics.
+//! The app's internal topics and their required settings.
 
 mod unfit;
 

@@ -1,4 +1,4 @@
-//! Error texts about internal topics that can't be used or created.
+//! Error texts about unusable internal topics.
 
 use std::fmt::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! The consumer of the scripted Kafka, which reads the input logs.
+//! The consumer of the scripted Kafka.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Poll;

@@ -1,6 +1,6 @@
 //! The check that the group's members own all partitions.
 //!
-//! A cooperative rebalance that moves a partition has two rounds: the owner gives it up in the first round and joins
+//! A cooperative rebalance that moves a partition has two rounds. The owner gives it up in the first round and joins
 //! again for the second, in which another member gets it (KIP-429). If the owner is killed in between and comes back as
 //! the same static member, it gets its assignment of the first round, without a rebalance (KIP-345). There is no second
 //! round, and the partition has no owner until another member joins or leaves. So a static member checks once after its

@@ -1,4 +1,4 @@
-//! Offsets and records that are missing in the logs, and their explanation.
+//! Offsets and records that are missing in the logs.
 
 use std::task::Poll;
 
@@ -120,8 +120,9 @@ impl Group {
                 "an offset from before the last rebalance or rewind is gone, seeking again"
             );
             self.gaps.out_of_range.remove(0);
-            // librdkafka detects on one thread that an offset is gone, and acts on another thread, which does not check
-            // for a new assignment meanwhile (`rd_kafka_offset_reset`): it stops the new fetch.
+            // One thread of librdkafka detects that an offset is gone, and another thread acts
+            // (`rd_kafka_offset_reset`). The second thread does not check for a new assignment meanwhile, so it stops
+            // the new fetch.
             tasks.rewind(&partition);
             self.seeks.push((partition, wanted));
             return Ok(None);

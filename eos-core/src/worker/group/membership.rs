@@ -1,6 +1,6 @@
 //! The group member that owns a worker's partitions.
 //!
-//! When the group removes a member as dead, librdkafka reports the loss of all its partitions, but not while a
+//! When the group removes a member as dead, librdkafka reports the loss of all its partitions. But it does not while a
 //! rebalance waits for its response (2.12.1, `rd_kafka_cgrp_revoke_all_rejoin_maybe`: "already in progress, skipping").
 //! It then joins again under a new member id, and claims its previous partitions without their old generation. The
 //! group assigns them again. No event reports that another member owned them meanwhile. The task would continue at a

@@ -1,4 +1,4 @@
-//! The worker as a member of its consumer group: rebalances, starts of tasks, seeks.
+//! The worker as a group member.
 //!
 //! This part never touches the open transaction. A step returns the required action, and the worker carries it out.
 

@@ -1,4 +1,6 @@
-//! Reads the start offsets of assigned tasks: committed offsets, then log bounds.
+//! Reads the start offsets of assigned tasks.
+//!
+//! Committed offsets come first, then the bounds of the logs.
 
 use std::collections::BTreeSet;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! The results that are emitted once per commit, after the end of intake.
+//! The results that are emitted once per commit.
 
 use eos_protocol::{Offset, TaskId};
 use eos_state::Changed;

@@ -1,4 +1,4 @@
-//! The inputs of a task, and the choice of its next record.
+//! The inputs of a task, and its next record.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) fn choose<C: Client>(
     Ok(task.merge.pick(now, supplies))
 }
 
-/// Returns the supply of an input. An input that was dry at this tick of the clock is not queried again: a query for
+/// Returns the supply of an input. An input that was dry at this tick of the clock is not queried again. A query for
 /// each record of the other inputs would cost more than the records.
 fn supply<C: Client>(
     task: &mut Task<RecordsOf<C>>,

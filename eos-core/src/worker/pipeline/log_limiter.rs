@@ -1,4 +1,4 @@
-//! Limits the number of log lines about failed and late records.
+//! Limits log lines about failed and late records.
 
 use std::time::Duration;
 

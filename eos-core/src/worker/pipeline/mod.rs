@@ -1,4 +1,4 @@
-//! The path of a record through its task into the open transaction.
+//! The path of a record into the open transaction.
 
 mod emission;
 mod inputs;

@@ -36,7 +36,7 @@ impl Names {
 
 impl<C: Client> Restoring<C> {
     /// Rejects a database with stores that this program does not have. The check comes before the database is discarded
-    /// for another reason: the changelog would be rejected in the same way, and the database is unchanged once the
+    /// for another reason, because the changelog would be rejected in the same way. The database is unchanged once the
     /// program has the store again.
     ///
     /// A database of another origin is not checked, but discarded.

@@ -1,4 +1,4 @@
-//! The open transaction: the state machine, its producer, and the calls in flight.
+//! The open transaction, with its state machine and producer.
 //!
 //! [`Worker::advance`](super::Worker) is the only caller of the machine. It carries out the events for the tasks (seal,
 //! apply, discard). This module carries them out for the producer.
