@@ -97,8 +97,8 @@ pub trait Source {
     /// Joins the group for these topics.
     fn subscribe(&mut self, topics: &[TopicName]) -> Result<()>;
 
-    /// Leaves the group permanently, also as a static member: its partitions move at once. Returns the assigned
-    /// partitions as a [`SourceEvent::Revoked`], which the caller still has to handle.
+    /// Leaves the group permanently, also as a static member: its partitions move at once. The assigned partitions
+    /// arrive as a [`SourceEvent::Revoked`], which the caller still has to handle.
     fn unsubscribe(&mut self) -> Result<()>;
 
     /// Takes the next event, if there is one. Never waits. Counts as a poll for `max.poll.interval.ms`.

@@ -12,8 +12,8 @@
 //!
 //! ```text
 //! made, assigned ─┐
-//! Metadata       ─┼─→ suspicious ──query──→ asked ──answer──→ SourceEvent::Topics
-//! now and then   ─┘       ↑ no answer ────────┘
+//! Metadata       ─┼─→ suspicious ──query──→ asked ──response──→ SourceEvent::Topics
+//! timer          ─┘       ↑ no response ──────┘
 //! ```
 //!
 //! The worker interprets the reports (`eos_protocol::TopicWatch`).

@@ -179,7 +179,7 @@ fn try_lock(path: &Path) -> Result<Option<File>, SlotError> {
     }
 }
 
-/// Reads or creates the instance id. The write goes to a temporary file, then renames it: a crash leaves all or
+/// Reads or creates the instance id. It is written to a temporary file, which is then renamed: a crash leaves all or
 /// nothing.
 fn instance(path: &Path) -> Result<InstanceId, SlotError> {
     match File::open(path) {

@@ -102,7 +102,7 @@ pub enum Step {
     Stopped,
 }
 
-/// How a worker stops.
+/// The mode of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopMode {

@@ -22,7 +22,7 @@ pub struct KafkaRecords {
 }
 
 impl KafkaRecords {
-    /// Replaces the batch. `fill` writes messages of this client, which become ours, from the beginning of the given
+    /// Replaces the batch. `fill` writes messages of this client, owned by the batch, from the beginning of the given
     /// room, and returns their number. Errors among them are passed to `error` with their code and text.
     ///
     /// # Safety

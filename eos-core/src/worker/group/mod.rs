@@ -54,9 +54,9 @@ pub(super) enum GroupStep {
 /// The state of the open transaction, as far as a rebalance depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
-    /// No transaction is open or in flight.
+    /// Whether no transaction is open or in flight.
     pub(super) settled: bool,
-    /// The outcome of the transaction is unknown.
+    /// Whether the outcome of the transaction is unknown.
     pub(super) in_doubt: bool,
 }
 
