@@ -1,21 +1,21 @@
-//! What went wrong in a client call, in Kafka's own numbers.
+//! The error of a client call, with Kafka's error code.
 
 use eos_protocol::{CallSite, ErrorClass, Fault, classify};
 
-/// A client call failed.
+/// The error of a client call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {text} (code {code})", code = fault.code)]
 pub struct ClientError {
-    /// The call.
+    /// The failed call.
     pub call: CallSite,
     /// librdkafka's error code and flags.
     pub fault: Fault,
-    /// What librdkafka or the broker says of it.
+    /// The error text of librdkafka or of the broker.
     pub text: String,
 }
 
 impl ClientError {
-    /// An error that carries no transaction flags.
+    /// Returns an error without transaction flags.
     pub fn new(call: CallSite, code: i32, text: impl Into<String>) -> Self {
         Self {
             call,
@@ -24,7 +24,7 @@ impl ClientError {
         }
     }
 
-    /// What follows from it: one table decides, for all calls.
+    /// Returns the error class. One table classifies the errors of all calls.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         classify(self.call, self.fault)

@@ -1,36 +1,36 @@
-//! Records on their way in and out, as bytes.
+//! Consumed and produced records, as bytes.
 
 use std::sync::Arc;
 
 use eos_protocol::{Offset, Partition, Timestamp};
 
-/// Fetched records of one partition, in order. They keep the client's buffers alive until they are
-/// dropped, so no more of them are held than are about to be processed.
+/// Fetched records of one partition, in order. They keep the client's buffers alive until they are dropped. Hold only
+/// records that are about to be processed.
 pub trait Records: Default + Send {
     /// A record.
     type Message: Message;
 
-    /// The next one.
+    /// Returns the next record.
     fn first(&self) -> Option<&Self::Message>;
 
-    /// Frees the next one.
+    /// Frees the next record.
     fn drop_first(&mut self);
 
-    /// Frees all.
+    /// Frees all records.
     fn clear(&mut self);
 }
 
 /// A fetched record.
 pub trait Message {
-    /// Its offset.
+    /// The offset of the record.
     fn offset(&self) -> Offset;
-    /// Its time; `None` if the record has none.
+    /// The timestamp, or `None` if the record has none.
     fn timestamp(&self) -> Option<Timestamp>;
-    /// Its key; `None` is a null key.
+    /// The key. `None` is a null key.
     fn key(&self) -> Option<&[u8]>;
-    /// Its value; `None` is a tombstone.
+    /// The value. `None` is a tombstone.
     fn value(&self) -> Option<&[u8]>;
-    /// Its headers, in order.
+    /// The headers, in order.
     fn headers(&self) -> Headers;
 }
 
@@ -42,7 +42,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header of this name; `None` is a null.
+    /// Returns a header of this name. The value `None` is a null.
     pub fn new(name: impl Into<Box<str>>, value: Option<&[u8]>) -> Self {
         Self {
             name: name.into(),
@@ -50,39 +50,39 @@ impl Header {
         }
     }
 
-    /// Its name; names may repeat.
+    /// The name. Names may repeat.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its bytes; `None` is a null.
+    /// The bytes. `None` is a null.
     #[must_use]
     pub fn value(&self) -> Option<&[u8]> {
         self.value.as_deref()
     }
 }
 
-/// A record's headers, in order. Empty ones cost nothing, and a clone shares the headers.
+/// A record's headers, in order. Empty headers cost nothing, and clones share the headers.
 //
-// Records are moved a lot, and most have no headers: one word instead of three.
+// Records are moved often, and most have no headers: one word instead of three.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(Option<Arc<Vec<Header>>>);
 
 impl Headers {
-    /// No headers.
+    /// Returns empty headers.
     #[inline]
     #[must_use]
     pub const fn new() -> Self {
         Self(None)
     }
 
-    /// Adds one at the end.
+    /// Adds a header at the end.
     pub fn push(&mut self, name: impl Into<Box<str>>, value: Option<&[u8]>) {
         self.extend([Header::new(name, value)]);
     }
 
-    /// Removes all headers of this name. Returns how many there were.
+    /// Removes all headers of this name, and returns their number.
     pub fn remove(&mut self, name: &str) -> usize {
         let before = self.len();
         if self.get_header(name).is_some()
@@ -93,7 +93,7 @@ impl Headers {
         before - self.len()
     }
 
-    /// The value of the last header of this name: in Kafka the last one counts.
+    /// Returns the value of the last header of this name: in Kafka the last one counts.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.get_header(name)?.value()
@@ -103,20 +103,20 @@ impl Headers {
         self.iter().rev().find(|header| header.name() == name)
     }
 
-    /// All of them, in order.
+    /// Returns all headers, in order.
     #[inline]
     pub fn iter(&self) -> std::slice::Iter<'_, Header> {
         self.0.as_deref().map_or(&[][..], Vec::as_slice).iter()
     }
 
-    /// How many there are.
+    /// The number of headers.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -156,19 +156,19 @@ impl<'a> IntoIterator for &'a Headers {
     }
 }
 
-/// A record on its way out: fully decided, nothing left to the client.
+/// A record to produce. The client has nothing left to decide.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// Which topic: an index into [`ProducerSpec::topics`](super::ProducerSpec::topics).
+    /// The topic, as an index into [`ProducerSpec::topics`](super::ProducerSpec::topics).
     pub topic: usize,
-    /// Which partition of it.
+    /// The partition of the topic.
     pub partition: Partition,
-    /// Its time; `None` lets the client set it.
+    /// The timestamp. With `None` the client sets it.
     pub timestamp: Option<Timestamp>,
-    /// Its key; `None` is a null key.
+    /// The key. `None` is a null key.
     pub key: Option<&'a [u8]>,
-    /// Its value; `None` is a tombstone.
+    /// The value. `None` is a tombstone.
     pub value: Option<&'a [u8]>,
-    /// Its headers.
+    /// The headers.
     pub headers: &'a Headers,
 }

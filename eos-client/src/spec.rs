@@ -1,4 +1,4 @@
-//! What is asked of a client, and what it reports.
+//! The settings and the reports of a client.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,42 +8,41 @@ use eos_protocol::{Guarantee, Offset, SeenTopic, TopicName, TopicPartition, Tran
 
 use super::ClientError;
 
-/// How a source is made.
+/// The settings of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSpec {
     /// `group.id`.
     pub group: String,
     /// `client.id`.
     pub client_id: String,
-    /// How it is a member of the group.
+    /// The group protocol.
     pub protocol: GroupProtocol,
-    /// How many bytes of keys and values one partition may have waiting here.
+    /// The limit of prefetched keys and values of one partition, in bytes.
     pub prefetch: usize,
-    /// Whether changelogs are read through it, too.
+    /// Whether the source also reads changelogs.
     pub restores: bool,
-    /// The topics that it queries the brokers for now and then: see [`SourceEvent::Topics`].
+    /// The topics that the source queries periodically: see [`SourceEvent::Topics`].
     pub watched: Vec<TopicName>,
 }
 
-/// How a source is a member of its group (`group.protocol`).
+/// The protocol of a group member (`group.protocol`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupProtocol {
     /// The classic protocol, with incremental rebalances (KIP-429).
     Classic {
-        /// `group.instance.id`; `None` makes a dynamic member.
+        /// `group.instance.id`, or `None` for a dynamic member.
         instance_id: Option<String>,
         /// `session.timeout.ms`.
         session_timeout: Duration,
-        /// `heartbeat.interval.ms`: how soon the member learns of a rebalance.
+        /// `heartbeat.interval.ms`: the delay until the member detects a rebalance.
         heartbeat_interval: Duration,
     },
-    /// KIP-848's: the brokers assign, and say how long a session is. There are no static members:
-    /// the successor of one that was killed would be refused until its session ends
-    /// (UNRELEASED_INSTANCE_ID).
+    /// The protocol of KIP-848: the brokers assign partitions and set the session timeout. There are no static members:
+    /// the group would refuse the successor of a killed member until its session ends (UNRELEASED_INSTANCE_ID).
     Consumer,
 }
 
-/// How a producer is made.
+/// The settings of a producer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProducerSpec {
     /// `client.id`.
@@ -52,17 +51,16 @@ pub struct ProducerSpec {
     pub transactional_id: Option<TransactionalId>,
     /// `transaction.timeout.ms`.
     pub transaction_timeout: Duration,
-    /// `socket.timeout.ms`: at most half the commit deadline, for `send_offsets` ends only with
-    /// its requests.
+    /// `socket.timeout.ms`: at most half the commit deadline, because `send_offsets` ends only with its requests.
     pub request_timeout: Duration,
-    /// The topics it writes to; [`Outgoing::topic`](super::Outgoing::topic) is an index into them.
+    /// The output topics. [`Outgoing::topic`](super::Outgoing::topic) is an index into them.
     pub topics: Vec<TopicName>,
-    /// The largest batch that each of these takes (`max.message.bytes`), if it is known.
+    /// The largest batch that each of these topics accepts in bytes (`max.message.bytes`), if it is known.
     pub batch_limits: Vec<Option<usize>>,
 }
 
 impl ProducerSpec {
-    /// What a producer of this kind is good for.
+    /// The guarantee of a producer with these settings.
     #[must_use]
     pub fn guarantee(&self) -> Guarantee {
         match self.transactional_id {
@@ -72,31 +70,31 @@ impl ProducerSpec {
     }
 }
 
-/// Something that happened to a source.
+/// An event of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceEvent {
-    /// The group gave us these partitions; answered by [`Source::assign`](super::Source::assign).
+    /// The group assigned these partitions. Respond with [`Source::assign`](super::Source::assign).
     Assigned(Vec<TopicPartition>),
-    /// The group wants these back; answered by [`Source::unassign`](super::Source::unassign).
+    /// The group revokes these partitions. Respond with [`Source::unassign`](super::Source::unassign).
     Revoked {
         /// The partitions.
         partitions: Vec<TopicPartition>,
         /// Whether the partitions are lost already: another member may own them.
         lost: bool,
     },
-    /// An offset that we asked for does not exist (`auto.offset.reset=error`). The partition is fetched no
-    /// more until it is sought or assigned.
+    /// A requested offset does not exist (`auto.offset.reset=error`). The client does not fetch the partition until it
+    /// is sought or assigned.
     OutOfRange {
         /// The partition.
         partition: TopicPartition,
-        /// The offset, if it is known: it may be one from before the partition was last sought or assigned.
+        /// The offset, if it is known. It may date from before the last seek or assignment.
         asked: Option<Offset>,
     },
-    /// What the brokers report of the [watched](SourceSpec::watched) topics, those left out for which there was
-    /// no answer. A source reports it every ten seconds or more often, and whenever a topic may have become
-    /// another one. No record is handed out between such a report and the poll that takes it.
+    /// The brokers' report on the [watched](SourceSpec::watched) topics, without the topics that got no response. A
+    /// source reports it at least every ten seconds, and whenever a topic may have been replaced. No record is
+    /// delivered between such a report and the poll that takes it.
     Topics(Vec<(TopicName, Option<SeenTopic>)>),
-    /// The consumer cannot go on.
+    /// The consumer failed permanently.
     Failed(ClientError),
 }
 
@@ -107,87 +105,86 @@ pub struct CommittedOffset {
     pub partition: TopicPartition,
     /// The offset; `None` if the group has none.
     pub offset: Option<Offset>,
-    /// The metadata beside it.
+    /// The metadata of the committed offset.
     pub metadata: String,
 }
 
-/// Where a partition begins and ends.
+/// The beginning and the end of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetBounds {
     /// The partition.
     pub partition: TopicPartition,
-    /// The first offset still there.
+    /// The log start offset.
     pub first: Offset,
-    /// The next offset that a reader of committed records has to wait for.
+    /// The next offset for a reader of committed records.
     pub end: Offset,
 }
 
-/// Where a partition begins and ends, for a restore.
+/// The beginning and the end of a partition, for a restore.
 ///
-/// The three are looked up side by side, not at one moment; `end` is never less than `stable`.
+/// The three offsets are queried in parallel, not at one moment. `end` is never less than `stable`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEnds {
     /// The partition.
     pub partition: TopicPartition,
-    /// The first offset still there.
+    /// The log start offset.
     pub first: Offset,
-    /// The last stable offset: where a reader of committed records ends.
+    /// The last stable offset: the end for a reader of committed records.
     pub stable: Offset,
-    /// The high watermark: where a reader of everything ends, open transactions included.
+    /// The high watermark: the end for a reader of all records, open transactions included.
     pub end: Offset,
 }
 
-/// An offset on its way into a transaction.
+/// An offset to commit in a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OffsetToCommit {
     /// The partition.
     pub partition: TopicPartition,
     /// The next offset to read.
     pub offset: Offset,
-    /// The transaction's name.
+    /// The metadata, which names the transaction.
     pub metadata: String,
 }
 
-/// The group's view of a member, as the client has it at this moment: unchecked.
+/// The client's current view of a group member, unchecked.
 pub trait GroupMetadata {
-    /// `generation.id`, or the member epoch; −1 without a member.
+    /// `generation.id`, or the member epoch. −1 without a member.
     fn generation_id(&self) -> i32;
-    /// `member.id`; empty without a member.
+    /// `member.id`. Empty without a member.
     fn member_id(&self) -> &str;
 }
 
-/// Whether the brokers verify the transactions of clients that don't speak KIP-890
-/// (`transaction.partition.verification.enable`, Kafka 3.6 and newer).
+/// Whether the brokers verify the transactions of clients without KIP-890 (`transaction.partition.verification.enable`,
+/// Kafka 3.6 and newer).
 ///
 /// In ascending order: of several brokers the weakest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verification {
-    /// They don't: switched off, or older than Kafka 3.6.
+    /// The brokers do not verify: it is switched off, or they are older than Kafka 3.6.
     Off,
-    /// We may not ask (no permission to describe the broker).
+    /// Unknown, because the client has no permission to describe the broker.
     Unknown,
-    /// They do.
+    /// The brokers verify.
     On,
 }
 
-/// What a cluster says of itself.
+/// The facts of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterFacts {
-    /// `cluster.id`, if the cluster tells.
+    /// `cluster.id`, if the cluster reports it.
     pub cluster_id: Option<String>,
-    /// The topics that were asked for; `None` for one that does not exist.
+    /// The requested topics. `None` for a topic that does not exist.
     pub topics: Vec<(TopicName, Option<TopicFacts>)>,
-    /// The visible topics of the cluster. Empty unless a requested topic does not exist, and if no
-    /// broker responded.
+    /// The visible topics of the cluster. Empty if all requested topics exist, and if no broker responded.
     pub others: Vec<TopicName>,
-    /// See [`Verification`].
+    /// Whether the brokers verify transactions.
     pub verification: Verification,
-    /// What the brokers allow.
+    /// The brokers' limits.
     pub limits: BrokerLimits,
 }
 
 impl ClusterFacts {
-    /// What is known of a topic; `None` if it does not exist or was not asked for.
+    /// Returns the facts of a topic. `None` if it does not exist or was not requested.
     #[must_use]
     pub fn topic(&self, name: &TopicName) -> Option<&TopicFacts> {
         let mut topics = self.topics.iter();
@@ -195,45 +192,45 @@ impl ClusterFacts {
     }
 }
 
-/// What a cluster says of a topic.
+/// The facts of a topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicFacts {
-    /// How many partitions it has.
+    /// The number of partitions.
     pub partitions: u32,
-    /// How many replicas, of the partition that has fewest.
+    /// The lowest number of replicas of any partition.
     pub replication: u32,
-    /// Which of all topics of that name (KIP-516); `None` if the brokers don't tell.
+    /// The topic id (KIP-516), or `None` if the brokers do not report it.
     pub id: Option<TopicUuid>,
-    /// What it is set to, inherited values among them; `None` if we may not ask.
+    /// The settings, inherited values included. `None` without permission to read them.
     pub settings: Option<BTreeMap<String, String>>,
 }
 
 impl TopicFacts {
-    /// What it is set to; `None` if there is no such setting, or we may not ask.
+    /// Returns the value of a setting. `None` if there is no such setting, or without permission to read it.
     #[must_use]
     pub fn setting(&self, key: &str) -> Option<&str> {
         Some(self.settings.as_ref()?.get(key)?.as_str())
     }
 
-    /// How large a batch may be, compressed, in bytes (`max.message.bytes`).
+    /// The size limit of a compressed batch, in bytes (`max.message.bytes`).
     #[must_use]
     pub fn max_message_bytes(&self) -> Option<u64> {
         self.setting("max.message.bytes")?.parse().ok()
     }
 }
 
-/// A topic to create, with as many replicas as the brokers give by default.
+/// A topic to create, with the brokers' default replication factor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTopic {
-    /// Its name.
+    /// The name.
     pub name: TopicName,
-    /// How many partitions it gets.
+    /// The number of partitions.
     pub partitions: u32,
-    /// What it is set to, beyond the brokers' defaults.
+    /// The settings that differ from the brokers' defaults.
     pub settings: Vec<(String, String)>,
 }
 
-/// What brokers allow, the strictest of them; `None` if we may not ask.
+/// The limits of the strictest broker. `None` without permission to read them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BrokerLimits {
     /// `transaction.max.timeout.ms`.

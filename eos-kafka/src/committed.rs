@@ -1,4 +1,4 @@
-//! Reads the group's committed offsets while the worker goes on.
+//! Reads the group's committed offsets in the background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +13,17 @@ use super::ffi::{Client, Entry, Failure, PartitionList};
 use super::queries::check_each;
 use super::wake::Wake;
 
-/// How long the first look at the committed offsets may take. librdkafka answers a look only when
-/// all its offsets are stable.
+/// The time limit of the first query. librdkafka returns only when all requested offsets are stable.
 const LOOK: Duration = Duration::from_millis(250);
-/// Later looks may take longer: the broker may be slow.
+/// The time limit of later queries, because the broker may be slow.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// How many partitions that have no answer in time are waited for in a row, each on its own.
+/// The maximum number of late partitions that are queried individually in a row.
 const WAITED_FOR: usize = 2;
 
-/// The stable committed offsets of some partitions.
+/// A query of the stable committed offsets of some partitions.
 ///
-/// `rd_kafka_committed` blocks, so a thread of its own asks. (The admin call that answers on a
-/// queue, ListConsumerGroupOffsets, remembers the group's coordinator for ten minutes and keeps
-/// asking the old one after it moved.)
+/// `rd_kafka_committed` blocks, so it runs on a separate thread. (The admin call ListConsumerGroupOffsets returns its
+/// result on a queue, but caches the group's coordinator for ten minutes, and queries the old one after it moved.)
 #[derive(Debug)]
 pub(super) struct CommittedQuery {
     of: Vec<TopicPartition>,
@@ -82,8 +80,7 @@ impl Drop for CommittedQuery {
     }
 }
 
-/// The thread behind a [`CommittedQuery`]. It holds the client, so that it may end after the
-/// source did.
+/// The thread behind a [`CommittedQuery`]. It holds the client, because it may outlive the source.
 struct Asker {
     of: Vec<TopicPartition>,
     abandoned: Arc<AtomicBool>,
@@ -103,7 +100,7 @@ impl Asker {
                 all
             };
             if let Poll::Ready(answer) = answer {
-                // The receiver is gone if the query was abandoned just now.
+                // The receiver is gone if the query was just abandoned.
                 let _ = self
                     .answer
                     .send(answer.map_err(|e| e.at(CallSite::Committed)));
@@ -114,7 +111,7 @@ impl Asker {
         }
     }
 
-    /// Those that have an answer of their own; pending if none has.
+    /// Queries partitions individually, and returns the offsets found. Pending if there is none.
     fn look_at_each(&mut self, within: Duration) -> Poll<Result<Vec<CommittedOffset>, Failure>> {
         let mut found = Vec::new();
         let mut waited_for = Vec::new();
@@ -127,7 +124,7 @@ impl Asker {
                 Poll::Pending => waited_for.push(partition.clone()),
             }
         }
-        // Others get their turn first next time.
+        // The other partitions come first next time.
         self.of.retain(|partition| !waited_for.contains(partition));
         self.of.extend(waited_for);
         if found.is_empty() {
@@ -137,7 +134,7 @@ impl Asker {
         }
     }
 
-    /// Looks once. Pending while an open transaction holds an offset, or no broker answers.
+    /// Sends one query. Pending while an open transaction holds an offset, or no broker responds.
     fn look(
         &self,
         of: &[TopicPartition],
@@ -148,7 +145,7 @@ impl Asker {
             Err(failure) if failure.is_time_out() => return Poll::Pending,
             answer => answer?,
         };
-        // librdkafka has waited between its own looks already.
+        // librdkafka has already waited between its own retries.
         if entries
             .iter()
             .any(|entry| entry.code == code::UNSTABLE_OFFSET_COMMIT)

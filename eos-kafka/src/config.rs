@@ -1,13 +1,15 @@
-//! Which librdkafka settings each client gets: ours beneath the user's, what correctness needs on
-//! top. Which of the user's keys are allowed at all was decided before they come here.
+//! The librdkafka settings of each client.
+//!
+//! The user's settings override our defaults, and the settings that correctness needs override both. The caller has
+//! already checked which of the user's keys are allowed.
 
 use std::time::Duration;
 
 use eos_client::{GroupProtocol, ProducerSpec, SourceSpec};
 
-/// How many bytes librdkafka keeps beside each record that it has fetched, at least.
+/// The minimum of librdkafka's overhead per fetched record, in bytes.
 const KEPT_BESIDE: usize = 448;
-/// How many records wait in a producer's queue before a worker waits for room.
+/// The limit of records in a producer's queue. Beyond it, a worker waits for room.
 const QUEUE: usize = 60_000;
 
 /// A librdkafka setting: its name and its value.
@@ -24,20 +26,20 @@ pub struct KafkaConfig {
     pub bootstrap: String,
     /// The user's properties of every client. The last one of a name counts.
     pub common: Vec<Setting>,
-    /// Those of consumers.
+    /// The user's properties of consumers.
     pub consumer: Vec<Setting>,
-    /// Those of producers.
+    /// The user's properties of producers.
     pub producer: Vec<Setting>,
-    /// Values that no error and no log line shows.
+    /// Values that never appear in errors and log lines.
     pub secrets: Vec<String>,
-    /// Removes a defence: producers do not note that a request stays unanswered.
+    /// Removes a defence: producers do not record unanswered requests.
     #[cfg(feature = "failpoints")]
     pub without_quarantine: bool,
 }
 
 impl std::fmt::Debug for KafkaConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Keys only: passwords are among the values, and the user may misspell a password's key.
+        // Keys only: the values include passwords, and the user may misspell a password's key.
         let keys = |settings: &[Setting]| settings.iter().map(|s| s.0.clone()).collect::<Vec<_>>();
         f.debug_struct("KafkaConfig")
             .field("bootstrap", &self.bootstrap)
@@ -49,7 +51,7 @@ impl std::fmt::Debug for KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// Whether producers note that a request stays unanswered.
+    /// Whether producers record unanswered requests.
     pub(super) fn notes_unanswered(&self) -> bool {
         #[cfg(feature = "failpoints")]
         if self.without_quarantine {
@@ -58,10 +60,10 @@ impl KafkaConfig {
         true
     }
 
-    /// For queries about the cluster.
+    /// Returns the settings for queries about the cluster.
     pub(super) fn for_queries(&self, client_id: &str) -> Vec<Setting> {
         let mut all = Settings::beneath(self, client_id);
-        // Who hangs up on a question does not want to answer it, and that is worth telling.
+        // A broker that closes the connection on a query rejects it, which is worth a log line.
         all.set("log.connection.close", true);
         all.add(&self.common);
         all.set("bootstrap.servers", &self.bootstrap);
@@ -69,33 +71,32 @@ impl KafkaConfig {
         all.0
     }
 
-    /// For a deletion of records, as [`Self::for_queries`], but knowing no broker yet.
+    /// Returns the settings for a deletion of records, as [`Self::for_queries`], but without brokers.
     pub(super) fn for_deletions(&self, client_id: &str) -> Vec<Setting> {
         let mut all = Settings(self.for_queries(client_id));
         all.0.retain(|(key, _)| key != "bootstrap.servers");
-        // A notice of each that it knows none.
+        // Suppresses the notice of each such client that it has no brokers.
         all.set("log_level", 4);
         all.0
     }
 
-    /// For lookups of where partitions end for a reader of everything: `ListOffsets` has the isolation
-    /// level of its client (`rd_kafka_ListOffsetsRequest`), and a source's is read_committed.
+    /// Returns the settings for queries of ends as a reader of all records: `ListOffsets` has the isolation level of
+    /// its client (`rd_kafka_ListOffsetsRequest`), and a source's is read_committed.
     pub(super) fn for_lookups(&self, client_id: &str) -> Vec<Setting> {
         let mut all = Settings(self.for_queries(client_id));
         all.set("isolation.level", "read_uncommitted");
         all.0
     }
 
-    /// For a source.
+    /// Returns the settings for a source.
     pub(super) fn for_source(&self, spec: &SourceSpec) -> Vec<Setting> {
         let mut all = Settings::beneath(self, &spec.client_id);
-        // A fetch long-polls all partitions of a broker at once, so a partition that was just
-        // assigned or sought waits for it.
+        // A fetch long-polls all partitions of a broker at once, so a newly assigned or sought partition waits for it.
         all.set("fetch.wait.max.ms", 100);
-        // The default of 1 s is a 1 s gap each time the prefetch limit was reached. What is fetched ahead of
-        // one of many partitions is worked off in a few milliseconds.
+        // The default of 1 s is a 1 s gap whenever the prefetch limit was reached. The prefetched records of one of
+        // many partitions are processed in a few milliseconds.
         all.set("fetch.queue.backoff.ms", 2);
-        // How long an offset that an open transaction holds is waited for between two looks.
+        // The pause between two queries of an offset that an open transaction holds.
         all.set("retry.backoff.ms", 20);
         all.set("retry.backoff.max.ms", 200);
         all.set("max.poll.interval.ms", 300_000);
@@ -103,9 +104,8 @@ impl KafkaConfig {
             "queued.max.messages.kbytes",
             (spec.prefetch / 1024).clamp(1, 2_097_151),
         );
-        // By default 100,000 per partition, and a megabyte of each at a time, however many partitions there
-        // are. What librdkafka keeps beside a record is more than a small record itself: of a dozen
-        // partitions it was 350 MiB.
+        // The default is 100,000 per partition, and a megabyte per fetch of each, for any number of partitions.
+        // librdkafka's overhead per record is more than a small record itself: 350 MiB for a dozen partitions.
         all.set("queued.min.messages", (spec.prefetch / KEPT_BESIDE).max(1));
         all.set(
             "max.partition.fetch.bytes",
@@ -128,35 +128,34 @@ impl KafkaConfig {
                 }
                 all.set("session.timeout.ms", session_timeout.as_millis());
                 all.set("heartbeat.interval.ms", heartbeat_interval.as_millis());
-                // Incremental: a rebalance stops only the partitions that move. It is also what
-                // `assign` and `unassign` are written for.
+                // Incremental: a rebalance stops only the partitions that move. `assign` and `unassign` require it.
                 all.set("partition.assignment.strategy", "cooperative-sticky");
             }
-            // Incremental by itself. librdkafka refuses what the brokers decide: the session's
-            // and the heartbeat's times, and the strategy.
+            // Always incremental. librdkafka rejects the settings that the brokers determine: session timeout,
+            // heartbeat interval and strategy.
             GroupProtocol::Consumer => all.set("group.protocol", "consumer"),
         }
         all.set("isolation.level", "read_committed");
         all.set("enable.auto.commit", false);
         all.set("enable.auto.offset.store", false);
-        // On, it would cost a record at a rebalance: see `tail`.
+        // Enabled, it would lose a record at a rebalance: see `tail`.
         all.set("enable.partition.eof", false);
-        // An offset that is not there is a question for the runtime, never a silent reset.
+        // The runtime handles a missing offset, without a silent reset.
         all.set("auto.offset.reset", "error");
         all.creates_no_topics();
         all.0
     }
 
-    /// For a producer.
+    /// Returns the settings for a producer.
     pub(super) fn for_producer(&self, spec: &ProducerSpec) -> Vec<Setting> {
         let mut all = Settings::beneath(self, &spec.client_id);
-        // Commits flush; until then larger batches are worth more than an early start.
+        // Commits flush. Until then larger batches are better than an early start.
         all.set("linger.ms", 20);
         all.set("batch.size", 1_000_000);
         all.set("batch.num.messages", 10_000);
         all.set("queue.buffering.max.kbytes", 256 * 1024);
-        // CONCURRENT_TRANSACTIONS and other transient refusals of the coordinator are retried
-        // after this; the default of 100 ms would be felt in every commit that meets one.
+        // The retry delay after CONCURRENT_TRANSACTIONS and other transient errors of the coordinator. The default of
+        // 100 ms would slow down every commit with such an error.
         all.set("retry.backoff.ms", 10);
         all.set("retry.backoff.max.ms", 200);
         all.set("compression.type", "none");
@@ -166,10 +165,10 @@ impl KafkaConfig {
         all.set("bootstrap.servers", &self.bootstrap);
         all.creates_no_topics();
         all.set("enable.idempotence", true);
-        // A worker waits when the queue is full: not a bound on a transaction, but on what is kept beside
-        // its records until they are acknowledged, which of small ones is more than themselves.
+        // A worker waits when the queue is full. This limits not a transaction, but the overhead of unacknowledged
+        // records, which is larger than small records themselves.
         all.set("queue.buffering.max.messages", QUEUE);
-        // What arrived is freed where it is acknowledged; only failures are told.
+        // Delivered records are freed at their acknowledgement. Only failures are reported.
         all.set("delivery.report.only.error", true);
         let limits = || spec.batch_limits.iter().copied().flatten();
         // A batch of several records must fit into any of the topics …
@@ -181,18 +180,18 @@ impl KafkaConfig {
             all.set("message.max.bytes", most.clamp(1000, 1_000_000_000));
         }
         all.set("socket.timeout.ms", spec.request_timeout.as_millis());
-        // An output that is not there fails its records within the commit that they are part of. The
-        // default of 30 s is longer than a commit: each would be aborted, and made again.
+        // A missing output topic fails its records within their commit. The default of 30 s is longer than a commit:
+        // each commit would be aborted and repeated.
         all.set(
             "topic.metadata.propagation.max.ms",
             spec.request_timeout.as_millis(),
         );
         if let Some(id) = &spec.transactional_id {
-            // `send_offsets` may find that the group's coordinator is gone, and be told the old one once
-            // more. librdkafka 2.12.1 then waits for any connection to come or go: the request's own
-            // time-out (`creq_ts_timeout`) is never looked at. So connections that carry nothing are
-            // closed, which they all are meanwhile. Not sooner than any request is over, for those
-            // under way are not looked for (`rd_kafka_broker_idle_check`); 2 s are its jitter.
+            // `send_offsets` may detect that the group's coordinator is gone, and receive the old one again. librdkafka
+            // 2.12.1 then waits for any connection to open or close, and ignores the request's own timeout
+            // (`creq_ts_timeout`). So idle connections are closed, which all connections are meanwhile. The limit is
+            // longer than any request, because librdkafka does not check for requests in flight
+            // (`rd_kafka_broker_idle_check`). 2 s are its jitter.
             let idle = spec.request_timeout * 2 + Duration::from_secs(2);
             all.set("connections.max.idle.ms", idle.as_millis());
             all.set("transactional.id", id.as_str());
@@ -205,27 +204,27 @@ impl KafkaConfig {
     }
 }
 
-/// How much of a partition comes in one answer. Every answer costs both sides some hundred microseconds, so of few
-/// partitions it is a megabyte, as by default (docs/design/0030), and falls with the square of their number: beside small
-/// records, answers are what memory is full of (docs/design/0026). Where changelogs are read, too, they are
-/// more than those that `prefetch` was made for.
+/// Returns the fetch size of a partition, in bytes. Every response costs both sides some hundred microseconds. So with
+/// few partitions it is a megabyte, as by default (docs/design/0030). It falls with the square of their number, because
+/// with small records, most memory is in responses (docs/design/0026). If changelogs are also read, there are more
+/// partitions than `prefetch` was calculated for.
 fn at_a_time(prefetch: usize, restores: bool) -> usize {
     let kib = prefetch.min(4 << 20) / 1024;
     let most = if restores { kib * 64 } else { kib * kib / 16 };
     most.clamp(64 << 10, 1 << 20)
 }
 
-/// Settings in the order in which librdkafka gets them: the last one of a key counts.
+/// Settings in librdkafka's order: the last one of a key counts.
 struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// What every client starts from, for the user to override.
+    /// Returns the defaults of every client, which the user may override.
     fn beneath(_config: &KafkaConfig, client_id: &str) -> Self {
         let mut all = Self(Vec::new());
         all.set("client.id", client_id);
-        // KIP-714 telemetry: nothing reads it, and ending it delays the end of a client.
+        // KIP-714 telemetry has no reader here, and its end delays the end of a client.
         all.set("enable.metrics.push", false);
-        // Idle connections are closed by brokers every ten minutes; that is no news.
+        // Brokers close idle connections every ten minutes, which is not worth a log line.
         all.set("log.connection.close", false);
         all.set("reconnect.backoff.max.ms", 1000);
         all
@@ -235,14 +234,14 @@ impl Settings {
         self.0.push((key.to_owned(), value.to_string()));
     }
 
-    /// A topic that was deleted stays away. librdkafka's default for producers is `true`: each refresh of their
-    /// metadata would have brokers create it again (`auto.create.topics.enable`, on by default), with a number of
-    /// partitions and a retention that were never chosen for it.
+    /// Prevents the client from creating a deleted topic again. librdkafka's default for producers is `true`: each
+    /// refresh of their metadata would make brokers create it (`auto.create.topics.enable`, on by default). Its
+    /// partition count and retention would not be the intended ones.
     fn creates_no_topics(&mut self) {
         self.set("allow.auto.create.topics", false);
     }
 
-    /// Lowers a number, if it is more.
+    /// Lowers a number to the limit.
     fn at_most(&mut self, key: &str, limit: usize) {
         let set = self.0.iter().rev().find(|(name, _)| name == key);
         let now = set.and_then(|(_, value)| value.parse::<usize>().ok());

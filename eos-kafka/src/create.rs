@@ -1,8 +1,8 @@
 //! Creates topics.
 //!
-//! `rd_kafka_CreateTopics` goes to the controller. It is none of the admin calls that look up leaders
-//! (docs/design/0012) or a coordinator (docs/design/0020): `rd_kafka_admin_worker` alone, on
-//! librdkafka's main thread, follows it from the first step on.
+//! `rd_kafka_CreateTopics` goes to the controller. It does not look up leaders (docs/design/0012) or a coordinator
+//! (docs/design/0020), unlike other admin calls. Only `rd_kafka_admin_worker` processes it, on librdkafka's main
+//! thread.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use eos_protocol::{CallSite, TopicName, code};
 use super::config::KafkaConfig;
 use super::inquiry::{Inquiry, passes};
 
-/// Creates them; answers for each one, in their order.
+/// Creates topics. Returns a result for each of them, in the same order.
 pub(super) fn create_topics(
     config: &KafkaConfig,
     topics: &[NewTopic],
     within: Duration,
 ) -> Result<Vec<(TopicName, Result<()>)>> {
-    // librdkafka refuses to be asked for nothing.
+    // librdkafka rejects an empty request.
     if topics.is_empty() {
         return Ok(Vec::new());
     }
@@ -33,7 +33,7 @@ pub(super) fn create_topics(
         },
         |event| {
             let outcomes = event.created();
-            // Asking for all of them once more is harmless: those that are there by then are fine.
+            // A repeated request for all topics is harmless: existing topics are a success.
             let again = outcomes.iter().find_map(|(_, outcome)| {
                 let failure = outcome.as_ref().err()?;
                 passes(failure.fault.code).then(|| failure.clone())

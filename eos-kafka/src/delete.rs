@@ -1,8 +1,7 @@
 //! Deletes records that are no longer needed.
 //!
-//! Each order has a client of its own, which is told of brokers only after it was given the order: the
-//! only way that keeps librdkafka 2.12.1 from using memory that it has freed (docs/design/0025). A client
-//! costs a connection or a few, and orders are rare.
+//! Each deletion has its own client, which gets its brokers only after the request: the only way to keep librdkafka
+//! 2.12.1 from using freed memory (docs/design/0025). A client costs a connection or a few, and deletions are rare.
 
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ use super::config::KafkaConfig;
 use super::ffi::{Entry, Failure};
 use super::inquiry::Inquiry;
 
-/// Deletes what lies before these offsets; answers for each partition where its log begins now.
+/// Deletes the records before these offsets. Returns the new log start offset of each partition.
 pub(super) fn delete_records(
     config: &KafkaConfig,
     before: &[(TopicPartition, Offset)],
     within: Duration,
 ) -> Result<Vec<(TopicPartition, Result<Offset>)>> {
-    // librdkafka refuses to be asked for nothing.
+    // librdkafka rejects an empty request.
     if before.is_empty() {
         return Ok(Vec::new());
     }

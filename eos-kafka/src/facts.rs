@@ -1,4 +1,4 @@
-//! What a cluster says of itself, asked once at start.
+//! The facts of a cluster, queried once at start.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::inquiry::Inquiry;
 /// Kafka 3.6 and newer (KIP-890, part 1).
 const VERIFICATION: &str = "transaction.partition.verification.enable";
 
-/// Asks a cluster.
+/// Queries the facts of a cluster.
 pub(super) fn facts(
     config: &KafkaConfig,
     topics: &[TopicName],
@@ -42,7 +42,7 @@ impl Inquiry {
         })
     }
 
-    /// If a topic is missing, one of these may be meant. Not worth an error of its own.
+    /// Returns topics that may be the intended ones if a topic is missing. A failure is not reported.
     fn others(&self, topics: &[(TopicName, Option<TopicFacts>)]) -> Vec<TopicName> {
         if topics.iter().all(|(_, facts)| facts.is_some()) {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Inquiry {
         &self,
         topics: &[TopicName],
     ) -> Result<Vec<(TopicName, Option<TopicFacts>)>, Failure> {
-        // librdkafka refuses to be asked for nothing, or for anything twice.
+        // librdkafka rejects empty requests and duplicates.
         let mut names = topics.to_vec();
         names.sort();
         names.dedup();
@@ -75,7 +75,7 @@ impl Inquiry {
         Ok(topics.collect())
     }
 
-    /// Those of the topics that are there.
+    /// Returns the existing topics.
     fn found(&self, names: &[TopicName]) -> Result<BTreeMap<String, TopicFound>, Failure> {
         if names.is_empty() {
             return Ok(BTreeMap::new());
@@ -98,7 +98,7 @@ impl Inquiry {
         )
     }
 
-    /// Brokers may differ, in the middle of an upgrade for one: the strictest counts.
+    /// Returns the strictest values of all brokers. Brokers may differ, for example during an upgrade.
     fn brokers(&self, ids: &[i32]) -> Result<(Verification, BrokerLimits), Failure> {
         let (mut verification, mut limits) = (Verification::On, BrokerLimits::default());
         for &id in ids {
@@ -147,7 +147,7 @@ impl Inquiry {
         Ok((verification, limits))
     }
 
-    /// What these topics are set to, as far as we may ask.
+    /// Returns the settings of these topics, as far as the permissions allow.
     fn settings(
         &self,
         names: &[TopicName],

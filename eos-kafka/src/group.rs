@@ -1,4 +1,6 @@
-//! What the members of a group are assigned: asked on a thread of its own, for the call blocks.
+//! Queries a group's assignments on a separate thread.
+//!
+//! The call blocks.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -11,17 +13,17 @@ use eos_protocol::{CallSite, Partition, TopicPartition, code};
 use super::ffi::{Client, Failure};
 use super::wake::Wake;
 
-/// How long the brokers may take, and the thread may outlive its source.
+/// The time limit of the brokers. The thread may outlive its source for this long.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// A question that is on its way.
+/// A query in flight.
 #[derive(Debug)]
 pub(super) struct GroupQuery(Receiver<Answer>);
 
 type Answer = Result<Option<Vec<Vec<u8>>>, Failure>;
 
 impl GroupQuery {
-    /// Signals `wake` with the answer.
+    /// Starts the query. It signals `wake` with the response.
     pub(super) fn start(client: &Arc<Client>, group: &str, wake: &Arc<Wake>) -> Result<Self> {
         let (client, group, wake) = (Arc::clone(client), group.to_owned(), Arc::clone(wake));
         let (sender, answer) = channel();
@@ -62,8 +64,8 @@ fn partitions(members: &[Vec<u8>]) -> Result<Vec<TopicPartition>, Failure> {
     Ok(all)
 }
 
-/// Reads the assignment of one member (`ConsumerProtocolAssignment`, of any version: what newer ones
-/// add comes after the partitions).
+/// Reads the assignment of one member (`ConsumerProtocolAssignment` of any version: newer fields come after the
+/// partitions).
 fn read(mut bytes: &[u8]) -> Option<Vec<TopicPartition>> {
     let _version = take::<2>(&mut bytes)?;
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! A client of its own for a few questions to the cluster, or orders, each put until it is answered.
+//! A separate client for a few requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use eos_protocol::{CallSite, code};
 use super::config::{KafkaConfig, Setting};
 use super::ffi::{Client, Event, EventKind, Failure, Kind, Queue};
 
-/// How long to wait before a question is put again that failed for the moment.
+/// The pause before the retry of a transient failure.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The questions, all within one time limit.
+/// The client and the common time limit of its requests.
 pub(super) struct Inquiry {
-    /// Where answers come.
+    /// The queue of responses.
     pub(super) answers: Queue,
-    /// What the instance reports by itself.
+    /// The queue of errors that the instance reports by itself.
     complaints: Queue,
     pub(super) client: Arc<Client>,
     bootstrap: String,
@@ -29,7 +29,7 @@ impl Inquiry {
         Self::with(&config.for_queries(client_id), config, within)
     }
 
-    /// With a client that has to be told of brokers first.
+    /// Creates a client without brokers. They are added later.
     pub(super) fn open_knowing_nobody(
         config: &KafkaConfig,
         client_id: &str,
@@ -52,12 +52,12 @@ impl Inquiry {
         })
     }
 
-    /// How much time is left.
+    /// The remaining time.
     pub(super) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Puts a question until it is answered, or refused for good, or the time is over.
+    /// Repeats a request until it succeeds, fails permanently, or the time is over.
     pub(super) fn ask<T>(
         &self,
         question: impl Fn(Duration) -> Result<(), Failure>,
@@ -81,8 +81,8 @@ impl Inquiry {
         }
     }
 
-    /// Waits for an answer, unless a broker will not have us: that does not pass, however long
-    /// librdkafka goes on trying.
+    /// Waits for a response. Fails early if a broker rejects the client: that is permanent, however long librdkafka
+    /// retries.
     pub(super) fn answer(&self, at_most: Duration) -> Result<Option<Event<'_>>, Failure> {
         let end = Instant::now() + at_most;
         loop {
@@ -107,7 +107,7 @@ impl Inquiry {
         }
     }
 
-    /// Why it got no answer, as far as is known.
+    /// Returns the reason for a missing response, as far as it is known.
     pub(super) fn explain(&self, failure: Failure, call: CallSite) -> ClientError {
         let mut error = self.client.clean(failure).at(call);
         if error.fault.code == code::LOCAL_TIMED_OUT || passes(error.fault.code) {
@@ -121,10 +121,10 @@ impl Inquiry {
     }
 }
 
-/// librdkafka goes on with a reset of the connection, or with a guess at TLS or Kafka 0.9.
+/// librdkafka's text about a closed connection. Its guess follows: a reset of the connection, TLS or Kafka 0.9.
 const HUNG_UP: &str = ": Disconnected";
 
-/// What a line of librdkafka's log complains of, without the thread that wrote it and what it counts.
+/// Returns the cause in a line of librdkafka's log, without the thread's name and counters.
 fn cause(line: &str) -> String {
     let line = match line.split_once("]: ") {
         Some((thread, rest)) if thread.starts_with("[thrd:") => rest,
@@ -141,7 +141,7 @@ fn cause(line: &str) -> String {
     line.get(..end).unwrap_or(line).to_owned()
 }
 
-/// Whether asking again may help.
+/// Whether a retry may succeed.
 pub(super) fn passes(code: i32) -> bool {
     matches!(
         code,

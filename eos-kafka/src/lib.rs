@@ -1,8 +1,8 @@
 //! The Kafka client of eos, on librdkafka.
 //!
-//! It implements the traits of [`eos_client`]. It decides nothing: it reports what librdkafka reports,
-//! codes and flags included, and `eos-protocol` says what follows. `eos-core` runs on it with its
-//! feature `kafka`; programs that use `eos-core` do not need this crate.
+//! It implements the traits of [`eos_client`] and makes no decisions: it reports librdkafka's results with codes and
+//! flags, and `eos-protocol` decides. `eos-core` uses it with the feature `kafka`. Programs that use `eos-core` do not
+//! need this crate.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,9 +27,8 @@
 //!             └────────────── ffi: safe types, all `unsafe` ──→ rdkafka::bindings
 //! ```
 //!
-//! Both sides stand on the C library's interface itself: rdkafka's own types hide the group
-//! metadata, the queues and the batch calls, cannot add interceptors, and flush for 100 ms where
-//! 1 ms is enough.
+//! Source and producer call the C library directly. rdkafka's own types hide the group metadata, the queues and the
+//! batch calls. They cannot add interceptors, and they flush for 100 ms where 1 ms is enough.
 
 mod committed;
 mod config;
@@ -69,7 +68,7 @@ pub struct KafkaClient {
 }
 
 impl KafkaClient {
-    /// Connects to nothing yet: each source and each producer has connections of its own.
+    /// Creates a client without a connection. Each source and each producer has its own connections.
     #[must_use]
     pub fn new(config: KafkaConfig) -> Self {
         Self { config }
@@ -109,7 +108,7 @@ impl Client for KafkaClient {
     }
 }
 
-/// The names of all properties of librdkafka that have a value by default.
+/// Returns the names of all properties of librdkafka that have a default value.
 #[must_use]
 pub fn property_names() -> Vec<String> {
     ffi::property_names()

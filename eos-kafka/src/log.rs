@@ -1,8 +1,7 @@
-//! librdkafka's log lines, on their way to `tracing`.
+//! Forwards librdkafka's log lines to `tracing`.
 //!
-//! A client without a broker repeats itself several times a second for as long as it lives. Each
-//! facility of each client therefore gets a few lines per period; what came beyond is counted and
-//! told in one line.
+//! A client without a broker repeats its lines several times a second. Each facility of each client therefore gets a
+//! few lines per period. Further lines are counted, and the count is logged in one line.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(10);
 const LINES_PER_PERIOD: u32 = 5;
 
-/// From this syslog level downwards a line is a complaint.
+/// The syslog level from which downwards a line counts as an error.
 const ERROR: i32 = 3;
 const WARNING: i32 = 4;
 const DEBUG: i32 = 7;
@@ -31,7 +30,7 @@ struct Lines {
     last_complaint: Option<String>,
 }
 
-/// What one facility wrote lately.
+/// The recent lines of one facility.
 #[derive(Debug)]
 struct Period {
     since: Instant,
@@ -40,10 +39,10 @@ struct Period {
 }
 
 impl Log {
-    /// Takes a line. `level` is syslog's.
+    /// Writes a line. `level` is syslog's.
     pub(super) fn write(&self, level: i32, client: &str, facility: &str, text: &str) {
         let mut lines = self.lock();
-        // librdkafka takes a broker that hangs up for no more than worth a note.
+        // librdkafka logs a broker that closes the connection only at a low level.
         if level <= ERROR || facility == FAIL {
             lines.last_complaint = Some(text.to_owned());
         }
@@ -59,12 +58,12 @@ impl Log {
         emit(level, client, facility, text);
     }
 
-    /// The last line of level "error" or worse, or about a connection that failed.
+    /// Returns the last line of level "error" or worse, or about a failed connection.
     pub(super) fn last_complaint(&self) -> Option<String> {
         self.lock().last_complaint.clone()
     }
 
-    /// Says nothing from here on: the client is being dropped.
+    /// Stops the log: the client is being dropped.
     pub(super) fn silence(&self) {
         self.lock().silent = true;
     }
@@ -73,7 +72,7 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what is still suppressed; for the end of the client.
+    /// Logs the number of suppressed lines, at the end of the client.
     pub(super) fn flush(&self) {
         let mut lines = self.lock();
         for (facility, period) in mem::take(&mut lines.periods) {
@@ -85,7 +84,7 @@ impl Log {
 }
 
 impl Lines {
-    /// Whether a line may pass now, and how many before it did not.
+    /// Returns the number of suppressed lines if a line may pass now, otherwise `None`.
     fn admit(&mut self, facility: &str, now: Instant) -> Option<u32> {
         let Some(period) = self.periods.get_mut(facility) else {
             let first = Period {
@@ -133,11 +132,11 @@ fn emit(level: i32, client: &str, facility: &str, text: &str) {
     }
 }
 
-/// The level at which a line is told.
+/// Returns the level at which a line is logged.
 fn told_as(level: i32, facility: &str) -> i32 {
-    /// "Failed to acquire transactional PID from broker ..: retrying"
-    /// (`rd_kafka_idemp_request_pid_failed`): what every start says whose coordinator still loads or
-    /// ends an older transaction. One that goes on for too long is `WorkerError::InitTimedOut`.
+    /// "Failed to acquire transactional PID from broker ..: retrying" (`rd_kafka_idemp_request_pid_failed`): logged at
+    /// every start while the coordinator loads or ends an older transaction. If it lasts too long, it is
+    /// `WorkerError::InitTimedOut`.
     const RETRIED: &str = "GETPID";
     if facility == RETRIED { DEBUG } else { level }
 }

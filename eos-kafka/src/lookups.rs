@@ -1,14 +1,13 @@
-//! Asks the brokers where partitions begin and end, on a thread of its own.
+//! Queries log bounds on a separate thread.
 //!
-//! `rd_kafka_offsets_for_times` blocks. The admin call that answers on a queue, `rd_kafka_ListOffsets`,
-//! must not be called: when the leaders are not all cached it goes on using its own request after
-//! another thread may have answered and freed it (docs/design/0012).
+//! `rd_kafka_offsets_for_times` blocks. The admin call `rd_kafka_ListOffsets` returns its result on a queue, but must
+//! not be called. When not all leaders are cached, it continues to use its own request after another thread may have
+//! completed and freed it (docs/design/0012).
 //!
-//! The price: one leader that does not answer costs a request its answers of all others. So what is
-//! asked at the same time travels together only until it fails. A partition that did not answer
-//! alone is a *suspect*, and what asks for suspects is asked last, one question at a time. Its leader
-//! may be another one by now: nothing else notices that for a partition that nothing is fetched from,
-//! so the metadata are asked for first.
+//! The disadvantage: one unresponsive leader costs a request the results of all others. So simultaneous queries share a
+//! request only until it fails. A partition that failed alone is a *suspect*. Queries of suspects come last, one at a
+//! time. The leader of a suspect may have moved. If no records are fetched from the partition, no other request detects
+//! that, so the metadata is refreshed first.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,17 +20,16 @@ use eos_protocol::{TopicPartition, code};
 use super::ffi::{Client, Entry, Failure, OffsetSpec};
 use super::wake::Wake;
 
-/// How long a first try may block the others.
+/// The time limit of a first try, which blocks the other queries.
 const FIRST_TRY: Duration = Duration::from_millis(250);
-/// Later tries may take longer: the broker may be slow. This is how long the thread may outlive its
-/// source.
+/// The time limit of later tries, because the broker may be slow. The thread may outlive its source for this long.
 const LONGEST_TRY: Duration = Duration::from_secs(2);
 
-/// The thread that asks; it ends when this is dropped.
+/// The query thread. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Lookups(Sender<Question>);
 
-/// A query that is on its way. Dropping it abandons the query.
+/// A query in flight. Dropping it abandons the query.
 #[derive(Debug)]
 pub(super) struct Lookup {
     answer: Receiver<Answer>,
@@ -45,20 +43,20 @@ struct Question {
     of: Vec<TopicPartition>,
     spec: OffsetSpec,
     until: Instant,
-    /// How long the next try alone may take.
+    /// The time limit of the next individual try.
     patience: Duration,
     answer: Sender<Answer>,
     wanted: Weak<()>,
 }
 
 impl Lookups {
-    /// Signals `wake` with each answer.
+    /// Starts the thread. It signals `wake` with each response.
     pub(super) fn start(client: &Arc<Client>, wake: &Arc<Wake>) -> Result<Self, Failure> {
         let (client, wake) = (Arc::clone(client), Arc::clone(wake));
         let refreshing = Arc::clone(&client);
         Self::asking(
             move |of, spec, within| client.offsets(of, spec, within),
-            // What it fails with, the next question fails with.
+            // If the refresh fails, the next query fails with the same error.
             move |within| drop(refreshing.topic_names(within)),
             move || wake.signal(),
         )
@@ -84,8 +82,7 @@ impl Lookups {
         Ok(Self(questions))
     }
 
-    /// Asks for one end of some partitions. Without an answer within `within` the question fails
-    /// with `_TIMED_OUT`.
+    /// Queries one end of some partitions. Without a response within `within` the query fails with `_TIMED_OUT`.
     pub(super) fn ask(&self, of: &[TopicPartition], spec: OffsetSpec, within: Duration) -> Lookup {
         let (sender, answer) = channel();
         let wanted = Arc::new(());
@@ -97,7 +94,7 @@ impl Lookups {
             answer: sender,
             wanted: Arc::downgrade(&wanted),
         };
-        // A thread that is gone shows as a lookup that has lost its other end.
+        // If the thread has ended, the lookup reports a lost channel.
         let _ = self.0.send(question);
         Lookup {
             answer,
@@ -119,14 +116,14 @@ impl Lookup {
     }
 }
 
-/// It holds the client, so that it may end after the source did.
+/// The state of the thread. It holds the client, because it may outlive the source.
 struct Thread<A, R, D> {
     asked: Receiver<Question>,
     ask: A,
-    /// Has the metadata fetched.
+    /// Refreshes the metadata.
     refresh: R,
     answered: D,
-    /// Partitions whose leaders did not answer when they were asked alone.
+    /// Partitions whose leaders did not respond to an individual query.
     suspects: BTreeSet<TopicPartition>,
 }
 
@@ -145,7 +142,7 @@ where
                     Err(_) => return,
                 }
             }
-            // What was asked meanwhile travels in the same request.
+            // Queries that arrived meanwhile share the request.
             open.extend(self.asked.try_iter());
             open.retain(Question::is_wanted);
             let spec = open.iter().find(|q| !self.is_suspect(q)).map(|q| q.spec);
@@ -166,7 +163,7 @@ where
         question.of.iter().any(|p| self.suspects.contains(p))
     }
 
-    /// Returns those that have no answer yet.
+    /// Returns the queries without a response.
     fn ask_together(&mut self, spec: OffsetSpec, mut questions: Vec<Question>) -> Vec<Question> {
         if let [_] = questions[..] {
             return questions
@@ -184,12 +181,12 @@ where
             }
             return Vec::new();
         }
-        // One that can't be answered must not fail the others.
+        // A failed query must not fail the others.
         let alone = questions.into_iter().filter_map(|q| self.ask_alone(q));
         alone.collect()
     }
 
-    /// Returns the question if it is still open.
+    /// Returns the query if it is still open.
     fn ask_alone(&mut self, mut question: Question) -> Option<Question> {
         if !question.is_wanted() {
             return None;
@@ -215,7 +212,7 @@ where
     }
 
     fn tell(&self, question: &Question, answer: Answer) {
-        // The receiver is gone if the lookup was dropped just now.
+        // The receiver is gone if the lookup was just dropped.
         let _ = question.answer.send(answer);
         (self.answered)();
     }
@@ -242,7 +239,7 @@ mod tests {
         TopicPartition::new(topic, Partition::ZERO)
     }
 
-    /// Brokers of which one is frozen: a request that names its partition takes all its time.
+    /// Simulates brokers of which one is frozen: a request with its partition takes all its time.
     fn frozen(of: &[TopicPartition], spec: OffsetSpec, within: Duration) -> Answer {
         if of.contains(&tp("frozen")) {
             std::thread::sleep(within);
@@ -280,7 +277,7 @@ mod tests {
         let start = Instant::now();
         let stuck = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);
         for _ in 0..3 {
-            // One of those is asked for again and again.
+            // A query of the frozen partition is repeated again and again.
             let probe = lookups.ask(&[tp("frozen")], OffsetSpec::End, LONG);
             let gone = lookups.ask(&[tp("gone")], OffsetSpec::End, LONG);
             let well = lookups.ask(&[tp("a")], OffsetSpec::End, LONG);
@@ -296,7 +293,7 @@ mod tests {
         assert!(stuck.poll(Duration::ZERO).is_pending());
     }
 
-    /// The leader died, and nothing is fetched from the partition that would make the client look.
+    /// The leader died, and no fetch from the partition makes the client detect it.
     #[test]
     fn a_partition_that_has_another_leader_is_found_again() {
         let known = Arc::new(std::sync::atomic::AtomicBool::new(false));

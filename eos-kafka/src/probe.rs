@@ -1,4 +1,4 @@
-//! Asks for a partition's last stable offset beside everything else.
+//! Queries a partition's last stable offset in the background.
 
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -11,19 +11,19 @@ use super::lookups::{Lookup, Lookups};
 /// Minimum interval between two queries of one partition: another producer's transaction may stay open.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the broker may take.
+/// The time limit of a response.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// A query that no caller waits for.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     asked: Option<Instant>,
-    /// What was asked, and the high watermark of when it was.
+    /// The query in flight, and the high watermark at the time of the query.
     open: Option<(Lookup, i64)>,
 }
 
 impl Probe {
-    /// Asks, unless the last question is open or was put just now.
+    /// Sends a query, unless one is in flight or was sent just now.
     pub(super) fn ask(&mut self, lookups: &Lookups, of: &TopicPartition, high: i64) {
         let soon = self.asked.is_some_and(|asked| asked.elapsed() < PAUSE);
         if self.open.is_some() || soon {
@@ -34,8 +34,8 @@ impl Probe {
         self.open = Some((lookup, high));
     }
 
-    /// The last stable offset, if it came just now, and the high watermark of when it was asked for.
-    /// A question that failed is put again.
+    /// Returns a newly received last stable offset, and the high watermark at the time of the query. A failed query is
+    /// repeated.
     pub(super) fn answer(&mut self) -> Option<(i64, i64)> {
         let (lookup, high) = self.open.as_ref()?;
         let Poll::Ready(answer) = lookup.poll(Duration::ZERO) else {

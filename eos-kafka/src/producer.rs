@@ -1,5 +1,6 @@
-//! [`Producer`] on librdkafka's transactional producer, without rdkafka's wrapper around it: its
-//! commit takes 100 ms whenever anything is unacknowledged, and it cannot see unanswered requests.
+//! [`Producer`] on librdkafka's transactional producer, without rdkafka's wrapper.
+//!
+//! The wrapper's commit takes 100 ms whenever a record is unacknowledged, and it cannot detect unanswered requests.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -12,13 +13,12 @@ use super::config::KafkaConfig;
 use super::ffi::{Client, EventKind, Failure, Kind, Member, Queue, Topic};
 use super::queries::to_commit;
 
-/// How long librdkafka may be blocked in before failed deliveries are looked at: while they wait
-/// to be, a flush does not end.
+/// The longest time in a librdkafka call before failed deliveries are read: a flush does not end while they are unread.
 const FLUSH_SLICE: Duration = Duration::from_millis(10);
 
-/// For how long after its first record an abort waits for what was sent. librdkafka #4849: an abort
-/// that overtakes AddPartitionsToTxn, say while that is retried, ends a transaction that the
-/// coordinator does not know, and INVALID_TXN_STATE costs the producer.
+/// The time after its first record in which an abort waits for the sent records. librdkafka #4849: an abort that
+/// overtakes AddPartitionsToTxn, for example during its retry, ends a transaction that is unknown to the coordinator.
+/// The resulting INVALID_TXN_STATE is fatal to the producer.
 const FIRST_ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
 
 /// A transactional producer; without a transactional id, an idempotent one.
@@ -30,11 +30,11 @@ pub struct KafkaProducer {
     client: Arc<Client>,
     transactional: bool,
     request_timeout: Duration,
-    /// A transaction is open, as far as we did not see it end.
+    /// Whether a transaction is open, as far as the producer has not seen its end.
     open: bool,
-    /// A call was made again that had not ended: see [`Producer::unanswered`].
+    /// Whether an unfinished call was repeated: see [`Producer::unanswered`].
     resumed: bool,
-    /// When its first record was sent.
+    /// The time at which its first record was sent.
     first_sent: Option<Instant>,
     /// The first failed delivery since the transaction began.
     undelivered: Option<Failure>,
@@ -67,7 +67,7 @@ impl KafkaProducer {
         }
     }
 
-    /// Whether an abort would come too early: see [`FIRST_ACKNOWLEDGEMENT`].
+    /// Whether an abort would be too early: see [`FIRST_ACKNOWLEDGEMENT`].
     fn awaits_first_acknowledgement(&mut self, slice: Duration) -> bool {
         let early = |sent: Instant| sent.elapsed() < FIRST_ACKNOWLEDGEMENT;
         if !self.first_sent.is_some_and(early)
@@ -81,11 +81,10 @@ impl KafkaProducer {
         matches!(acknowledged, Ok(false))
     }
 
-    /// Why this transaction, or this producer, cannot go on.
+    /// Returns the reason why this transaction or this producer cannot continue.
     ///
-    /// A failed delivery carries no flags, and a record that a failed transaction refuses carries
-    /// only `_STATE`. A call of `begin` makes librdkafka return the cause. It cannot succeed,
-    /// because a transaction is open.
+    /// A failed delivery has no flags, and the rejection of a record in a failed transaction has only `_STATE`. A call
+    /// of `begin` makes librdkafka return the cause. It cannot succeed, because a transaction is open.
     fn cause(&self, otherwise: Failure) -> Failure {
         if let Some(fatal) = self.client.fatal() {
             return fatal;
@@ -101,7 +100,7 @@ impl KafkaProducer {
         failure
     }
 
-    /// The calls that resume where they were: a time-out of their own means "not yet".
+    /// Converts the result of a resumable call: its own timeout means "not yet".
     fn resumable(&self, call: CallSite, outcome: Result<(), Failure>) -> Poll<Result<()>> {
         match outcome {
             Ok(()) => Poll::Ready(Ok(())),
@@ -166,8 +165,7 @@ impl Producer for KafkaProducer {
         }
         let call = CallSite::SendOffsets;
         let list = to_commit(offsets).map_err(|e| e.at(call))?;
-        // Not resumable: given less time than a request may take, it would give up on requests
-        // that are still under way.
+        // Not resumable: with less time than a request may take, it would give up on requests in flight.
         let outcome = self
             .client
             .send_offsets(&list, member, slice.max(self.request_timeout));
@@ -229,7 +227,7 @@ impl Producer for KafkaProducer {
                 continue;
             }
             let outcome = self.client.abort_transaction(left.min(FLUSH_SLICE));
-            // The abort flushes what it purged, and that ends only when the reports are read.
+            // The abort flushes the purged records, and the flush ends only when the reports are read.
             self.read_reports();
             if outcome.is_ok() {
                 self.open = false;
@@ -243,21 +241,19 @@ impl Producer for KafkaProducer {
         }
     }
 
-    /// Also after a commit or an abort that was made again because its time was up: librdkafka 2.12.1
-    /// may keep the result of one of its steps for the next call, whichever that is (docs/design/0018).
+    /// Also true after a commit or an abort that was repeated after its timeout. librdkafka 2.12.1 may keep the result
+    /// of one of its steps for the next call of any kind (docs/design/0018).
     fn unanswered(&self) -> bool {
         self.resumed || self.client.unanswered()
     }
 }
 
 impl Drop for KafkaProducer {
-    /// Sends nothing, an abort least of all: the transaction stays open for the next owner of the
-    /// id to end.
+    /// Sends nothing, above all no abort: the transaction stays open, and the next owner of the id ends it.
     ///
-    /// The purge is waited for. librdkafka 2.12.1 frees the text of the transaction's error when its
-    /// main thread ends (`rd_kafka_txns_term`), while the brokers' threads still run; the answer
-    /// INVALID_PRODUCER_EPOCH to a record under way frees it once more
-    /// (`rd_kafka_txn_set_fatal_error`).
+    /// The drop waits for the purge. librdkafka 2.12.1 frees the text of the transaction's error when its main thread
+    /// ends (`rd_kafka_txns_term`), while the brokers' threads still run. The response INVALID_PRODUCER_EPOCH to a
+    /// record in flight frees it once more (`rd_kafka_txn_set_fatal_error`).
     fn drop(&mut self) {
         self.client.purge();
         self.read_reports();

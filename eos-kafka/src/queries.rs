@@ -1,4 +1,4 @@
-//! Questions and orders to the brokers that a source has under way while its worker goes on.
+//! The requests of a source that are in flight.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -11,10 +11,10 @@ use super::ffi::{Client, Entry, Failure, OffsetSpec, PartitionList, Queue};
 use super::lookups::{Lookup, Lookups};
 use super::wake::Wake;
 
-/// How long the brokers may take for one answer.
+/// The time limit of one response.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Where some partitions begin and end.
+/// A query of the beginning and the end of partitions.
 #[derive(Debug)]
 pub(super) struct BoundsQuery {
     of: Vec<TopicPartition>,
@@ -56,7 +56,7 @@ impl BoundsQuery {
     }
 }
 
-/// Where some partitions begin and end, for a restore.
+/// A query of the beginning and the end of partitions, for a restore.
 #[derive(Debug)]
 pub(super) struct EndsQuery {
     of: Vec<TopicPartition>,
@@ -66,7 +66,7 @@ pub(super) struct EndsQuery {
 }
 
 impl EndsQuery {
-    /// `uncommitted` asks as a reader of everything does.
+    /// Starts the query. `uncommitted` queries as a reader of all records.
     pub(super) fn start(committed: &Lookups, uncommitted: &Lookups, of: &[TopicPartition]) -> Self {
         Self {
             of: of.to_vec(),
@@ -91,7 +91,7 @@ impl EndsQuery {
                 partition: partition.clone(),
                 first: offset_of(first, partition)?,
                 stable,
-                // What was stable was below the high watermark, at a moment just as good.
+                // The stable offset was below the high watermark, at an equally valid moment.
                 end: offset_of(end, partition)?.max(stable),
             })
         });
@@ -99,7 +99,7 @@ impl EndsQuery {
     }
 }
 
-/// What was answered, once everything is.
+/// Returns the responses, once all of them have arrived.
 fn answers<const N: usize>(
     queries: [&mut OffsetsQuery; N],
     slice: Duration,
@@ -182,7 +182,7 @@ impl CommitQuery {
     }
 }
 
-/// Offsets with their metadata.
+/// Returns offsets with their metadata.
 pub(super) fn to_commit(offsets: &[OffsetToCommit]) -> Result<PartitionList, Failure> {
     let mut list = PartitionList::new(offsets.len());
     for offset in offsets {
@@ -195,7 +195,7 @@ pub(super) fn to_commit(offsets: &[OffsetToCommit]) -> Result<PartitionList, Fai
     Ok(list)
 }
 
-/// The first partition's error, if one has any.
+/// Returns the first partition's error, if there is one.
 pub(super) fn check_each(entries: &[Entry]) -> Result<(), Failure> {
     let Some(entry) = entries.iter().find(|entry| entry.code != 0) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Takes secrets out of what librdkafka writes.
+//! Removes secrets from librdkafka's texts.
 
 /// The secrets of one client.
 #[derive(Clone)]
@@ -6,16 +6,16 @@ pub(crate) struct Secrets(Vec<String>);
 
 impl Secrets {
     pub(crate) fn new(values: &[String]) -> Self {
-        // A letter or two are no secret, and would make every text unreadable.
+        // Values of one or two letters are no secrets, and would make every text unreadable.
         let long = values.iter().filter(|value| value.len() > 2);
         let mut values: Vec<String> = long.cloned().collect();
-        // The longest first: one may be a part of another.
+        // The longest first: one secret may be a part of another.
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.dedup();
         Self(values)
     }
 
-    /// The text without them.
+    /// Returns the text without secrets.
     pub(crate) fn hide(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| {
             if text.contains(secret) {

@@ -1,9 +1,8 @@
 //! [`Source`] on librdkafka's consumer.
 //!
-//! Each assigned partition keeps its own queue, read on demand: nothing is paused for flow
-//! control, and a full partition starves no other one. A rebalance is an event on the consumer's
-//! queue, which librdkafka considers unanswered until `incremental_assign` or
-//! `incremental_unassign` is called; nothing here calls them by itself.
+//! Each assigned partition keeps its own queue, read on demand: nothing is paused for flow control, and a full
+//! partition starves no other one. A rebalance is an event on the consumer's queue. librdkafka waits for
+//! `incremental_assign` or `incremental_unassign` as the response, and only the worker makes these calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,17 +28,17 @@ use super::queries::{BoundsQuery, CommitQuery, EndsQuery};
 use super::tail::{End, Tail};
 use super::wake::Wake;
 
-/// How long an abandoned close may still take.
+/// The longest time that an abandoned close may still take.
 const ABANDONED_CLOSE: Duration = Duration::from_secs(6);
 
 /// A member of a consumer group.
 #[derive(Debug)]
 pub struct KafkaSource {
-    /// `None` once it is closed.
+    /// The open consumer. `None` once it is closed.
     open: Option<Open>,
-    /// What happened and was not asked for yet.
+    /// Events that the worker has not polled yet.
     events: VecDeque<SourceEvent>,
-    /// Signalled by every queue that gets its first element.
+    /// Signalled by each queue that gets its first element.
     wake: Arc<Wake>,
 }
 
@@ -56,15 +55,15 @@ struct Open {
     group: String,
     lookups: Lookups,
     uncommitted: Uncommitted,
-    /// Where the group's events come while the consumer closes.
+    /// The queue of the group's events while the consumer closes.
     closing: Option<Queue>,
-    /// Where they come until then.
+    /// The queue of the group's events before that.
     control: Queue,
     client: Arc<Client>,
 }
 
-/// Asks for ends as a reader of everything does, with a client of its own. Made when it is needed:
-/// only a source that restores state needs it.
+/// Queries ends for a reader of all records, with its own client. Created on demand: only a source that restores state
+/// needs it.
 #[derive(Debug)]
 struct Uncommitted {
     config: KafkaConfig,
@@ -135,7 +134,7 @@ impl KafkaSource {
 }
 
 impl Open {
-    /// The queue with the group's events.
+    /// Returns the queue with the group's events.
     fn group(&self) -> &Queue {
         self.closing.as_ref().unwrap_or(&self.control)
     }
@@ -159,7 +158,7 @@ impl Open {
         };
         match event.kind() {
             EventKind::Assign => Some(SourceEvent::Assigned(partitions())),
-            // `assignment_lost` means something only until the rebalance is answered.
+            // `assignment_lost` is valid only until the response to the rebalance.
             EventKind::Revoke => Some(SourceEvent::Revoked {
                 partitions: partitions(),
                 lost: self.client.assignment_lost(),
@@ -174,14 +173,13 @@ impl Open {
 }
 
 impl Drop for KafkaSource {
-    /// Gives a close that was begun a thread of its own: it may take six seconds, and a worker
-    /// drops its source in the middle of a step. The thread owns everything that librdkafka's handles
-    /// need.
+    /// Moves an unfinished close to its own thread: it may take six seconds, and a worker drops its source in the
+    /// middle of a step. The thread owns everything that librdkafka's handles need.
     fn drop(&mut self) {
         let Some(open) = self.open.take_if(|open| open.closing.is_some()) else {
             return;
         };
-        // Without a thread the close ends here: a spawn that fails drops what it was given.
+        // Without a thread the close ends here: a failed spawn drops its closure.
         let _ = std::thread::Builder::new()
             .name("eos-close".into())
             .spawn(move || drop(open));
@@ -189,9 +187,9 @@ impl Drop for KafkaSource {
 }
 
 impl Drop for Open {
-    /// Ends a close that was begun: a client that is destroyed in the middle of one may wait for
-    /// ever for an answer to its last rebalance. The group's coordinator may take
-    /// [`ABANDONED_CLOSE`] for the LeaveGroup; that is librdkafka's own limit for it.
+    /// Finishes an unfinished close: a client that is destroyed during a close may wait forever for a response to its
+    /// last rebalance. The group's coordinator may take [`ABANDONED_CLOSE`] for the LeaveGroup, which is librdkafka's
+    /// own limit.
     fn drop(&mut self) {
         let Some(events) = &self.closing else { return };
         let (nothing, end) = (PartitionList::new(0), Instant::now() + ABANDONED_CLOSE);
@@ -199,8 +197,8 @@ impl Drop for Open {
             let event = events.poll(Duration::from_millis(10));
             let kind = event.map(|event| event.kind());
             if matches!(kind, Some(EventKind::Assign | EventKind::Revoke)) {
-                // While it closes, any answer means "nothing is assigned any more". An error
-                // means that it is beyond asking.
+                // During the close, any response means "nothing is assigned any more". After an error no response is
+                // possible.
                 let _ = self.client.incremental_assign(&nothing);
             }
         }
@@ -226,11 +224,11 @@ impl Source for KafkaSource {
     }
 
     fn poll(&mut self) -> Option<SourceEvent> {
-        // The queue is asked even if there are events left: this is the poll that counts.
+        // Polls the queue even if events are left: this poll counts for `max.poll.interval.ms`.
         if let Some(event) = self.open.as_ref().and_then(Open::next_event) {
             self.events.push_back(event);
         }
-        // One that closes takes nothing any more.
+        // A closing consumer delivers no more records.
         if let Some(open) = &mut self.open
             && open.closing.is_none()
         {
@@ -241,8 +239,8 @@ impl Source for KafkaSource {
     }
 
     fn wait(&mut self, at_most: Duration) {
-        // Queues signal when they become non-empty, so what a poll left behind signals no more.
-        // What comes after this look finds the queue empty, and signals.
+        // Queues signal when they become non-empty, so the rest of an earlier poll causes no further signal. An element
+        // that arrives after this check finds the queue empty, and signals.
         let left = self
             .open
             .as_ref()
@@ -268,7 +266,7 @@ impl Source for KafkaSource {
         if identities.hold(client) {
             events.extend(identities.look(client, &self.wake));
         }
-        // Nothing is taken of a topic that may be another one by now, nor before the worker has judged that.
+        // No record is taken from a topic that may have been replaced, nor before the worker has evaluated the report.
         let unread = events.iter().any(|it| matches!(it, SourceEvent::Topics(_)));
         let held = unread || identities.hold(client);
         let max = if held { 0 } else { max };
@@ -276,7 +274,7 @@ impl Source for KafkaSource {
             code::LOCAL_AUTO_OFFSET_RESET | code::OFFSET_OUT_OF_RANGE => {
                 events.push_back(SourceEvent::OutOfRange {
                     partition: from.clone(),
-                    // A negative one is no offset.
+                    // A negative number is not an offset.
                     asked: Offset::new(offset).ok(),
                 });
             }
@@ -295,7 +293,7 @@ impl Source for KafkaSource {
     }
 
     fn held_back(&mut self, of: &TopicPartition) -> Option<u64> {
-        // Takes in what a broker told meanwhile, or asks one.
+        // Processes a response of a broker, or sends a query.
         self.end(of)?;
         let open = self.open.as_ref()?;
         let assigned = open.partitions.get(of)?;
@@ -370,7 +368,7 @@ impl Source for KafkaSource {
     }
 
     fn drained(&mut self, of: &TopicPartition) -> Option<Offset> {
-        // Takes in what a broker told meanwhile, or asks one.
+        // Processes a response of a broker, or sends a query.
         self.end(of)?;
         let open = self.open.as_ref()?;
         let assigned = open.partitions.get(of)?;
@@ -387,7 +385,7 @@ impl Source for KafkaSource {
         if let Some((stable, high)) = probe.answer() {
             tail.told(stable, high);
         }
-        // Before the rest is asked for: what comes meanwhile makes it an end of a moment ago.
+        // Read before the other values: a record that arrives meanwhile only makes the end a moment old.
         let waiting = queue.len() > 0;
         let known = open.client.known(of).ok()?;
         let end = tail.end(known, waiting);
@@ -406,8 +404,8 @@ impl Source for KafkaSource {
         let open = self.open(call)?;
         let list = with_offsets(at).map_err(|e| e.at(call))?;
         open.identities.assigned();
-        // The queues are parted from the consumer's before the fetchers start, so that no record
-        // ends up among the group's events.
+        // The queues are separated from the consumer's before the fetchers start, so that no record ends up among the
+        // group's events.
         let mut queues = Vec::with_capacity(at.len());
         for (partition, offset) in at {
             let queue = Queue::partition(&open.client, partition).ok_or_else(|| {
@@ -432,9 +430,9 @@ impl Source for KafkaSource {
     fn unassign(&mut self, partitions: &[TopicPartition]) -> Result<()> {
         let call = CallSite::Unassign;
         let open = self.open(call)?;
-        // A revocation may name partitions that were never assigned, because their offsets were
-        // not stable yet; librdkafka refuses to take away what is not there. The call is made even
-        // if nothing is left: it is the answer.
+        // A revocation may name partitions that were never assigned, because their offsets were not stable yet.
+        // librdkafka rejects the removal of unassigned partitions. The call is made even for an empty list, because it
+        // is the response.
         let assigned = partitions
             .iter()
             .filter(|p| open.partitions.contains_key(p));
@@ -442,8 +440,8 @@ impl Source for KafkaSource {
         for partition in partitions {
             open.partitions.remove(partition);
         }
-        // What was asked about them may be answered by now; when they come back, the answer is that
-        // of before another owner's commits.
+        // A query about these partitions may have its response by now. When the partitions come back, the response
+        // would predate another owner's commits.
         open.committed = None;
         open.bounds = None;
         open.ends = None;
@@ -461,7 +459,7 @@ impl Source for KafkaSource {
         let list = with_offsets(to).map_err(|e| e.at(call))?;
         let slice = slice.max(Duration::from_millis(1));
         match open.client.seek(&list, slice) {
-            // Seeking again is harmless: the last one counts.
+            // A repeated seek is harmless: the last one counts.
             Err(failure) if failure.fault.code == code::LOCAL_TIMED_OUT => Poll::Pending,
             Err(failure) => Poll::Ready(Err(failure.at(call))),
             Ok(outcome) => match outcome.into_iter().find(|entry| entry.code != 0) {
@@ -538,7 +536,7 @@ impl Source for KafkaSource {
             open.assigned = None;
             let events = Queue::fresh(&open.client).waking(&self.wake);
             if let Err(failure) = open.client.begin_close(&events) {
-                // After a fatal error librdkafka is out of the group already and closes nothing.
+                // After a fatal error librdkafka has already left the group, and closes nothing.
                 let fatal = failure.fault.fatal;
                 self.open = None;
                 return Poll::Ready(if fatal { Ok(()) } else { Err(failure.at(call)) });
@@ -561,7 +559,7 @@ impl Source for KafkaSource {
             if left.is_zero() || open.group().len() > 0 || !self.events.is_empty() {
                 return Poll::Pending;
             }
-            // The end is an element on the queue, too, but is declared right after it.
+            // The end is also an element of the queue, but is declared right after it.
             self.wake.wait(left.min(Duration::from_millis(5)));
         }
     }

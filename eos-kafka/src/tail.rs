@@ -1,51 +1,50 @@
-//! How much of a partition is left to read, from what was heard anyway.
+//! The remaining records of a partition, derived from known offsets.
 //!
-//! librdkafka tells two things, and neither is the last stable offset. The *high watermark* of the
-//! last fetch (`rd_kafka_get_watermark_offsets`) counts what open transactions wrote, also for a
-//! reader of committed records. The *position* (`rd_kafka_position`) advances over the markers of
-//! transactions, which are never handed out. A position at the high watermark settles it at once.
-//! Where an open transaction keeps the two apart, the broker is asked for the last stable offset
-//! beside everything else, and its answer holds until the watermark moves.
+//! librdkafka reports two offsets, and neither is the last stable offset. The *high watermark* of the last fetch
+//! (`rd_kafka_get_watermark_offsets`) counts records of open transactions, also for a reader of committed records. The
+//! *position* (`rd_kafka_position`) advances over transaction markers, which are never delivered. A position at the
+//! high watermark determines the end at once. If an open transaction keeps the two apart, a background query returns
+//! the last stable offset, and the result is valid until the watermark moves.
 //!
-//! `enable.partition.eof` would tell it for nothing, but must stay off: the batch call of librdkafka
-//! 2.12.1 takes an end of partition for a record and advances its position past it (#4844), and the
-//! fetcher that goes on there after a rebalance leaves out a record.
+//! `enable.partition.eof` would report it for free, but must stay off. The batch call of librdkafka 2.12.1 mistakes an
+//! end of partition for a record and advances its position past it (#4844). The fetcher that continues there after a
+//! rebalance skips a record.
 
-/// What a partition's reader has seen.
+/// The observed offsets of a partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tail {
-    /// After the last record taken, or where reading began.
+    /// The offset after the last record taken, or the first offset to read.
     next: i64,
-    /// Whether a record came since reading began.
+    /// Whether a record has arrived since reading began.
     heard: bool,
-    /// The high watermark of before: that of an earlier ownership, maybe.
+    /// The previous high watermark, which may be that of an earlier ownership.
     high_before: i64,
-    /// The last stable offset as a broker told it, and the high watermark when it was asked.
+    /// The last stable offset in a broker's response, and the high watermark at the time of the query.
     told: Option<(i64, i64)>,
 }
 
-/// What librdkafka knows of a partition at a moment; below zero: not known.
+/// librdkafka's current offsets of a partition. Below zero: unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) high: i64,
     pub(super) position: i64,
 }
 
-/// Where a partition ends.
+/// The end of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Everything that a reader of committed records can have was taken.
+    /// The reader has taken all records that a reader of committed records can get.
     Here(i64),
-    /// Something is there that was not taken yet.
+    /// More records are available.
     Ahead(i64),
-    /// The log goes on, maybe with nothing but what open transactions wrote.
+    /// The log continues, possibly only with records of open transactions.
     Unclear(i64),
-    /// Nothing was heard yet.
+    /// Unknown, because there was no response yet.
     Unknown,
 }
 
 impl Tail {
-    /// Reading begins at this offset.
+    /// Begins to read at this offset.
     pub(super) fn at(next: i64, known: Known) -> Self {
         Self {
             next,
@@ -55,19 +54,18 @@ impl Tail {
         }
     }
 
-    /// A record was taken.
+    /// Updates the position after a record was taken.
     pub(super) fn took(&mut self, offset: i64) {
         self.heard = true;
         self.next = offset + 1;
     }
 
-    /// A broker says where the last stable offset is; `high` is the watermark of when it was asked.
+    /// Records a broker's last stable offset. `high` is the watermark at the time of the query.
     pub(super) fn told(&mut self, stable: i64, high: i64) {
         self.told = Some((stable, high));
     }
 
-    /// See [`Source::end`](eos_client::Source::end). `waiting`: something came and was not taken
-    /// yet.
+    /// Returns the end: see [`Source::end`](eos_client::Source::end). `waiting`: fetched elements are not taken yet.
     pub(super) fn end(&self, known: Known, waiting: bool) -> End {
         let position = known.position.max(self.next);
         let at_least = |end: i64| end.max(self.next + 1);
@@ -84,20 +82,20 @@ impl Tail {
         }
     }
 
-    /// Whether the watermark is of this reading.
+    /// Whether the watermark dates from this reading.
     fn is_fresh(&self, known: Known) -> bool {
         known.high >= 0 && (self.heard || known.high != self.high_before)
     }
 
-    /// See [`Source::held_back`](eos_client::Source::held_back): the last stable offset shows
-    /// itself where reading passes everything, or when a broker was asked for it.
+    /// See [`Source::held_back`](eos_client::Source::held_back). The last stable offset is known when all records are
+    /// read, or after a query to a broker.
     pub(super) fn held_back(&self, known: Known, waiting: bool) -> Option<u64> {
         let behind = |high: i64, stable: i64| u64::try_from(high - stable).unwrap_or(0);
         if let Some(stable) = self.stable(known) {
             return (known.high >= 0).then(|| behind(known.high, stable));
         }
-        // The watermark moved since the last answer of the broker. That answer counts until the next one if
-        // reading still stops there: in a busy partition the watermark moves faster than brokers answer.
+        // The watermark has moved since the broker's last response. That response is valid until the next one if the
+        // reader still stops there: in a busy partition the watermark moves faster than brokers respond.
         let (stable, high) = self.told?;
         let stops = matches!(self.end(known, waiting), End::Unclear(_));
         let position = known.position.max(self.next);
@@ -118,7 +116,7 @@ impl Tail {
         }
     }
 
-    /// The last stable offset, as far as it shows itself.
+    /// Returns the last stable offset, if the position shows it.
     fn stable(&self, known: Known) -> Option<i64> {
         match self.told {
             _ if self.is_fresh(known) && known.position.max(self.next) >= known.high => {
@@ -145,7 +143,7 @@ mod tests {
         let tail = Tail::at(5, known(NEVER, NEVER));
         assert_eq!(tail.end(known(NEVER, NEVER), false), End::Unknown);
         assert_eq!(tail.end(known(9, NEVER), false), End::Unclear(9));
-        // What was heard when the partition was ours before says nothing of now.
+        // Offsets of an earlier ownership are not valid now.
         let mut tail = Tail::at(9, known(7, NEVER));
         assert_eq!(tail.end(known(7, NEVER), false), End::Unknown);
         tail.told(9, 7);

@@ -1,9 +1,9 @@
-//! Waking the worker from librdkafka's threads.
+//! Wakes the worker from librdkafka's threads.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a wait goes on after the first signal.
+/// The time that a wait continues after the first signal.
 const GATHER: Duration = Duration::from_millis(1);
 
 /// A signal that is kept until a waiter takes it.
@@ -23,7 +23,7 @@ impl Wake {
         self.changed.notify_one();
     }
 
-    /// Waits for a signal, a little longer for what comes right behind it, and takes it.
+    /// Waits for a signal and takes it. Waits a little longer for signals right behind it.
     pub(super) fn wait(&self, at_most: Duration) {
         let start = Instant::now();
         let signalled = self
@@ -35,8 +35,8 @@ impl Wake {
             .wait_timeout_while(signalled, at_most, |signalled| !*signalled)
             .unwrap_or_else(PoisonError::into_inner);
         if *signalled {
-            // A fetch fills one partition's queue after the other, each with a signal of its own.
-            // Looking at each of them at once costs a context switch and a small batch every time.
+            // A fetch fills one partition's queue after the other, each with its own signal. Handling each signal at
+            // once costs a context switch and a small batch every time.
             drop(signalled);
             std::thread::sleep(GATHER.min(at_most.saturating_sub(start.elapsed())));
             signalled = self

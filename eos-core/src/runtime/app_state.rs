@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::metrics::{Metrics, WorkerMetrics};
 
-/// What an app in this process does.
+/// The state of an app in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AppState {
@@ -15,9 +15,9 @@ pub enum AppState {
     Starting,
     /// The state of a task is being restored. Other tasks process records.
     Restoring,
-    /// All tasks of this process process records. A process may have no tasks.
+    /// All tasks of this process are processing records. A process may have no tasks.
     Running,
-    /// The app was asked to stop, or a worker failed.
+    /// The app is stopping on request, or because a worker failed.
     Stopping,
     /// The app has ended.
     Stopped,
@@ -32,7 +32,7 @@ impl AppState {
         Self::Stopped,
     ];
 
-    /// The state that these metrics show.
+    /// Returns the state for these metrics.
     pub(super) fn of(metrics: &Metrics, is_stopping: bool) -> Self {
         let mut workers = metrics.workers.iter();
         let has_ended = |worker: &WorkerMetrics| worker.state.is_none();
@@ -50,11 +50,11 @@ impl AppState {
 
 type Listener = Arc<dyn Fn(AppState) + Send + Sync>;
 
-/// The state that was last seen, and the listeners.
+/// The last state, and the listeners.
 #[derive(Default)]
 pub(super) struct Observed {
     state: AtomicU8,
-    /// Each with the last state that it was called with.
+    /// The listeners, each with the last state of its calls.
     listeners: Mutex<Vec<(Listener, Option<AppState>)>>,
 }
 
@@ -64,7 +64,7 @@ impl Observed {
         AppState::ALL.get(at).copied().unwrap_or(AppState::Stopped)
     }
 
-    /// Adds a listener. The thread that looks at the workers calls it, so that its calls have an order.
+    /// Adds a listener. The thread that observes the workers calls it, so that its calls are in order.
     pub(super) fn listen(&self, listener: Listener) {
         self.listeners().push((listener, None));
         if self.state() == AppState::Stopped {
@@ -72,9 +72,9 @@ impl Observed {
         }
     }
 
-    /// Takes the state in, and calls each listener that does not have it yet.
+    /// Stores a new state, and calls each listener that has not received it yet.
     pub(super) fn enter(&self, state: AppState) {
-        // A look that was late must not undo the end.
+        // A late observation must not replace the final state.
         if self.state() == AppState::Stopped {
             return;
         }
@@ -91,7 +91,7 @@ impl Observed {
                 due.push(Arc::clone(listener));
             }
         }
-        // Without the lock: a listener may add another one.
+        // Called without the lock, because a listener may add another listener.
         due.iter().for_each(|listener| call(listener, state));
     }
 

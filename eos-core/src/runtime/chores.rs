@@ -5,32 +5,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Something that has to be done once in a while.
+/// A periodic job.
 pub(super) struct Chore {
-    /// How often.
+    /// The interval.
     pub(super) every: Duration,
     /// The job. The other jobs of the thread wait for its end.
     pub(super) act: Box<dyn FnMut() + Send>,
 }
 
-/// The thread. It ends once this is dropped or [stopped](Self::stop) and what it does at that moment is
-/// done.
+/// The thread of the jobs. After a drop or a [stop](Self::stop), it finishes the current job and ends.
 #[derive(Debug)]
 pub(super) struct Chores(Option<Thread>);
 
 #[derive(Debug)]
 struct Thread {
     going_on: Sender<()>,
-    /// Disconnected once the thread has ended.
+    /// Disconnects when the thread has ended.
     ended: Receiver<()>,
     handle: JoinHandle<()>,
 }
 
 impl Chores {
-    /// Starts the thread, if there is anything to do.
+    /// Starts the thread, if there are jobs.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// If the system can't create a thread.
     pub(super) fn start(chores: Vec<Chore>) -> io::Result<Self> {
         if chores.is_empty() {
             return Ok(Self(None));
@@ -51,8 +50,8 @@ impl Chores {
         })))
     }
 
-    /// Begins nothing more, and waits until what is under way is done, but no longer than this. False if
-    /// it is not done by then.
+    /// Starts no more jobs, and waits for the current job, but no longer than this. Returns false if the job is still
+    /// running then.
     #[must_use = "a job that still runs may touch files of another process"]
     pub(super) fn stop(self, patience: Duration) -> bool {
         let Some(Thread {
@@ -67,13 +66,13 @@ impl Chores {
         if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
             return false;
         }
-        // It is past its work, whether well or by a panic, which has been told.
+        // The thread has finished, normally or with a panic, which is already logged.
         let _end = handle.join();
         true
     }
 }
 
-/// Does each in its time, for the first time after that.
+/// Runs each job at its interval, for the first time after one interval.
 fn run(chores: Vec<Chore>, over: &Receiver<()>) {
     let begun = Instant::now();
     let mut due: Vec<(Instant, Chore)> = chores
@@ -120,7 +119,7 @@ mod tests {
         assert_eq!(done[0].load(Ordering::Relaxed), 0, "not due yet");
     }
 
-    /// A chore that takes this long, begun; and whether it is done.
+    /// Returns a running chore of this duration, and whether it is done.
     fn under_way(takes: Duration) -> (Chores, Arc<AtomicU32>) {
         let (begun, begins) = channel();
         let done = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! The real world: a monotonic clock and random numbers.
+//! The real environment: a monotonic clock and random numbers.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -10,7 +10,7 @@ use eos_protocol::Now;
 use super::time_of_day::time_of_day;
 use crate::worker::Env;
 
-/// The clock of this process, started now, and numbers seeded by the operating system.
+/// Returns the clock of this process, starting now, and random numbers seeded by the operating system.
 pub(crate) fn real_world() -> Env {
     let start = Instant::now();
     let entropy = Entropy::new();
@@ -19,8 +19,8 @@ pub(crate) fn real_world() -> Env {
         .with_wall_clock(time_of_day)
 }
 
-/// The same clock as of the kernel's last tick, some milliseconds ago at most: a quarter of the
-/// price (5 ns against 20 ns), and it is read for each record.
+/// The same clock as of the kernel's last tick, at most some milliseconds ago. It takes a quarter of the time (5 ns
+/// instead of 20 ns), and is read for each record.
 #[cfg(target_os = "linux")]
 fn coarse(_: Instant) -> impl Fn() -> Now + Send + Sync + 'static {
     use std::time::Duration;
@@ -41,7 +41,7 @@ fn coarse(start: Instant) -> impl Fn() -> Now + Send + Sync + 'static {
     move || Now(start.elapsed())
 }
 
-/// Random enough for names and jitter: the standard library's randomly keyed SipHash of a counter.
+/// Random numbers for names and jitter: the standard library's randomly keyed SipHash of a counter.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     keys: RandomState,
@@ -69,18 +69,18 @@ mod tests {
     use std::path::Path;
     use std::{fs, io};
 
-    /// Each way to read the time of day, in pieces: this file is looked through, too.
+    /// All ways to read the time of day, in pieces because the test also searches this file.
     const WALL_CLOCKS: [&str; 3] = [
         concat!("System", "Time"),
         concat!("UNIX_", "EPOCH"),
         concat!("Clock", "Id::Realtime"),
     ];
 
-    /// Positions on disk are stamped with it, and a difference either way makes them old.
+    /// The exception: the time of day stamps positions on disk, and a difference in either direction makes them old.
     const EXCEPT: &str = "time_of_day.rs";
 
-    /// It may be hours off, and jump. Time-outs, intervals and back-offs are measured by the
-    /// monotonic clock; times of records are their producers'.
+    /// The time of day may be hours off, and jump. The monotonic clock measures timeouts, intervals and back-offs.
+    /// Record timestamps come from their producers.
     #[test]
     fn nothing_reads_the_time_of_day() {
         let core = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,6 @@
-//! Flushes databases on a thread of its own: to begin one may take as long as the disk is behind.
+//! Flushes databases on a separate thread.
+//!
+//! The start of a flush may wait for the disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,12 +13,12 @@ use eos_state::StoreError;
 use eos_state::pressure::{Unflushed, to_flush};
 use eos_state::rocks::Flusher;
 
-/// A hold on a database, which keeps it open.
+/// A handle of a database, which keeps it open.
 pub(super) trait Flushes: Clone + Send + 'static {
     fn unflushed(&self) -> Unflushed;
 
-    /// Begins to move what it holds in memory to disk. RocksDB waits with that while tables that are
-    /// written already would stall it (`WaitUntilFlushWouldNotStallWrites`).
+    /// Begins to flush the memory of the database to disk. RocksDB delays the flush while earlier written tables would
+    /// stall it (`WaitUntilFlushWouldNotStallWrites`).
     fn begin(&self) -> Result<(), StoreError>;
 }
 
@@ -30,22 +32,22 @@ impl Flushes for Flusher {
     }
 }
 
-/// The open databases, and the thread that flushes one of them when it is asked to. A request does not wait for the flush.
+/// The open databases, and the thread that flushes one of them on request. A request does not wait for the flush.
 pub(super) struct Flushing<F> {
     shared: Arc<Shared<F>>,
-    /// Made when it is first asked for. `None` if the system gave no thread: then RocksDB flushes whichever
-    /// database is written to.
+    /// The thread, created at the first request. `None` if the system can't create a thread: then RocksDB flushes the
+    /// database that is being written to.
     thread: OnceLock<Option<Thread>>,
 }
 
 struct Thread {
-    /// One question is as good as many.
+    /// The channel of requests. One queued request is as good as many.
     ask: SyncSender<()>,
     handle: JoinHandle<()>,
 }
 
 struct Shared<F> {
-    /// How much all of them may hold together.
+    /// The limit of all databases together, in bytes.
     limit: u64,
     open: Mutex<Open<F>>,
     begun: Condvar,
@@ -53,7 +55,7 @@ struct Shared<F> {
 
 struct Open<F> {
     databases: BTreeMap<TaskId, F>,
-    /// The one that the thread has a hold on.
+    /// The database whose handle the thread holds.
     flushes: Option<TaskId>,
 }
 
@@ -77,8 +79,8 @@ impl<F: Flushes> Flushing<F> {
         self.shared.lock().databases.insert(task, database);
     }
 
-    /// Releases a database: no handle remains when this returns. It waits for the beginning of
-    /// that one's own flush, if that is under way, and for no other's.
+    /// Releases a database: no handle remains after the return. Waits for the start of this database's own flush, if
+    /// one is in progress, and for no other flush.
     pub(super) fn closing(&self, task: TaskId) {
         let mut open = self.shared.lock();
         open.databases.remove(&task);
@@ -88,11 +90,11 @@ impl<F: Flushes> Flushing<F> {
         }
     }
 
-    /// They may be too large together.
+    /// Requests a check of the total size of all databases.
     pub(super) fn ask(&self) {
         let thread = self.thread.get_or_init(|| Thread::start(&self.shared));
         if let Some(thread) = thread {
-            // Full: it is asked already.
+            // The channel is full: a request is already queued.
             let _asked = thread.ask.try_send(());
         }
     }
@@ -123,7 +125,7 @@ impl<F> Shared<F> {
 }
 
 impl<F: Flushes> Shared<F> {
-    /// Until no request can come.
+    /// Runs until no more request can arrive.
     fn run(&self, asked: &Receiver<()>) {
         while asked.recv().is_ok() {
             let Some((task, database)) = self.take_largest() else {
@@ -135,7 +137,7 @@ impl<F: Flushes> Shared<F> {
                 }
                 Err(error) => tracing::warn!(%task, %error, "its database does not flush"),
             }
-            // Released before the waiting thread goes on.
+            // Released before the waiting thread continues.
             drop(database);
             self.lock().flushes = None;
             self.begun.notify_all();
@@ -157,7 +159,7 @@ impl<F> Drop for Flushing<F> {
     fn drop(&mut self) {
         if let Some(Thread { ask, handle }) = self.thread.take().flatten() {
             drop(ask);
-            // The databases are closed, so it has a hold on none.
+            // The databases are closed, so the thread holds no handle.
             let _end = handle.join();
         }
     }
@@ -190,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A database whose disk is behind until it is told otherwise.
+    /// A database whose disk stalls until the test releases it.
     #[derive(Clone)]
     struct Slow {
         bytes: u64,
@@ -228,7 +230,7 @@ mod tests {
         let since = Instant::now();
         flushing.ask();
         begun.recv_timeout(PATIENCE).unwrap();
-        // It is under way; the other tasks go on.
+        // The flush is in progress. The other tasks continue.
         for _ in 0..100 {
             flushing.ask();
         }
@@ -236,7 +238,7 @@ mod tests {
         flushing.opened(task(2), slow(2));
         assert!(since.elapsed() < PATIENCE / 2, "{:?}", since.elapsed());
 
-        // Its own close waits, or the database would be open still.
+        // The close of the same database waits. Otherwise the database would still be open.
         let closed = Arc::new(AtomicBool::new(false));
         let closing = std::thread::spawn({
             let (flushing, closed) = (Arc::clone(&flushing), Arc::clone(&closed));

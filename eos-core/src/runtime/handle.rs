@@ -1,4 +1,4 @@
-//! What a caller holds of a running app.
+//! The caller's handles of a running app.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,14 +11,14 @@ use crate::error::Error;
 use crate::metrics::{Metrics, WorkerMeter};
 use crate::worker::{Env, StopMode};
 
-/// Stops a running app and tells how it is doing. Cheap to clone.
+/// Stops a running app and returns its state and metrics. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Handle {
     stop: Arc<AtomicU8>,
     watched: Arc<Watched>,
 }
 
-/// What the workers tell of themselves.
+/// The shared data of the handle and the workers.
 #[derive(Debug)]
 struct Watched {
     app: AppId,
@@ -28,7 +28,7 @@ struct Watched {
 }
 
 impl Handle {
-    /// `env` has the workers' clock.
+    /// Returns a handle. `env` has the workers' clock.
     pub(super) fn new(app: AppId, env: Env, meters: Vec<Arc<WorkerMeter>>) -> Self {
         Self {
             stop: Arc::default(),
@@ -41,8 +41,8 @@ impl Handle {
         }
     }
 
-    /// Stops the app: each worker commits what it has and closes. Returns at once; the app's run
-    /// ends when all are done. Asking again changes nothing.
+    /// Stops the app: each worker commits and closes. Returns at once. The run of the app ends when all workers are
+    /// done. A second call has no effect.
     pub fn stop(&self, mode: StopMode) {
         let mode = match mode {
             StopMode::Restart => 1,
@@ -53,8 +53,7 @@ impl Handle {
                 .compare_exchange(0, mode, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// What the app has done in this process since it started, and how it stands. Workers that
-    /// have ended are still in it.
+    /// Returns the metrics of the app in this process since its start. They include workers that have ended.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let Watched {
@@ -63,15 +62,15 @@ impl Handle {
         Metrics::gather(app.as_str(), env.now(), meters)
     }
 
-    /// The state of the app in this process, a quarter of a second ago at most.
+    /// Returns the state of the app in this process, at most a quarter of a second old.
     #[must_use]
     pub fn state(&self) -> AppState {
         self.watched.observed.state()
     }
 
-    /// Calls a function with the present state, within a quarter of a second, and then with each new one.
+    /// Calls a function with the current state, within a quarter of a second, and then with each new state.
     ///
-    /// The function runs on a background thread. While it blocks, states and summaries are late; records are not.
+    /// The function runs on a background thread. While it blocks, states and summaries are late. Records are not.
     ///
     /// ```
     /// # use eos_core::Handle;
@@ -100,28 +99,28 @@ impl Handle {
 #[derive(Debug)]
 pub struct Running {
     pub(super) handle: Handle,
-    /// Until it has answered.
+    /// The result of the run, until it is received.
     pub(super) ended: Option<oneshot::Receiver<Result<(), Error>>>,
-    /// Answers scrapers until it is dropped.
+    /// The metrics endpoint. It responds until it is dropped.
     #[cfg(feature = "prometheus")]
     pub(super) _serving: Option<crate::metrics::Serving>,
 }
 
 impl Running {
-    /// A handle to stop it and to see how it does.
+    /// Returns a handle that stops and observes the app.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Waits until the app has ended: because it was stopped, or because a worker could not go on.
+    /// Waits until the app has ended, because of a stop or a failed worker.
     ///
     /// # Errors
-    /// The first worker's [`Error`]; the others have stopped cleanly by then.
+    /// The first worker's [`Error`]. The other workers have stopped cleanly by then.
     ///
     /// # Cancel safety
-    /// Safe: the app runs on until it is stopped, and can be waited for again. Once it has answered,
-    /// it answers `Ok` from then on.
+    /// Safe: the app continues until it is stopped, and another call waits for it again. After the first result, all
+    /// further calls return `Ok`.
     pub async fn ended(&mut self) -> Result<(), Error> {
         let Some(ended) = &mut self.ended else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Removes the databases of tasks that are elsewhere.
+//! Removes the databases of tasks that have moved.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use super::handle::Handle;
 use super::time_of_day::time_of_files;
 use crate::worker::Env;
 
-/// How often it looks, at most and at least.
+/// The range of the interval between two searches.
 const LOOKS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
-/// Removes what is unused for as long as `delay`, in this slot.
+/// Returns the chore that removes databases of this slot that are unused for `delay`.
 pub(super) fn chore(app: AppId, slot: PathBuf, delay: Duration, handle: Handle, env: Env) -> Chore {
     let mut unused = Unused::new(delay);
     Chore {
@@ -45,7 +45,7 @@ fn remove_one(app: &AppId, left: &LeftOver) {
             %app, %task, %path, unused_s = left.age.as_secs(),
             "removed the state of a task that is elsewhere"
         ),
-        // Another thread removed it, or uses it again.
+        // Another thread removed the directory, or uses it again.
         Ok(false) | Err(DirectoryError::Locked { .. }) => {}
         Err(error) => tracing::warn!(
             %app, %task, %error,
@@ -54,10 +54,11 @@ fn remove_one(app: &AppId, left: &LeftOver) {
     }
 }
 
-/// Since when directories were found unused.
+/// The time since which directories are unused.
 ///
-/// Only time counts in which this process has tasks at all: as long as it has none, it does not know that
-/// those whose state lies here are elsewhere. The brokers may be away, and all of them come back with
+/// Only time in which this process has tasks counts. Without tasks, the process can't detect that the tasks of these
+/// directories have moved. The brokers may be unavailable, and all tasks return when the brokers do. (Kafka Streams
+/// cleans up in the state RUNNING only.)
 /// them. (Kafka Streams cleans up in the state RUNNING only.)
 #[derive(Debug)]
 struct Unused {
@@ -73,8 +74,8 @@ impl Unused {
         }
     }
 
-    /// Those that were found at each look for so long, and were not written for as long. (Either
-    /// alone would trust one clock: this host's may jump, and files come from copies with old times.)
+    /// Returns the directories that were found unused in each search for this time, and were not written for as long.
+    /// (Either check alone would depend on one clock: this host's clock may jump, and copied files have old times.)
     fn over(&mut self, found: Vec<LeftOver>, owns: bool, now: Now) -> Vec<LeftOver> {
         if !owns {
             self.since.clear();
@@ -131,7 +132,7 @@ mod tests {
     fn what_was_used_meanwhile_begins_anew() {
         let mut unused = unused();
         assert_eq!(unused.over(vec![left(0, 5000)], true, at(0)), []);
-        // Locked at this look: a task was here.
+        // Locked at this search: the directory was in use.
         assert_eq!(unused.over(vec![], true, at(300)), []);
         assert_eq!(unused.over(vec![left(0, 5000)], true, at(601)), []);
         assert_eq!(unused.over(vec![left(0, 5000)], true, at(1200)), []);
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(unused.over(vec![left(0, 20)], true, at(700)), []);
     }
 
-    /// A start while the brokers are away: every directory is unused, and all are needed soon.
+    /// A start without reachable brokers: every directory is unused, and all are needed soon.
     #[test]
     fn nothing_goes_as_long_as_the_group_gives_us_nothing() {
         let mut unused = unused();

@@ -1,4 +1,4 @@
-//! Topics that are not there: what the app wants with them, and what may have been meant.
+//! Missing topics, with their roles and similar names.
 
 use eos_protocol::TopicName;
 
@@ -6,19 +6,19 @@ use crate::client::ClusterFacts;
 use crate::nearest::nearest;
 use crate::topology::Topology;
 
-/// A topic that is not there.
+/// A topic that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MissingTopic {
-    /// Its name.
+    /// The name.
     pub name: TopicName,
-    /// What the app does with it: `input`, `output`, `dead letter`, or several of them.
+    /// The roles of the topic in the app: `input`, `output`, `dead letter`, or several of them.
     pub roles: Vec<&'static str>,
-    /// A topic that is there and has nearly the same name.
+    /// An existing topic with nearly the same name.
     pub nearest: Option<TopicName>,
 }
 
-/// The topics of other people that the cluster does not have.
+/// Returns the external topics that the cluster does not have.
 pub(super) fn missing(facts: &ClusterFacts, topology: &Topology) -> Vec<MissingTopic> {
     let missing = facts
         .topics
@@ -51,7 +51,7 @@ fn roles(name: &TopicName, topology: &Topology) -> Vec<&'static str> {
     roles.map(|(role, _)| role).collect()
 }
 
-/// What is said of them: each with a command that makes it.
+/// Returns the error text, with a command that creates each topic.
 pub(super) fn text(topics: &[MissingTopic], bootstrap: &str) -> String {
     let described = |topic: &MissingTopic| {
         let nearest = topic.nearest.as_ref();

@@ -1,4 +1,4 @@
-//! From an app to running workers: checks, identity, threads, a clean stop.
+//! Starts, observes and stops the workers of an app.
 
 mod app_state;
 mod chores;

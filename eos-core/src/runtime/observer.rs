@@ -1,4 +1,4 @@
-//! Periodic reports: the state of the app, outages, and the summary in the log.
+//! Periodic reports: state, outages, and the summary in the log.
 
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use crate::metrics::{Metrics, Totals};
 /// The time between two summaries in the log.
 const SUMMARY: Duration = Duration::from_secs(30);
 
-/// The time between two looks at the workers.
+/// The interval of the observation of the workers.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The longest time without a response from a broker that is not logged. A worker queries the topics every ten
-/// seconds.
+/// The longest time without a broker response that is not logged. A worker queries the topics every ten seconds.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Looks at the workers, and logs what an operator should know.
+/// Returns the chores that observe the workers, and log facts for operators.
 pub(super) fn chores(app: &AppId, handle: &Handle) -> Vec<Chore> {
     let (watcher, mut outage) = (handle.clone(), Outage::default());
     let (name, summarized) = (app.clone(), handle.clone());
@@ -48,20 +47,20 @@ pub(super) fn chores(app: &AppId, handle: &Handle) -> Vec<Chore> {
     ]
 }
 
-/// The time since any worker has received a response from a broker; `None` if no worker runs.
+/// Returns the time since any worker has received a response from a broker. `None` if no worker runs.
 fn silence(metrics: &Metrics) -> Option<Duration> {
     let workers = metrics.workers.iter();
     workers.filter_map(|worker| worker.last_response).min()
 }
 
-/// Whether brokers are out of reach, and what was logged about it.
+/// Whether brokers are unreachable, and the last log line about it.
 #[derive(Debug, Default)]
 struct Outage {
-    /// The silence when it was last logged.
+    /// The silence at the last log line.
     logged: Option<Duration>,
 }
 
-/// A line about an outage.
+/// A log line about an outage.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Silent(Duration),
@@ -93,21 +92,21 @@ impl Outage {
     }
 }
 
-/// What was done since the last summary.
+/// The work since the last summary.
 #[derive(Debug, PartialEq, Eq)]
 struct Summary {
     processed: u64,
     written: u64,
     commits: u64,
     aborts: u64,
-    /// The offsets left to process; `None` if no input is known.
+    /// The number of remaining offsets. `None` if no input is known.
     lag: Option<u64>,
     late: u64,
     failed: u64,
 }
 
 impl Summary {
-    /// None if no record was processed.
+    /// Returns `None` if no record was processed.
     fn since(last: &Totals, metrics: &Metrics) -> Option<Self> {
         let now = &metrics.totals;
         let failed = |totals: &Totals| totals.skipped + totals.dead_letters;

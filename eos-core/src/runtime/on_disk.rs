@@ -12,7 +12,7 @@ use eos_state::{Around, Batch, StoreBackend, StoreError};
 use super::open_databases::OpenDatabases;
 use crate::worker::{Home, HomeError, TaskHome};
 
-/// Where this process keeps the state of its tasks. All databases share one number of bytes of memory.
+/// The storage of this process's databases, which share one memory limit.
 #[derive(Debug)]
 pub(crate) struct OnDisk {
     slot: PathBuf,
@@ -21,8 +21,8 @@ pub(crate) struct OnDisk {
     open: Arc<OpenDatabases>,
 }
 
-/// Where a process keeps the databases of its tasks: RocksDB below the directory `slot`, which is this process's
-/// alone, with `memory` bytes for all of them.
+/// Returns the storage of a process's task databases. RocksDB keeps them below the directory `slot`, which belongs to
+/// this process alone, with `memory` bytes for all databases together.
 #[must_use]
 pub fn on_disk(slot: PathBuf, app: AppId, cluster: &str, memory: usize) -> Arc<dyn Home> {
     Arc::new(OnDisk::new(slot, app, cluster.to_owned(), memory))
@@ -43,7 +43,7 @@ impl OnDisk {
         self.open.memory().flushes_beyond()
     }
 
-    /// `None` as long as another worker has it open.
+    /// Returns `None` as long as another worker has the directory open.
     fn directory(&self, task: &TaskHome) -> Result<Option<TaskDirectory>, DirectoryError> {
         let owner = Owner {
             app: self.app.clone(),
@@ -59,7 +59,7 @@ impl OnDisk {
                 );
                 foreign.clear().map(Some)
             }
-            // The slot is ours alone: another worker has it, and lets go of it soon.
+            // The slot belongs to this process: another worker has the directory, and releases it soon.
             Err(DirectoryError::Locked { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -80,7 +80,7 @@ impl Home for OnDisk {
             RocksBackend::open(&directory.engine(), families, self.open.memory())
         };
         let backend = match open(&directory) {
-            // The changelog has it all: a copy whose bytes changed is not worth a stop.
+            // The changelog has all the state, so a copy with changed bytes is no reason to stop.
             Err(
                 error @ (StoreError::Damaged { .. }
                 | StoreError::Position {
@@ -115,7 +115,7 @@ impl Home for OnDisk {
     }
 }
 
-/// A database with its directory, which stays locked for as long as it is open.
+/// A database with its directory, which is locked as long as the database is open.
 #[derive(Debug)]
 struct Housed {
     task: TaskId,

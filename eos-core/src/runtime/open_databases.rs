@@ -1,13 +1,13 @@
-//! The databases that are open in this process, which share its memory.
+//! The open databases of this process.
 
 use eos_protocol::TaskId;
 use eos_state::rocks::{Flusher, StateMemory};
 
 use super::flushing::Flushing;
 
-/// They share one number of bytes for what they have not flushed. RocksDB's own way to keep to it is to
-/// flush whichever is written to: with many databases those are small tables, over and over, beside a
-/// large one that no task writes to any more. So we are earlier, and choose.
+/// The databases share one limit of unflushed bytes. RocksDB keeps to the limit by flushing the database that is being
+/// written to. With many databases, that gives small tables again and again, beside a large database that no task
+/// writes to any more. So this type flushes earlier, and chooses the database.
 #[derive(Debug)]
 pub(super) struct OpenDatabases {
     memory: StateMemory,
@@ -31,13 +31,12 @@ impl OpenDatabases {
         self.flushing.opened(task, database);
     }
 
-    /// To be called before the database itself is let go of: until then it stays open.
+    /// Releases a database. Call it before the database itself is dropped: until then it stays open.
     pub(super) fn closing(&self, task: TaskId) {
         self.flushing.closing(task);
     }
 
-    /// Something was written: one of them may have to flush, beside the writer. Cheap as long as none
-    /// has to.
+    /// Records a write. One of the databases may have to flush, in parallel to the writer. Cheap if none has to.
     pub(super) fn written(&self) {
         if self.memory.unflushed() > self.memory.flushes_beyond() {
             self.flushing.ask();
@@ -66,7 +65,7 @@ mod tests {
         }
     }
 
-    /// So many values of a kilobyte that do not compress.
+    /// Writes this number of incompressible values of a kilobyte.
     fn write(database: &mut dyn StoreBackend, task: TaskId, from: u64, count: u64) {
         let position = Position {
             identity: Identity {
@@ -107,7 +106,7 @@ mod tests {
         let sum = |databases: &[Box<dyn StoreBackend>]| -> u64 {
             databases.iter().map(|d| d.bytes_unflushed()).sum()
         };
-        // One without writes, and holds the most.
+        // A database without writes, which has the most bytes.
         write(&mut *databases[0], task(0), 0, 2000);
         let idle = databases[0].bytes_unflushed();
         assert!(idle > limit / 4, "{idle} of {limit}");
@@ -116,7 +115,7 @@ mod tests {
             for (n, database) in databases.iter_mut().enumerate().skip(1) {
                 write(&mut **database, task(n as i32), round * 50, 50);
             }
-            // What is on its way to disk counts until it is there.
+            // Bytes count until the flush has ended.
             let patience = Instant::now() + Duration::from_secs(30);
             while sum(&databases) > limit && Instant::now() < patience {
                 write(&mut *databases[1], task(1), 0, 1);
@@ -129,7 +128,7 @@ mod tests {
         let idle = databases[0].bytes_unflushed();
         assert!(idle < limit / 50, "the largest was left as it was: {idle}");
         drop(databases);
-        // Nothing holds them open.
+        // No handle keeps them open.
         drop(open(0));
     }
 }

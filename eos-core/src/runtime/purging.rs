@@ -1,4 +1,4 @@
-//! Deletes the records that the workers are done with.
+//! Deletes the records that the workers no longer need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::chores::Chore;
 use crate::client::{Client, Result};
 use crate::worker::PurgeQueue;
 
-/// How long the brokers may take for one turn. What they are late with is due at the next one again.
+/// The time limit of the brokers for one purge. Late deletions are due again at the next purge.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Deletes it, every now and then.
+/// Returns the chore that purges periodically.
 pub(super) fn chore<C>(
     app: AppId,
     client: Arc<C>,
@@ -29,12 +29,12 @@ where
     }
 }
 
-/// Deletes it once, now.
+/// Purges once, now.
 pub(super) fn once<C: Client>(app: &AppId, client: &C, purge_queue: &PurgeQueue) {
     turn(app, purge_queue, |due| client.delete_records(due, TURN));
 }
 
-/// No failure here stops a worker: what is not deleted takes room, and is due again.
+/// Purges once. A failure does not stop a worker: undeleted records take disk space, and are due again.
 fn turn(
     app: &AppId,
     purge_queue: &PurgeQueue,

@@ -1,4 +1,4 @@
-//! Starts the workers, one thread each, and gathers how they ended.
+//! Starts one thread per worker, and collects the results.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,11 +37,11 @@ use crate::worker::{
     Env, Home, InMemory, PurgeQueue, StateSpec, Step, StopMode, Worker, WorkerSpec,
 };
 
-/// How long a stop waits for what is done beside the workers: a purge that brokers do not answer is given
-/// up by itself a little later.
+/// The time that a stop waits for jobs beside the workers. A purge without a response from brokers gives up by itself a
+/// little later.
 const CHORES: Duration = Duration::from_secs(5);
 
-/// Checks what the cluster says, takes a slot, and starts the workers.
+/// Checks the cluster, takes a slot, and starts the workers.
 pub(crate) fn start<C>(
     settings: Settings,
     topology: Arc<Topology>,
@@ -129,7 +129,7 @@ where
         .name("eos-supervisor".into())
         .spawn(move || {
             let end = supervisor.run();
-            // It works in the slot and under the app's name: what comes after the slot is free is not ours.
+            // The chores use the slot and the app's name. Once the slot is free, both may belong to another process.
             if !chores.stop(CHORES) {
                 tracing::warn!(
                     %app, waited_s = CHORES.as_secs(),
@@ -148,7 +148,7 @@ where
                 failed = end.is_err(),
                 "stopped"
             );
-            // The slot is free once no worker runs under its ids any more.
+            // The slot is free only when no worker uses its ids any more.
             match (&end, asked.asked()) {
                 (Ok(()), Some(StopMode::Leave)) => slot.leave(),
                 _ => drop(slot),
@@ -192,7 +192,7 @@ fn check_features(settings: &Settings, topology: &Topology) -> Result<(), Error>
     }
 }
 
-/// Logs the settings before the first connection: they may be why no broker responds.
+/// Logs the settings before the first connection, because they may be the reason for an outage.
 fn tell_settings(settings: &Settings) {
     for variable in &settings.ignored {
         tracing::warn!(app = %settings.app, "unknown property {variable}; ignoring it");
@@ -200,7 +200,7 @@ fn tell_settings(settings: &Settings) {
     tracing::info!(app = %settings.app, properties = %settings.told(), "configured");
 }
 
-/// What a worker is made of.
+/// The parts of a new worker.
 struct Recruit {
     spec: WorkerSpec,
     meter: Arc<WorkerMeter>,
@@ -265,7 +265,7 @@ where
     }
 }
 
-/// Before anything else is begun: an address that can't be had is a mistake in the program's start.
+/// Binds the address first: an unavailable address is an error of the program's start.
 #[cfg(feature = "prometheus")]
 fn open_endpoint(settings: &Settings) -> Result<Option<Endpoint>, Error> {
     let address = settings.metrics_at.as_deref();
@@ -282,8 +282,8 @@ fn serve(endpoint: Option<Endpoint>, handle: &Handle) -> Result<Option<Serving>,
     serving.map(Some).map_err(Error::Thread)
 }
 
-/// A stop takes as long as a commit and an abort may, and what joining and leaving the group may:
-/// see `Worker::stop`.
+/// Returns the deadline of a stop: the time of a commit and an abort, and of joining and leaving the group. See
+/// `Worker::stop`.
 fn stop_deadline(spec: &WorkerSpec) -> Duration {
     spec.limits.commit + spec.limits.abort + Duration::from_secs(20)
 }
@@ -322,7 +322,7 @@ pub(super) fn worker_spec(
     }
 }
 
-/// What is done beside the workers.
+/// Returns the periodic jobs beside the workers.
 fn chores<C>(
     settings: &Settings,
     topology: &Topology,
@@ -352,7 +352,7 @@ where
     chores
 }
 
-/// What tasks with stores need, the same for all workers: they share the memory.
+/// Returns the settings of tasks with stores, the same for all workers, which share the memory.
 fn state_spec(
     settings: &Settings,
     slot: &Slot,
@@ -364,7 +364,7 @@ fn state_spec(
     state_in(home, cache, settings, partitions, topology)
 }
 
-/// The same with databases and a cache from elsewhere.
+/// Returns the same settings with the caller's databases and cache.
 pub(super) fn state_in(
     home: Arc<dyn Home>,
     cache: CacheMemory,
@@ -381,7 +381,7 @@ pub(super) fn state_in(
         topic_ids: partitions.ids.clone(),
         accepted_changelogs: settings.accepted_changelogs.clone(),
         delete_retention: retention.collect(),
-        // A peer that died may hold a changelog for as long as its transaction lasts.
+        // A dead peer may block a changelog until its transaction times out.
         patience: settings.offsets_deadline().max(Duration::from_secs(60)),
         ..StateSpec::default()
     }
@@ -397,9 +397,8 @@ fn home(
     if topology.stores().is_empty() {
         return (Arc::new(InMemory), CacheMemory::default());
     }
-    // A value in the cache is found four times as fast as one in a database's memory. As much again is
-    // left to what RocksDB does not count: buffers of its flushes and compactions, and what its blocks
-    // leave unused between them.
+    // A lookup in the cache is four times as fast as one in a database's memory. The same amount is left for RocksDB's
+    // uncounted memory: buffers of flushes and compactions, and unused space between blocks.
     let cache = settings.state_memory / 8;
     let home = OnDisk::new(
         slot.path.clone(),
@@ -415,16 +414,16 @@ fn home(_: &Settings, _: &Slot, _: &str, _: &Topology) -> (Arc<dyn Home>, CacheM
     (Arc::new(InMemory), CacheMemory::default())
 }
 
-/// How many bytes of keys and values one partition may have waiting in a worker that may come to own
-/// all of them. librdkafka keeps some 450 bytes beside each record, so what small records take is a
-/// multiple of it; and what it asked for before the limit was reached comes all the same.
+/// Returns the limit of prefetched keys and values of one partition in bytes, for a worker that may own all partitions.
+/// librdkafka needs some 450 bytes beside each record, so small records take a multiple of their size. Responses to
+/// earlier fetch requests can exceed the limit.
 fn prefetch(partitions: u32) -> usize {
     const WORKER: usize = 24 << 20;
     let partitions = usize::try_from(partitions).unwrap_or(usize::MAX).max(1);
     (WORKER / partitions).clamp(256 << 10, 4 << 20)
 }
 
-/// A static member's name: see [`subscription`].
+/// Returns a static member's name: see [`subscription`].
 fn instance_id(
     settings: &Settings,
     instance: &InstanceId,

@@ -4,15 +4,15 @@ use std::io;
 
 use crate::worker::StopMode;
 
-/// Hears what the operating system asks of this process, from its making on.
+/// A listener for the signals of the operating system, from its creation on.
 ///
-/// SIGTERM stops the app (for a restart: the partitions stay), and so does
-/// SIGINT (a person at a terminal is done with it: it leaves the group).
+/// SIGTERM stops the app for a restart: the partitions stay. SIGINT from a terminal stops it permanently: it leaves the
+/// group.
 #[derive(Debug)]
 pub(crate) struct Signals(Option<System>);
 
 impl Signals {
-    /// Listens from now on; to nothing if the system refuses.
+    /// Starts to listen, or does nothing if the system does not allow it.
     pub(crate) fn hear() -> Self {
         let system = System::hear().inspect_err(|error| {
             tracing::warn!(%error, "signals can't be heard; stop the app through its handle");
@@ -20,7 +20,7 @@ impl Signals {
         Self(system.ok())
     }
 
-    /// Waits until the app is asked to stop.
+    /// Waits for a stop signal.
     pub(crate) async fn asked(&mut self) -> StopMode {
         match &mut self.0 {
             Some(system) => system.asked().await,

@@ -6,9 +6,9 @@
 //! <state.dir>/<app>/0/member      there from the first use until the slot's user leaves the group
 //! ```
 //!
-//! A restart finds the slot it had, and with it the transactional ids whose left-overs it ends and
-//! the memberships whose partitions would wait for a session time-out: the first free slot whose
-//! last user did not leave wins, then the first free one. Two live processes never share one.
+//! A restart finds its previous slot, and so its transactional ids and memberships. It ends their open transactions,
+//! and their partitions do not wait for a session timeout. The first free slot whose last user did not leave has
+//! priority, then the first free slot. Two live processes never share a slot.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -18,13 +18,13 @@ use eos_protocol::{AppId, InstanceId};
 
 use super::clock::Entropy;
 
-/// How many processes of one app may run on one host.
+/// The maximum number of processes of one app on one host.
 const SLOTS: u32 = 1024;
 
-/// The file that says that the slot's last user may still be a member of the group.
+/// The file that marks a slot whose last user may still be a group member.
 const MEMBER: &str = "member";
 
-/// No slot could be had.
+/// The error of a slot that can't be taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SlotError {
@@ -37,7 +37,7 @@ pub enum SlotError {
     Unusable {
         /// The path that failed.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Every slot is locked.
@@ -50,7 +50,7 @@ pub enum SlotError {
         /// The app's directory.
         path: PathBuf,
     },
-    /// The slot that was asked for is locked.
+    /// The requested slot is locked.
     #[error(
         "slot {slot} in {} is locked by another live process. Each process needs a slot of its \
          own: leave the slot unset and the first free one is taken",
@@ -62,7 +62,7 @@ pub enum SlotError {
         /// The slot.
         slot: u32,
     },
-    /// The instance file holds something else.
+    /// The instance file has invalid content.
     #[error(
         "{} does not hold an instance id (16 hexadecimal digits) but {found:?}; delete it and a \
          new one is made",
@@ -71,17 +71,17 @@ pub enum SlotError {
     Instance {
         /// The file.
         path: PathBuf,
-        /// What it holds.
+        /// The content of the file.
         found: String,
     },
 }
 
-/// A slot, held for as long as this lives.
+/// A slot, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) instance: InstanceId,
     pub(crate) path: PathBuf,
-    /// Dropping it lets the lock go; the kernel does the same when the process dies.
+    /// Releases the lock on drop. The kernel does the same when the process dies.
     _lock: File,
 }
 
@@ -118,8 +118,8 @@ impl Slot {
 }
 
 impl Slot {
-    /// Notes how many workers are members of the group under this identity. Answers how many were, if
-    /// they did not leave it; 0 if none, or if it is unknown.
+    /// Writes the number of workers that are group members under this identity. Returns the previous number if those
+    /// workers did not leave. Returns 0 if there were none, or if the number is unknown.
     pub(crate) fn note_workers(&self, workers: u16) -> Result<u16, SlotError> {
         let member = self.path.join(MEMBER);
         let before = fs::read_to_string(&member).map_err(unusable(&member))?;
@@ -127,14 +127,14 @@ impl Slot {
         Ok(before.trim().parse().unwrap_or(0))
     }
 
-    /// Notes that nothing of this identity is in the group any more, and lets the slot go.
+    /// Records that this identity has no group members any more, and releases the slot.
     pub(crate) fn leave(self) {
-        // If it stays, the next start takes this slot sooner than another: no harm.
+        // If the file stays, the next start only prefers this slot: no harm.
         let _ = fs::remove_file(self.path.join(MEMBER));
     }
 }
 
-/// The slots whose last users did not leave the group, or are still there.
+/// Returns the slots whose last users did not leave the group, or still run.
 fn members(home: &Path) -> Result<Vec<u32>, SlotError> {
     let mut slots = Vec::new();
     for entry in fs::read_dir(home).map_err(unusable(home))? {
@@ -156,7 +156,7 @@ fn unusable(path: &Path) -> impl FnOnce(io::Error) -> SlotError + '_ {
     }
 }
 
-/// Makes a directory that only this user may enter: state is data.
+/// Creates a directory that only this user may enter, because state is data.
 fn make_private(path: &Path) -> Result<(), SlotError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -179,7 +179,8 @@ fn try_lock(path: &Path) -> Result<Option<File>, SlotError> {
     }
 }
 
-/// Reads the instance id, or makes one. Written aside and renamed: a crash leaves all or nothing.
+/// Reads or creates the instance id. It is written to a temporary file, which is then renamed: a crash leaves all or
+/// nothing.
 fn instance(path: &Path) -> Result<InstanceId, SlotError> {
     match File::open(path) {
         Ok(mut file) => {
@@ -202,8 +203,8 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
             file.write_all(id.as_bytes()).map_err(unusable(&aside))?;
             file.sync_all().map_err(unusable(&aside))?;
             fs::rename(&aside, path).map_err(unusable(path))?;
-            // Without the sync, a power loss may undo the rename and lose this identity. Its open transactions
-            // would then hold readers back until `transaction.timeout.ms`.
+            // Without the sync, a power loss may undo the rename and lose this identity. Its open transactions would
+            // then block readers until `transaction.timeout.ms`.
             #[cfg(unix)]
             if let Some(directory) = path.parent() {
                 File::open(directory)
@@ -216,8 +217,8 @@ fn instance(path: &Path) -> Result<InstanceId, SlotError> {
     }
 }
 
-/// Where state lives unless the user says otherwise: `EOS_STATE_DIR`, else the user's state
-/// directory (`XDG_STATE_HOME`, `~/.local/state`), else the system's temporary one.
+/// Returns the default state directory: `EOS_STATE_DIR`, else the user's state directory (`XDG_STATE_HOME`,
+/// `~/.local/state`), else the system's temporary directory.
 pub(crate) fn default_state_dir() -> PathBuf {
     let from = |name: &str| {
         std::env::var_os(name)
@@ -249,8 +250,8 @@ mod tests {
         assert_eq!(Slot::take(dir.path(), &app, None).unwrap().instance, was);
     }
 
-    /// Seen in the kill test: the first of three processes left, the second was killed, and who
-    /// took its place became the first; the second's partitions waited for its session to end.
+    /// Seen in the kill test: the first of three processes left, and the second was killed. Its successor became the
+    /// first, and the partitions of the second waited for the end of its session.
     #[test]
     fn a_slot_whose_user_died_is_taken_before_one_whose_user_left() {
         let dir = tempfile::tempdir().unwrap();

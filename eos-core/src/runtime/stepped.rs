@@ -16,12 +16,13 @@ use crate::metrics::{Metrics, WorkerMeter};
 use crate::topology::Topology;
 use crate::worker::{Env, Home, PurgeQueue, Worker};
 
-/// What stands in messages for `bootstrap.servers`.
+/// The value of `bootstrap.servers` in messages.
 const BOOTSTRAP: &str = "in-process";
 
-/// An app, ready to be started as often as a test wants: after a crash, or several times beside itself.
+/// An app that a test starts any number of times: after a crash, or several times in parallel.
 ///
-/// No thread is started and nothing waits: the caller calls [`Worker::step`] and sets the time. State is where the [`Home`] given says.
+/// It starts no thread and never waits: the caller calls [`Worker::step`] and sets the time. The given [`Home`]
+/// contains the state.
 pub struct Stepped<C> {
     settings: Settings,
     topology: Arc<Topology>,
@@ -39,15 +40,15 @@ impl<C: Client> Stepped<C> {
         }
     }
 
-    /// How many bytes a restore gathers before it writes them; so few that even a small changelog takes
-    /// several batches, between which something can happen.
+    /// Sets the size of a restore's write batch in bytes. With a small size, even a small changelog takes several
+    /// batches, with possible events in between.
     #[must_use]
     pub fn restore_batch(mut self, bytes: usize) -> Self {
         self.restore_batch = Some(bytes);
         self
     }
 
-    /// The topics that it reads, of others: they have to be there before it starts.
+    /// Returns the external input topics, which must exist before the start.
     #[must_use]
     pub fn inputs(&self) -> Vec<TopicName> {
         let stages = self.topology.stages().iter();
@@ -55,13 +56,13 @@ impl<C: Client> Stepped<C> {
         self.of_others(topics)
     }
 
-    /// The topics that it writes to, of others: they have to be there before it starts.
+    /// Returns the external output topics, which must exist before the start.
     #[must_use]
     pub fn outputs(&self) -> Vec<TopicName> {
         self.of_others(self.topology.output_names().into_iter())
     }
 
-    /// The topics that it reads, those of its own included.
+    /// Returns all input topics, including internal topics.
     #[must_use]
     pub fn reads(&self) -> Vec<TopicName> {
         let stages = self.topology.stages().iter();
@@ -73,7 +74,7 @@ impl<C: Client> Stepped<C> {
         topics
     }
 
-    /// The topics of its own, which it creates when it starts: those of repartitions and changelogs.
+    /// Returns the internal topics, which the app creates at its start: repartition topics and changelogs.
     #[must_use]
     pub fn own(&self) -> Vec<TopicName> {
         let names = self.topology.output_names();
@@ -82,20 +83,20 @@ impl<C: Client> Stepped<C> {
         own.collect()
     }
 
-    /// How many workers a process has by its settings.
+    /// Returns the configured number of workers of a process.
     #[must_use]
     pub fn workers(&self) -> u16 {
         self.settings.workers
     }
 
-    /// The names of its stores.
+    /// Returns the names of the stores.
     #[must_use]
     pub fn stores(&self) -> Vec<String> {
         let stores = self.topology.stores().iter();
         stores.map(|store| store.name.to_string()).collect()
     }
 
-    /// The name of the app, which is its consumer group too.
+    /// Returns the name of the app, which is also its consumer group.
     #[must_use]
     pub fn app(&self) -> &str {
         self.settings.app.as_str()
@@ -109,15 +110,14 @@ impl<C: Client> Stepped<C> {
         others
     }
 
-    /// Starts a process of this app: checks the cluster and creates the app's own topics as every start does,
-    /// and makes its workers.
+    /// Starts a process of this app: checks the cluster, creates the internal topics like any start, and creates the
+    /// workers.
     ///
-    /// `instance` is what tells it from other processes, and the same after a crash: transactional ids and
-    /// static members are named after it.
+    /// `instance` distinguishes the process from others, and stays the same after a crash. Transactional ids and static
+    /// members are named after it.
     ///
     /// # Errors
-    /// [`Error::Preflight`] if the cluster is not fit for the app, [`Error::Worker`] if the client can't be
-    /// made.
+    /// [`Error::Preflight`] if the cluster does not fit the app, [`Error::Worker`] if the client can't be created.
     pub fn start(
         &self,
         instance: &str,
@@ -173,7 +173,7 @@ impl<C> fmt::Debug for Stepped<C> {
     }
 }
 
-/// A process of an app: its workers, to be stepped. Dropping it is a crash.
+/// A process of an app, with workers to step. Dropping it is a crash.
 #[derive(Debug)]
 pub struct Process<C: Client> {
     /// The workers, by number.
@@ -186,13 +186,13 @@ pub struct Process<C: Client> {
 }
 
 impl<C: Client> Process<C> {
-    /// Deletes what its workers are done with: records of repartition topics, and what a windowed changelog
-    /// does not need any more. A process does so every now and then.
+    /// Deletes the records that the workers no longer need: in repartition topics and in windowed changelogs. A real
+    /// process deletes them periodically.
     pub fn purge(&self) {
         purging::once(&self.app, &*self.client, &self.purge_queue);
     }
 
-    /// What its workers did so far.
+    /// Returns the metrics of the workers.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         Metrics::gather(self.app.as_str(), self.env.now(), &self.meters)

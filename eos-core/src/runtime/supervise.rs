@@ -1,9 +1,9 @@
-//! Waits for the workers' threads, and replaces one that a client call holds for ever.
+//! Waits for the workers' threads, and replaces hanging ones.
 //!
-//! Every call has a deadline, but it is the client library that keeps it. If one does not come back
-//! long past all of them, its thread is abandoned: it leaks, with its connections, and another thread
-//! takes the worker's place under the same ids, which fences whatever the old one still had under
-//! way. A user's closure that takes its time is not a client call, and waited for.
+//! Every call has a deadline, but the client library has to keep it. If a call does not return long after all
+//! deadlines, its thread is abandoned: it leaks, with its connections. Another thread replaces the worker under the
+//! same ids, which fences the operations of the old one. A slow user closure is not a client call, and the supervisor
+//! waits for it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use std::time::Duration;
 use super::watch::Watch;
 use crate::error::Error;
 
-/// How often it looks: in so many parts of its patience.
+/// The number of checks during the patience.
 const LOOKS: u32 = 40;
-/// How often one worker is replaced before the process has to be.
+/// The number of replacements of one worker before the process has to be restarted.
 const REPLACEMENTS: u32 = 3;
 
 type End = Result<(), Error>;
 
-/// A worker, and which of its threads.
+/// A worker, and the number of its thread.
 type Who = (usize, u32);
 
-/// How a worker's thread is made, and what is asked of it.
+/// Creates and controls the workers' threads.
 pub(super) trait Crew: Send + 'static {
-    /// Starts the thread of this worker; `done` is dropped when it ends.
+    /// Starts the thread of this worker. `done` is dropped when the thread ends.
     fn spawn(
         &mut self,
         worker: usize,
@@ -34,17 +34,17 @@ pub(super) trait Crew: Send + 'static {
         done: Done,
     ) -> io::Result<JoinHandle<End>>;
 
-    /// A worker ended with an error: the others stop.
+    /// Stops the other workers after a worker ended with an error.
     fn stop(&mut self);
 
-    /// Whether all are to stop.
+    /// Whether all workers have to stop.
     fn is_stopping(&self) -> bool;
 
-    /// A thread was left to itself.
+    /// Handles an abandoned thread.
     fn abandoned(&mut self, worker: usize);
 }
 
-/// Tells that a thread has ended, when it is dropped.
+/// Reports the end of a thread on drop.
 #[derive(Debug)]
 pub(super) struct Done {
     who: Who,
@@ -53,26 +53,26 @@ pub(super) struct Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        // No thread receives it once all others have ended.
+        // No receiver exists once all other threads have ended.
         let _ = self.to.send(self.who);
     }
 }
 
-/// The workers' threads.
+/// The supervisor of the workers' threads.
 pub(super) struct Supervisor<C> {
     crew: C,
-    /// By worker.
+    /// The posts, by worker.
     posts: Vec<Post>,
     ended: (Sender<Who>, Receiver<Who>),
-    /// How long a call may be under way.
+    /// The longest time of a call.
     patience: Duration,
 }
 
-/// One worker's place.
+/// The place of one worker.
 struct Post {
     thread: Option<JoinHandle<End>>,
     watch: Arc<Watch>,
-    /// The call that was under way at the last look, and in how many looks.
+    /// The call in flight at the last check, and the number of checks that have found it.
     seen: (Option<u64>, u32),
     replaced: u32,
     end: Option<End>,
@@ -82,7 +82,7 @@ impl<C: Crew> Supervisor<C> {
     /// Starts `workers` threads.
     ///
     /// # Errors
-    /// When the system gives no thread; those that run are told to stop.
+    /// If the system can't create a thread. The running threads are stopped.
     pub(super) fn start(mut crew: C, workers: usize, patience: Duration) -> io::Result<Self> {
         let ended = channel();
         let mut posts = Vec::with_capacity(workers);
@@ -115,7 +115,7 @@ impl<C: Crew> Supervisor<C> {
         })
     }
 
-    /// Until every worker has ended: the first error, if there is one.
+    /// Waits until every worker has ended. Returns the first error, if there is one.
     pub(super) fn run(mut self) -> End {
         while self.posts.iter().any(|post| post.end.is_none()) {
             match self.ended.1.recv_timeout(self.patience / LOOKS) {
@@ -129,7 +129,7 @@ impl<C: Crew> Supervisor<C> {
     }
 
     fn joined(&mut self, (worker, turn): Who) {
-        // An abandoned thread that came to its end says so, too.
+        // An abandoned thread that ends also reports its end.
         let mut posts = self.posts.iter_mut().enumerate();
         let post = posts.find(|(n, post)| *n == worker && post.replaced == turn);
         let Some((post, thread)) = post.and_then(|(_, post)| {
@@ -140,14 +140,14 @@ impl<C: Crew> Supervisor<C> {
         };
         let end = thread.join().unwrap_or(Err(Error::Gone));
         if end.is_err() {
-            // The others stop too: the process is what gets restarted.
+            // The other workers also stop, because the whole process is restarted.
             self.crew.stop();
         }
         post.end = Some(end);
     }
 
-    /// Looks whether a call is under way that was so at every look for too long. Counted in looks,
-    /// not in time: a process that was stopped for a while has looked at nothing meanwhile.
+    /// Checks for a call that every check has found for too long. It counts checks, not time: a process that was
+    /// suspended for a while makes no checks meanwhile.
     fn look(&mut self) {
         for worker in 0..self.posts.len() {
             let Some(post) = self.posts.get_mut(worker) else {
@@ -224,7 +224,7 @@ mod tests {
 
     type Body = Box<dyn Fn(u32, &Watch) -> End + Send + Sync>;
 
-    /// A crew of one, whose threads do what the test says.
+    /// A crew of one worker, whose threads run the test's code.
     struct One {
         body: Arc<Body>,
         turn: u32,
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn what_an_abandoned_thread_says_later_counts_no_more() {
         thread_local! {
-            /// Dropped when its thread is over, which the supervisor has been told by then.
+            /// Dropped at the end of its thread. The supervisor has received the thread's report by then.
             static TO_THE_END: Cell<Option<Sender<()>>> = const { Cell::new(None) };
         }
         let (begins, begun) = channel();
@@ -335,14 +335,14 @@ mod tests {
             0 => {
                 TO_THE_END.set(ends.lock().unwrap().take());
                 let _under_way = watch.enter(CallSite::Commit);
-                // Only once another one has its place is it abandoned for sure.
+                // Only once it is replaced, the thread is certainly abandoned.
                 let minute = Duration::from_secs(60);
                 begun.lock().unwrap().recv_timeout(minute).unwrap();
                 Err(Error::Gone)
             }
             _ => {
                 begins.send(()).unwrap();
-                // Nothing comes; it fails when the first thread is over.
+                // No message arrives. The call fails when the first thread ends.
                 ended.lock().unwrap().recv().unwrap_err();
                 Ok(())
             }

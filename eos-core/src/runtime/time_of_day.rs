@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use eos_protocol::Timestamp;
 
-/// Only positions on disk are stamped with it, and files have their times; everything else goes by the
+/// Returns the time of day. It stamps only positions on disk. Files have their own times. All other code uses the
 /// monotonic clock.
 pub(super) fn time_of_day() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -12,7 +12,7 @@ pub(super) fn time_of_day() -> Timestamp {
     Timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
-/// As files are stamped with it: to tell how old they are.
+/// Returns the time of day in the type of file times, for the age of files.
 #[cfg(feature = "rocksdb")]
 pub(super) fn time_of_files() -> SystemTime {
     SystemTime::now()

@@ -1,8 +1,7 @@
-//! A client whose calls can be seen from outside: whether one is under way, and for how long.
+//! A client whose calls can be observed from outside.
 //!
-//! Everything that the worker asks of Kafka is supposed to answer within a slice of time. If a call
-//! does not come back all the same, the worker's thread cannot be helped; it is abandoned (see
-//! [`supervise`](super::supervise)), and must do nothing any more should the call ever end.
+//! Every client call should return within a slice of time. If a call does not return, the worker's thread cannot
+//! continue. It is abandoned (see [`supervise`](super::supervise)), and must have no effect if the call ends later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,23 +16,22 @@ use crate::client::{
 };
 use crate::failpoints::{self, Point};
 
-/// What one worker's thread shows of itself.
+/// The observable state of one worker's thread.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Odd while a call is under way; each call has numbers of its own. Only the worker's thread
-    /// writes it.
+    /// Odd during a call. Each call has its own numbers. Only the worker's thread writes it.
     calls: AtomicU64,
     abandoned: AtomicBool,
 }
 
 impl Watch {
-    /// The number of the call that is under way, if one is.
+    /// Returns the number of the call in flight, if there is one.
     pub(super) fn call(&self) -> Option<u64> {
         let calls = self.calls.load(Ordering::Relaxed);
         (calls % 2 == 1).then_some(calls)
     }
 
-    /// The thread is on its own from now on: its calls fail.
+    /// Abandons the thread: its calls fail from now on.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
@@ -42,7 +40,7 @@ impl Watch {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// A call that begins here and ends when this is dropped.
+    /// Begins a call, which ends when the result is dropped.
     fn begin(&self) -> UnderWay<'_> {
         self.calls.store(self.next(), Ordering::Relaxed);
         UnderWay(self)
@@ -52,7 +50,7 @@ impl Watch {
         self.calls.load(Ordering::Relaxed) + 1
     }
 
-    /// As [`begin`](Self::begin), unless the thread is abandoned.
+    /// Like [`begin`](Self::begin), but fails for an abandoned thread.
     pub(super) fn enter(&self, call: CallSite) -> Result<UnderWay<'_>> {
         if self.is_abandoned() {
             let text = "a call hung, and another thread has this worker's place";
@@ -62,7 +60,7 @@ impl Watch {
     }
 }
 
-/// See [`Watch::enter`].
+/// A call in flight. See [`Watch::enter`].
 #[derive(Debug)]
 pub(super) struct UnderWay<'a>(&'a Watch);
 
@@ -72,7 +70,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// A client of one worker, watched.
+/// A client of one worker, with observed calls.
 #[derive(Debug)]
 pub(super) struct Watched<C> {
     client: Arc<C>,
@@ -95,10 +93,10 @@ impl<C> Watched<C> {
     }
 }
 
-/// A source or a producer; its drop is watched, too.
+/// A source or a producer. Its drop is observed, too.
 #[derive(Debug)]
 pub(super) struct Around<T> {
-    /// There until it is dropped.
+    /// The value until the drop.
     inner: Option<T>,
     watch: Arc<Watch>,
 }
@@ -120,7 +118,7 @@ impl<T> Around<T> {
             .map_or_else(|| Poll::Ready(Err(gone(call))), f)
     }
 
-    /// A call that cannot fail: an abandoned thread makes it in vain.
+    /// Makes a call that cannot fail. An abandoned thread makes it without effect.
     fn ask<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let _under_way = self.watch.begin();
         self.inner.as_mut().map(f)

@@ -1,4 +1,4 @@
-//! The node that keeps something per key.
+//! The node that keeps a result per key.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 
-/// Makes a new result of a record and the result so far, keeps it, and hands it on: each update, with
-/// the highest time of the records behind it.
+/// Combines a record with the current result, and keeps and forwards each new result, with the highest time of its
+/// records.
 pub(crate) struct Aggregate<K, V, A, F> {
     store: usize,
     f: Arc<F>,

@@ -1,32 +1,31 @@
-//! The nodes of one task: what its records run through.
+//! The nodes of one task.
 
 use std::sync::Arc;
 
 use super::node::{Entry, Place};
 use crate::error_policy::ErrorPolicy;
 
-/// Where records of one input enter.
+/// The entry of one input's records.
 pub(crate) struct Source {
     pub(crate) entry: Box<dyn Entry>,
-    /// The place of the node that comes first.
+    /// The place of the first node.
     pub(crate) first: Option<usize>,
-    /// What becomes of a record that fails behind this source.
+    /// The error policy of this source.
     pub(crate) policy: Arc<ErrorPolicy>,
-    /// Where its dead letters go: an index into the topology's outputs.
+    /// The output of the dead letters, as an index into the topology's outputs.
     pub(crate) dead_letter: Option<usize>,
 }
 
 /// The nodes of one task.
 pub(crate) struct Chains {
-    /// By input: the sources that read it, in order of declaration.
+    /// The sources that read each input, in order of declaration.
     pub(crate) inputs: Vec<Vec<Source>>,
-    /// Children stand behind their parents.
+    /// The nodes. Children stand behind their parents.
     pub(crate) places: Vec<Place>,
 }
 
 impl Chains {
-    /// The next place from `at` on whose node hands on results once per commit, and the store that it
-    /// has them from.
+    /// Returns the next place from `at` on whose node forwards results once per commit, and the store of these results.
     pub(crate) fn emitter(&self, at: usize) -> Option<(usize, usize)> {
         let places = self.places.iter().enumerate().skip(at);
         places
@@ -34,22 +33,21 @@ impl Chains {
             .next()
     }
 
-    /// What was taken since the last commit is committed.
+    /// Called when the records since the last commit are committed.
     pub(crate) fn committed(&mut self) {
         for place in &mut self.places {
             place.node.committed();
         }
     }
 
-    /// The transaction was aborted, or a record failed: each node that took a record since the last
-    /// commit forgets it.
+    /// Called after an aborted transaction or a failed record. Each node discards its records since the last commit.
     pub(crate) fn discard(&mut self) {
         for place in &mut self.places {
             place.node.discard();
         }
     }
 
-    /// The task goes away. Once is enough; dropping the chains does it, too.
+    /// Called when the task closes. One call is enough, and a drop of the chains has the same effect.
     pub(crate) fn close(&mut self) {
         for place in &mut self.places {
             place.node.close();

@@ -36,7 +36,7 @@ impl Topology {
         &self.stages
     }
 
-    /// What the group is subscribed to.
+    /// Returns the topics of the group's subscription.
     pub(crate) fn driving_topics(&self) -> Vec<TopicName> {
         let topics = self.stages.iter().map(|s| s.driving_topic().clone());
         topics.collect()
@@ -46,22 +46,22 @@ impl Topology {
         self.stages.get(usize::from(id.0))
     }
 
-    /// All stores of the app.
+    /// Returns all stores of the app.
     pub(crate) fn stores(&self) -> &[StoreSpec] {
         &self.graph.stores
     }
 
-    /// Those of one stage.
+    /// Returns the stores of one stage.
     pub(crate) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = &StoreSpec> {
         self.graph.stores_of(stage).map(|(_, store)| store)
     }
 
-    /// The topics of the app's own.
+    /// Returns the app's internal topics.
     pub(crate) fn internals(&self) -> &[Internal] {
         &self.graph.internals
     }
 
-    /// Whether a topic is the app's own.
+    /// Whether a topic is an internal topic of the app.
     pub(crate) fn is_internal(&self, name: &TopicName) -> bool {
         let mut internals = self.graph.internals.iter();
         internals.any(|internal| {
@@ -70,12 +70,12 @@ impl Topology {
         })
     }
 
-    /// Whether a topic is a repartition topic of the app: only the app writes it and reads it.
+    /// Whether a topic is a repartition topic of the app. Only the app writes and reads it.
     pub(crate) fn is_repartition(&self, name: &TopicName) -> bool {
         self.repartitions().any(|repartition| repartition == name)
     }
 
-    /// The app's repartition topics.
+    /// Returns the app's repartition topics.
     pub(crate) fn repartitions(&self) -> impl Iterator<Item = &TopicName> {
         let internals = self.graph.internals.iter();
         let repartitions = internals.filter(|it| it.purpose == Purpose::Repartition);
@@ -83,7 +83,7 @@ impl Topology {
         outputs.map(|output| &output.name)
     }
 
-    /// The outputs that are a stage's changelogs.
+    /// Returns the outputs to a stage's changelogs.
     pub(crate) fn changelogs(&self, stage: StageId) -> PerFamily<Option<usize>> {
         let mut found = PerFamily::default();
         for internal in &self.graph.internals {
@@ -97,8 +97,8 @@ impl Topology {
         found
     }
 
-    /// The names that an earlier version of the app may have given to a stage, each with the changelog that it would
-    /// have. Without a name of its own, a stage has the name of one of its topics.
+    /// Returns the names that an earlier version of the app may have given to a stage, with their changelogs. Without a
+    /// name of its own, a stage has the name of one of its topics.
     pub(crate) fn other_names<'t>(
         &'t self,
         stage: &'t Stage,
@@ -114,7 +114,7 @@ impl Topology {
         })
     }
 
-    /// The stages that write to an output.
+    /// Returns the stages that write to an output.
     pub(crate) fn writers(&self, output: usize) -> impl Iterator<Item = &Stage> {
         self.stages.iter().filter(move |stage| {
             let nodes = self.graph.behind(&stage.sources);
@@ -123,7 +123,7 @@ impl Topology {
         })
     }
 
-    /// What is written to; those of dead letters come last.
+    /// Returns the outputs. Those of dead letters come last.
     pub(crate) fn outputs(&self) -> &[OutputSpec] {
         &self.graph.outputs
     }
@@ -134,13 +134,13 @@ impl Topology {
         sources.any(|source| source.dead_letter == Some(output))
     }
 
-    /// The topics of dead letters.
+    /// Returns the dead-letter topics.
     pub(crate) fn dead_letter_names(&self) -> impl Iterator<Item = &TopicName> {
         let sources = self.graph.sources.iter();
         sources.filter_map(|source| source.policy.dead_letter_topic())
     }
 
-    /// The topics that chains and closures write to, not those of dead letters.
+    /// Returns the output topics of chains and closures, without dead-letter topics.
     pub(crate) fn written_names(&self) -> impl Iterator<Item = &TopicName> {
         let letters: BTreeSet<usize> = self
             .graph
@@ -152,12 +152,12 @@ impl Topology {
         outputs.filter_map(move |(at, output)| (!letters.contains(&at)).then_some(&output.name))
     }
 
-    /// By the outputs.
+    /// Returns the topics of the outputs.
     pub(crate) fn output_names(&self) -> Vec<TopicName> {
         self.graph.outputs.iter().map(|o| o.name.clone()).collect()
     }
 
-    /// Fresh nodes for one task of a stage. A node behind several of its sources is there once.
+    /// Creates the nodes for one task of a stage. A node behind several of its sources is created once.
     pub(crate) fn instantiate(&self, stage: &Stage) -> Chains {
         let layout = Layout::new(&self.graph, stage);
         let mut chains = Chains {

@@ -43,7 +43,7 @@ impl Graph {
         mistakes.none()
     }
 
-    /// Checks that the records of a source go somewhere.
+    /// Checks that the chain of a source has an end.
     fn check_ends(&self, at: usize, source: &SourceSpec, mistakes: &mut Mistakes) {
         let mut dangling = |kind| {
             mistakes.add(Mistake::Dangling {
@@ -63,7 +63,7 @@ impl Graph {
         }
     }
 
-    /// Checks that a stage has one name at most, which can be a part of a topic's.
+    /// Checks that a stage has at most one name, which is valid as a part of a topic name.
     fn check_names(&self, mistakes: &mut Mistakes) {
         for stage in self.stages() {
             let mut names = self.names_of(&stage);
@@ -100,7 +100,7 @@ impl Graph {
         }
     }
 
-    /// Checks that the topics of a stage agree on where a key lies.
+    /// Checks that the topics of a stage have the same partitioner.
     fn check_partitioners(&self, mistakes: &mut Mistakes) {
         for stage in self.stages() {
             let sources = stage.sources.iter().filter_map(|&at| self.sources.get(at));
@@ -132,7 +132,7 @@ impl Graph {
         }
     }
 
-    /// Whether it keeps rows that need no way out: a topic's, or those that a join asks for.
+    /// Whether it stores rows that need no exit: those of a topic, or those that a join queries.
     fn is_a_table(&self, kind: Kind) -> bool {
         let joined = |store| {
             self.nodes

@@ -1,4 +1,4 @@
-//! Declared graphs: mistakes, clones, routes, partitioners, policies, and the names of stages.
+//! Declared graphs, and the mistakes in them.
 
 use super::tests::{Bench, app, error, text};
 use crate::{App, ErrorPolicy, KeyValueStore, PlainTopic, Topic};
@@ -35,7 +35,7 @@ fn clones_get_each_record_in_the_order_of_their_next_steps() {
     });
     bench.check(0, "k=ab", &["first:k=ab1", "both:k=ab", "third:k=ab3"]);
     bench.check(0, "k=a", &["both:k=a"]);
-    // Six nodes, and two that copy: the clone that goes nowhere has none.
+    // Six nodes, and two that copy. The clone without a next node has no copying node.
     assert_eq!(bench.chains.places.len(), 8);
 }
 

@@ -1,4 +1,4 @@
-//! The node that keeps something per key, until it is deleted.
+//! The node of results that may be deleted.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -11,8 +11,8 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 
-/// As [`Aggregate`](super::Aggregate), with results that may end: no result deletes the key, and goes on
-/// as an update like any other, with the highest time so far. That time is forgotten with it.
+/// An [`Aggregate`](super::Aggregate) with deletable results. `None` deletes the key and its time. The deletion is
+/// forwarded like any other update, with the highest time so far.
 pub(crate) struct AggregateOrDelete<K, V, A, F> {
     store: usize,
     f: Arc<F>,

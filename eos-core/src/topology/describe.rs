@@ -1,4 +1,4 @@
-//! The graph in words, in Kafka Streams' format.
+//! The description of the graph, in Kafka Streams' format.
 
 use std::fmt;
 
@@ -9,16 +9,15 @@ use super::kind::Kind;
 use super::output_spec::OutputSpec;
 use crate::error_policy::ErrorPolicy;
 
-/// What an app does, for people and for tools. Made by [`App::describe`](crate::App::describe).
+/// The description of an app, for people and tools. Returned by [`App::describe`](crate::App::describe).
 ///
-/// Displayed, it is the text of Kafka Streams' `TopologyDescription`, which its tools read.
-/// [`guarantees`](Self::guarantees) tells what is promised on each edge instead, and
-/// [`mermaid`](Self::mermaid) draws it.
+/// `Display` writes the text of Kafka Streams' `TopologyDescription`, which its tools read.
+/// [`guarantees`](Self::guarantees) lists the guarantee of each edge, and [`mermaid`](Self::mermaid) draws the graph.
 ///
-/// The outputs that a closure emits to are known only when it runs, so each `process` shows all
-/// handles that [`App::output`](crate::App::output) made, and the stores that it was given by
-/// [`Stream::with_store`](crate::Stream::with_store). A topic of dead letters is a sink behind its
-/// source; Kafka Streams, which has no such node, calls none of its own `KSTREAM-DEADLETTERS`.
+/// The outputs of a closure are known only at run time. So each `process` shows all handles of
+/// [`App::output`](crate::App::output), and the stores that it received by
+/// [`Stream::with_store`](crate::Stream::with_store). A dead-letter topic is a sink behind its source. Kafka Streams
+/// has no such node, and no node of its own is named `KSTREAM-DEADLETTERS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub(super) guarantee: Guarantee,
@@ -37,7 +36,7 @@ pub(super) struct Subtopology {
 pub(super) struct Described {
     pub(super) name: String,
     pub(super) role: Role,
-    /// The names of those that come next.
+    /// The names of the next nodes.
     pub(super) to: Vec<String>,
 }
 
@@ -48,21 +47,21 @@ pub(super) enum Role {
         policy: ErrorPolicy,
     },
     Processor {
-        /// Those that it may use.
+        /// The stores that the node may use.
         stores: Vec<Used>,
     },
     Sink {
         topic: TopicName,
-        /// Whether only records that fail come here.
+        /// Whether only failed records arrive here.
         dead_letters: bool,
     },
 }
 
-/// A store, as a node uses it.
+/// A store of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) name: String,
-    /// Where its changes go, if the node makes any.
+    /// The changelog, if the node changes the store.
     pub(super) changelog: Option<TopicName>,
 }
 
@@ -75,7 +74,7 @@ impl Graph {
         }
     }
 
-    /// Topics that closures may write to and the app reads.
+    /// Returns the topics that closures may write to and the app reads.
     fn fed(&self) -> Vec<TopicName> {
         let emitted = self.outputs.iter().filter(|output| output.number.is_some());
         let is_read = |name: &TopicName| self.sources.iter().any(|source| source.topic == *name);
@@ -157,7 +156,7 @@ impl Graph {
             .map(node_name)
     }
 
-    /// The stores that a node may use: its own one, or those that its closure was given.
+    /// Returns the stores that a node may use: its own store, or the stores of its closure.
     fn used(&self, stage: &Stage, node: &NodeSpec) -> Vec<Used> {
         let kind = node.kind;
         let used = self.stores_of(stage).filter(|(at, _)| {
@@ -177,7 +176,7 @@ impl Graph {
         .collect()
     }
 
-    /// The outputs that closures may emit to.
+    /// Returns the outputs that closures may emit to.
     fn emitted(&self) -> impl Iterator<Item = (String, TopicName)> {
         self.outputs
             .iter()
@@ -189,13 +188,13 @@ fn source_name(source: &SourceSpec) -> String {
     numbered("SOURCE", source.number)
 }
 
-/// The sink of a source's dead letters, and its topic.
+/// Returns the sink of a source's dead letters, and its topic.
 fn dead_letters(source: &SourceSpec) -> Option<(String, &TopicName)> {
     let topic = source.policy.dead_letter_topic()?;
     Some((numbered("DEADLETTERS", source.number), topic))
 }
 
-/// The sink of one of the topics that `route` chooses among.
+/// Returns the sink of one of the topics of `route`.
 fn route(node: &NodeSpec, output: &OutputSpec) -> Described {
     Described {
         name: format!("{}-{}", numbered("SINK", node.number), output.name),
@@ -212,7 +211,7 @@ fn sink(topic: TopicName) -> Role {
 }
 
 fn node_name(node: &NodeSpec) -> String {
-    // Otherwise it would be called as its source is.
+    // Otherwise it would have the name of its source.
     let of = match node.kind {
         Kind::Table(_) => "KTABLE",
         _ => "KSTREAM",
@@ -220,12 +219,12 @@ fn node_name(node: &NodeSpec) -> String {
     format!("{of}-{}-{:010}", node.kind.streams_name(), node.number)
 }
 
-/// As Kafka Streams numbers what has no name.
+/// Returns the numbered name that Kafka Streams gives to an unnamed node.
 fn numbered(kind: &str, number: usize) -> String {
     format!("KSTREAM-{kind}-{number:010}")
 }
 
-/// As `InternalTopologyBuilder.TopologyDescription#toString` writes it, odd spaces included.
+/// The format of `InternalTopologyBuilder.TopologyDescription#toString`, odd spaces included.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Topologies:\n ")?;

@@ -1,4 +1,4 @@
-//! Snapshots: a change here is a change of what users and their tools read.
+//! Snapshots of the text that users and their tools read.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn a_graph_that_makes_no_sense_is_not_described() {
     );
 }
 
-/// Kafka Streams has no node for them; a topic that is written to belongs into the text all the same.
+/// Kafka Streams has no node for them, but an output topic belongs into the text.
 #[test]
 fn dead_letters_have_a_sink_of_their_own() {
     let mut app = App::new("a");

@@ -81,7 +81,7 @@ pub enum Mistake {
     Dangling {
         /// The source's topic.
         topic: TopicName,
-        /// The last node.
+        /// The kind of the last node.
         kind: &'static str,
     },
     /// A topic's name is not valid in Kafka.
@@ -221,7 +221,7 @@ pub enum Mistake {
     TwoStageNames {
         /// The name that was declared first.
         first: String,
-        /// The other one.
+        /// The other name.
         second: String,
     },
     /// Two sources read a topic with different types.
@@ -234,7 +234,7 @@ pub enum Mistake {
         topic: TopicName,
         /// The types that were declared first.
         first: String,
-        /// The others.
+        /// The other types.
         second: String,
     },
     /// Topics that one task reads together have different partitioners.

@@ -97,7 +97,7 @@ impl Fault {
         }
     }
 
-    /// The failure that user code returned. The error of a store keeps its own kind.
+    /// Returns the failure of user code. The error of a store keeps its own kind.
     pub(crate) fn user(failure: Failure) -> Self {
         if failure.is_permanent() {
             return Self::User(failure);

@@ -1,4 +1,4 @@
-//! What Kafka Streams answers of tables, joins and results that delete, replayed.
+//! Replays Kafka Streams' results of tables, joins and deletions.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ fn declare(operator: &str, app: &mut App) {
     }
 }
 
-/// What `DIFFERENCES.md` says of a case, if it says that the answers differ.
+/// Returns the entry of a case in `DIFFERENCES.md`, if the results differ.
 fn beyond(case: &Value) -> Option<&'static str> {
     match (
         case["operator"].as_str().unwrap(),

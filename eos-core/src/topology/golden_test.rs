@@ -1,4 +1,4 @@
-//! What Kafka Streams answers, replayed: `integration-tests/golden`.
+//! Replays the recorded results of Kafka Streams: `integration-tests/golden`.
 
 pub(super) mod driver;
 mod windows;
@@ -60,7 +60,7 @@ fn declare(operator: &str, app: &mut App) {
     }
 }
 
-/// Why a case can't be replayed, if it can't.
+/// Returns the reason why a case can't be replayed, if there is one.
 fn beyond(case: &Value) -> Option<&'static str> {
     let name = case["name"].as_str().unwrap();
     if case.get("negative_timestamps").is_some() {

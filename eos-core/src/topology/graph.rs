@@ -1,4 +1,4 @@
-//! The graph of an app, as it is declared.
+//! The declared graph of an app.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -22,12 +22,12 @@ use crate::topic::{ReadTypes, Topic, WritableTopic};
 pub(crate) type MakeNode = Box<dyn Fn() -> Box<dyn Node> + Send + Sync>;
 type MakeEntry = Box<dyn Fn() -> Box<dyn Entry> + Send + Sync>;
 
-/// A way out of a source or a node, to the next node.
+/// An exit of a source or a node, which leads to the next node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     Source(usize),
     Node(usize),
-    /// The second way out of a node that has two.
+    /// The second exit of a node that has two.
     Rest(usize),
 }
 
@@ -39,11 +39,11 @@ pub(super) struct SourceSpec {
     pub(super) make: MakeEntry,
     pub(super) out: Way,
     pub(super) policy: Arc<ErrorPolicy>,
-    /// Whether the program said so, or it is the default.
+    /// Whether the program set the policy. Otherwise it is the default.
     policy_told: bool,
     /// Set when the graph is built.
     pub(super) dead_letter: Option<usize>,
-    /// How many sources, nodes and outputs for `Ctx::emit` were declared before it.
+    /// The number of sources, nodes and outputs for `Ctx::emit` that were declared before it.
     pub(super) number: usize,
 }
 
@@ -51,44 +51,44 @@ pub(super) struct NodeSpec {
     pub(super) kind: Kind,
     pub(super) make: MakeNode,
     pub(super) out: Way,
-    /// The second way out of a node that has two.
+    /// The second exit of a node that has two.
     pub(super) rest: Way,
     pub(super) number: usize,
-    /// Those that its closure may use.
+    /// The stores that its closure may use.
     pub(super) stores: Vec<usize>,
 }
 
-/// Where the records that leave by one exit go.
+/// The path of the records that leave by one exit.
 #[derive(Default)]
 pub(super) struct Way {
-    /// The next nodes, in the order of their declaration: several only where the stream was cloned.
+    /// The next nodes, in the order of their declaration. Several only if the stream was cloned.
     pub(super) children: Vec<usize>,
     /// Copies a record, if the stream was cloned.
     pub(super) copy: Option<MakeNode>,
 }
 
-/// The graph as it was declared. Children have higher indices than their parents: a stream is used
-/// up by what comes next, so there is no other order to declare them in.
+/// The declared graph. Children have higher indices than their parents: each call consumes its stream, so no other
+/// order is possible.
 pub(crate) struct Graph {
-    /// The app's name: its internal topics begin with it.
+    /// The app's name, which is the prefix of its internal topics.
     app: String,
-    /// Tells the handles of this app from those of another in the same process.
+    /// Distinguishes the handles of this app from those of another app in the same process.
     token: u64,
     pub(super) sources: Vec<SourceSpec>,
     pub(super) nodes: Vec<NodeSpec>,
     pub(super) outputs: Vec<OutputSpec>,
     pub(super) stores: Vec<StoreSpec>,
-    /// By store: the sources whose records may use it.
+    /// The sources whose records may use a store, by store.
     pub(super) users: Vec<Vec<usize>>,
-    /// Topics of the app's own, by the outputs that write to them.
+    /// The app's internal topics, by the outputs that write to them.
     pub(super) internals: Vec<Internal>,
-    /// Sources that one task has to read together.
+    /// Sources that one task reads together.
     links: Vec<(usize, usize)>,
     /// The names of stages, each with sources of its stage.
     names: Vec<(String, Vec<usize>)>,
-    /// Of sources without one of their own.
+    /// The policy of sources without a policy of their own.
     policy: Arc<ErrorPolicy>,
-    /// Those that showed while it was declared.
+    /// The mistakes found during the declaration.
     pub(super) mistakes: Mistakes,
 }
 
@@ -116,7 +116,7 @@ impl Graph {
         self.token
     }
 
-    /// A new source. Returns its index.
+    /// Adds a source. Returns its index.
     pub(crate) fn source<K, V, KC, VC>(&mut self, topic: &Topic<K, V, KC, VC>) -> usize
     where
         K: 'static,
@@ -140,7 +140,7 @@ impl Graph {
         self.sources.len() - 1
     }
 
-    /// A new node behind all of these. Returns its index.
+    /// Adds a node behind all of these exits. Returns its index.
     pub(crate) fn add(
         &mut self,
         parents: &[Exit],
@@ -165,7 +165,7 @@ impl Graph {
         at
     }
 
-    /// Lets several nodes stand behind each of these exits.
+    /// Allows several nodes behind each of these exits.
     pub(crate) fn copy<K, V>(&mut self, exits: &[Exit])
     where
         K: Clone + 'static,
@@ -186,12 +186,12 @@ impl Graph {
         }
     }
 
-    /// The nodes behind an exit, in the order of their declaration.
+    /// Returns the nodes behind an exit, in the order of their declaration.
     pub(super) fn children(&self, exit: Exit) -> &[usize] {
         self.way(exit).map_or(&[], |way| &way.children)
     }
 
-    /// Makes the node that copies the records of an exit.
+    /// Returns the factory of the node that copies the records of an exit.
     pub(super) fn copies(&self, exit: Exit) -> Option<&MakeNode> {
         self.way(exit)?.copy.as_ref()
     }
@@ -209,7 +209,7 @@ impl Graph {
         self.sources.len() + self.nodes.len() + emitted.count()
     }
 
-    /// A new output. Several may write to one topic.
+    /// Adds an output. Several outputs may write to one topic.
     pub(crate) fn output<K, V, KC, VC>(
         &mut self,
         topic: &Topic<K, V, KC, VC>,
@@ -230,7 +230,7 @@ impl Graph {
         self.outputs.len() - 1
     }
 
-    /// A new store. Returns its index.
+    /// Adds a store. Returns its index.
     pub(crate) fn keep(&mut self, store: StoreSpec) -> usize {
         let is_its = |known: &&StoreSpec| known.id == store.id || known.name == store.name;
         if let Some(known) = self.stores.iter().find(is_its) {
@@ -244,7 +244,7 @@ impl Graph {
         self.stores.len() - 1
     }
 
-    /// Records of these sources may use a store: one task reads all that do.
+    /// Allows the records of these sources to use a store. One task reads all sources of a store.
     pub(crate) fn use_store(&mut self, store: usize, sources: &[usize]) {
         if let Some(users) = self.users.get_mut(store) {
             users.extend(sources);
@@ -253,8 +253,7 @@ impl Graph {
         }
     }
 
-    /// A topic of the app's own between these and what reads it: a new source, whose index it
-    /// answers.
+    /// Adds a repartition topic behind these exits, and a source that reads it. Returns the index of the source.
     pub(crate) fn repartition<K, V, KC, VC>(
         &mut self,
         parents: &[Exit],
@@ -289,8 +288,8 @@ impl Graph {
         self.source(&own)
     }
 
-    /// What becomes of records that fail behind these sources. Said of one branch it holds for all of
-    /// its source, so a second one must not replace the first unnoticed.
+    /// Sets the error policy of these sources. A policy of one branch holds for its whole source, so a second policy
+    /// must not replace the first unnoticed.
     pub(crate) fn on_error(&mut self, sources: &[usize], policy: ErrorPolicy) {
         let policy = Arc::new(policy);
         for &at in sources {
@@ -311,7 +310,7 @@ impl Graph {
         }
     }
 
-    /// What becomes of records that fail behind a source without a policy of its own.
+    /// Sets the error policy of sources without a policy of their own.
     pub(crate) fn default_policy(&mut self, policy: ErrorPolicy) {
         self.policy = Arc::new(policy);
         for source in self.sources.iter_mut().filter(|source| !source.policy_told) {
@@ -324,7 +323,7 @@ impl Graph {
         self.names.push((name.to_owned(), sources.to_vec()));
     }
 
-    /// The names of a stage: more than one is a mistake.
+    /// Returns the names of a stage. More than one name is a mistake.
     pub(super) fn names_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
         let names = self.names.iter();
         let names =
@@ -332,18 +331,18 @@ impl Graph {
         names.map(|(name, _)| &name[..])
     }
 
-    /// One task reads these together.
+    /// Makes one task read these sources together.
     pub(crate) fn link(&mut self, sources: &[usize]) {
         let pairs = sources.iter().zip(sources.iter().skip(1));
         self.links.extend(pairs.map(|(&a, &b)| (a, b)));
     }
 
-    /// Keeps a mistake that shows while the graph is declared.
+    /// Records a mistake found during the declaration.
     pub(crate) fn wrong(&mut self, mistake: Mistake) {
         self.mistakes.add(mistake);
     }
 
-    /// The nodes behind these sources, parents first.
+    /// Returns the nodes behind these sources, parents first.
     pub(super) fn behind(&self, sources: &[usize]) -> Vec<usize> {
         let mut found = BTreeSet::new();
         let firsts = sources.iter().filter_map(|&at| self.sources.get(at));
@@ -359,8 +358,8 @@ impl Graph {
         found.into_iter().collect()
     }
 
-    /// Those with stores first, each kind in the order of declaration: a task's directory is named after
-    /// its stage's number, which a stage without state must not change by coming or going.
+    /// Returns the stages, those with stores first, each kind in the order of declaration. A task's directory is named
+    /// after the number of its stage. Adding or removing a stage without state must not change that number.
     pub(super) fn stages(&self) -> Vec<Stage> {
         let topics: Vec<TopicName> = self.sources.iter().map(|s| s.topic.clone()).collect();
         let mut stages = stages(&topics, &self.links);
@@ -383,8 +382,8 @@ impl Graph {
         Ok(stages)
     }
 
-    /// Each stage with stores has a changelog for each family of them. It is named after the stage, or after one of
-    /// its topics, which are the stage's alone and never change: the number of a stage does.
+    /// Adds a changelog for each stage and family of its stores. The changelog is named after the stage, or after one
+    /// of its topics. A topic belongs to one stage and never changes, unlike the stage number.
     fn add_changelogs(&mut self, stages: &[Stage]) {
         for stage in stages {
             for family in Family::ALL {
@@ -411,7 +410,7 @@ impl Graph {
         self.changelog_of(named.or(first).unwrap_or_default(), family)
     }
 
-    /// The changelog of a stage with this name.
+    /// Returns the changelog name of a stage with this name.
     pub(super) fn changelog_of(&self, stage: &str, family: Family) -> String {
         match family {
             Family::Plain => format!("{}-{stage}-changelog", self.app),
@@ -419,7 +418,7 @@ impl Graph {
         }
     }
 
-    /// The topics of a stage, without the name of the app before that of a repartition topic.
+    /// Returns the topics of a stage. Repartition topics are without the app's name as prefix.
     pub(super) fn topics_of<'g>(&'g self, stage: &'g Stage) -> impl Iterator<Item = &'g str> {
         let own = |topic: &'g TopicName| {
             let rest = topic.as_str().strip_prefix(self.app.as_str())?;
@@ -429,7 +428,7 @@ impl Graph {
         topics.map(move |topic| own(topic).unwrap_or(topic.as_str()))
     }
 
-    /// Those of a stage, with their indices.
+    /// Returns the stores of a stage, with their indices.
     pub(super) fn stores_of(&self, stage: &Stage) -> impl Iterator<Item = (usize, &StoreSpec)> {
         let stores = self.stores.iter().zip(&self.users).enumerate();
         let used =
@@ -437,7 +436,7 @@ impl Graph {
         used.map(|(at, (store, _))| (at, store))
     }
 
-    /// The producer has to know the dead letters' topics: each becomes one output, of raw bytes.
+    /// Adds the dead-letter topics as outputs of raw bytes, because the producer has to know them.
     fn add_dead_letters(&mut self) {
         let declared = self.outputs.len();
         for source in &mut self.sources {

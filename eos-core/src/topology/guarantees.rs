@@ -1,4 +1,4 @@
-//! What is promised on each edge of an app: in words, and as a drawing.
+//! The guarantees of an app's edges, as text and drawing.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use super::describe::{Described, Description, Role, Subtopology, Used};
 use crate::error_policy::{ErrorPolicy, LastResort, Retry};
 
 impl Description {
-    /// The guarantee of each edge, in words.
+    /// Returns the guarantee of each edge as text.
     #[must_use]
     pub fn guarantees(&self) -> Guarantees<'_> {
         Guarantees(self)
     }
 
-    /// The graph as a Mermaid flowchart, with the guarantee on each edge; where only records that fail
-    /// go is dashed and says so.
+    /// Returns the graph as a Mermaid flowchart with the guarantee of each edge. Edges of failed records only are
+    /// dashed and labelled.
     #[must_use]
     pub fn mermaid(&self) -> Mermaid<'_> {
         Mermaid(self)
@@ -40,7 +40,7 @@ impl fmt::Display for End<'_> {
 struct Edge<'d> {
     from: End<'d>,
     to: End<'d>,
-    /// What the promise rests on.
+    /// The basis of the guarantee.
     how: String,
     dead_letters: bool,
 }
@@ -63,7 +63,7 @@ impl Subtopology {
             .collect()
     }
 
-    /// The edges that lead to a join from the tables that it asks: those are no parents of it.
+    /// Returns the edges to a join from the tables that it queries. These tables are not parents of the join.
     fn rows_for<'d>(&'d self, node: &'d Described) -> impl Iterator<Item = Edge<'d>> {
         let asked = node.stores().iter().filter(|used| used.changelog.is_none());
         let keeper = |used: &Used| {
@@ -98,7 +98,7 @@ impl Described {
         }
     }
 
-    /// The edges that lead here from topics, and away from here. `letters` are the sinks of dead
+    /// Returns the edges from topics to this node, and the edges from this node. `letters` are the sinks of dead
     /// letters.
     fn edges(&self, guarantee: Guarantee, letters: &[&str]) -> Vec<Edge<'_>> {
         let mut edges = Vec::new();
@@ -163,7 +163,7 @@ fn promise(guarantee: Guarantee) -> &'static str {
     }
 }
 
-/// What a guarantee means for the consumers of an output.
+/// Returns the meaning of a guarantee for the consumers of an output.
 fn reading(guarantee: Guarantee) -> &'static str {
     match guarantee == Guarantee::ExactlyOnce {
         true => "for consumers with isolation.level=read_committed",
@@ -186,7 +186,7 @@ fn on_error(policy: &ErrorPolicy) -> String {
     }
 }
 
-/// What is promised on each edge of an app. Made by [`Description::guarantees`].
+/// The guarantee of each edge of an app. Returned by [`Description::guarantees`].
 #[derive(Debug, Clone, Copy)]
 pub struct Guarantees<'d>(&'d Description);
 
@@ -220,7 +220,7 @@ impl fmt::Display for Guarantees<'_> {
     }
 }
 
-/// A drawing of an app. Made by [`Description::mermaid`].
+/// A drawing of an app. Returned by [`Description::mermaid`].
 #[derive(Debug, Clone, Copy)]
 pub struct Mermaid<'d>(&'d Description);
 
@@ -236,7 +236,7 @@ impl fmt::Display for Mermaid<'_> {
             }
             writeln!(f, "  end")?;
             for edge in subtopology.edges(guarantee) {
-                // A node may be in several sub-topologies, a topic is the same everywhere.
+                // A node may be in several sub-topologies, but a topic is the same in all of them.
                 let mut name = |end| match end {
                     End::Node(name) => {
                         let at = subtopology.nodes.iter().position(|n| n.name == name);

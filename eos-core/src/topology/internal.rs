@@ -1,9 +1,9 @@
-//! Internal topics: the app creates them and is their only writer.
+//! Internal topics. The app creates them and is their only writer.
 
 use eos_protocol::StageId;
 use eos_protocol::state::Family;
 
-/// One of them.
+/// An internal topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Internal {
     /// The output that writes to it.
@@ -11,11 +11,11 @@ pub(crate) struct Internal {
     pub(crate) purpose: Purpose,
 }
 
-/// What it is for.
+/// The purpose of an internal topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Brings the records of a key together again.
+    /// Brings all records of a key into one partition.
     Repartition,
-    /// Keeps what the stores of a stage hold.
+    /// Contains the state of a stage's stores.
     Changelog(StageId, Family),
 }

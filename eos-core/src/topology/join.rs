@@ -11,8 +11,8 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 
-/// Makes one value of a record's and of the row that its key has, if it has one, and hands it on with the
-/// record's own time (`KStreamKTableJoin`). Where `f` makes nothing, the record is dropped.
+/// Combines a record's value with the row of its key, if there is one. Forwards the result with the record's own time
+/// (`KStreamKTableJoin`). If `f` returns `None`, the record is dropped.
 pub(crate) struct Join<K, V, T, R, F> {
     store: usize,
     f: Arc<F>,

@@ -10,9 +10,9 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::Stamped;
 
-/// Keeps the last value of each key with the time of its record, and hands each update on.
+/// Keeps the last value of each key with the time of its record, and forwards each update.
 ///
-/// The last to arrive wins, whatever its time; so does a tombstone (`KTableSource`).
+/// The last record to arrive wins, whatever its time. The same holds for a tombstone (`KTableSource`).
 pub(crate) struct Keep<K, V> {
     store: usize,
     types: PhantomData<fn(K, V)>,

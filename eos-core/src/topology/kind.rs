@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// What a node does.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Map,
@@ -18,36 +18,36 @@ pub(crate) enum Kind {
     Process,
     ProcessValues,
     ForEach,
-    /// Its records are not wanted.
+    /// Drops all records.
     Ignore,
-    /// The store that the counts are kept in.
+    /// The store of the counts.
     Count(usize),
-    /// The store that the results are kept in.
+    /// The store of the results.
     Reduce(usize),
-    /// The store that the results are kept in.
+    /// The store of the results.
     ReduceOrDelete(usize),
-    /// The store that the results are kept in.
+    /// The store of the results.
     Aggregate(usize),
-    /// The store that the results are kept in.
+    /// The store of the results.
     AggregateOrDelete(usize),
-    /// The store that the rows of a topic are kept in.
+    /// The store of the topic's rows.
     Table(usize),
-    /// The store of the table that is asked for a row.
+    /// The store of the joined table.
     Join(usize),
-    /// The store of the table that is asked for a row.
+    /// The store of the joined table.
     LeftJoin(usize),
-    /// The store that the results are kept in.
+    /// The store of the results.
     PerCommit(usize),
-    /// The output that leads to the tasks that go on.
+    /// The output to the repartition topic.
     Repartition(usize),
-    /// The output that it writes to.
+    /// The output of the node.
     To(usize),
-    /// The first of the outputs that it writes to, and how many follow each other from there.
+    /// The first output of the node, and the number of consecutive outputs.
     Route(usize, usize),
 }
 
 impl Kind {
-    /// The method of a stream that declares it.
+    /// The name of the stream method that declares the node.
     pub(crate) fn method(self) -> &'static str {
         match self {
             Self::Map => "map",
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// The outputs that it writes to.
+    /// The outputs of the node.
     pub(crate) fn outputs(self) -> Range<usize> {
         match self {
             Self::To(output) | Self::Repartition(output) => output..output + 1,
@@ -88,17 +88,17 @@ impl Kind {
         }
     }
 
-    /// Whether the records that it hands on may have other keys than the ones that it takes.
+    /// Whether the forwarded records may have other keys than the received ones.
     pub(crate) fn changes_keys(self) -> bool {
         matches!(self, Self::KeyBy | Self::Rekey | Self::Process)
     }
 
-    /// Whether a closure of the user's runs with a context: it may use stores and emit to outputs.
+    /// Whether a user closure runs with a context: it may use stores and emit to outputs.
     pub(crate) fn has_context(self) -> bool {
         matches!(self, Self::Process | Self::ProcessValues | Self::ForEach)
     }
 
-    /// The store that it keeps or asks, and no closure has a handle to.
+    /// The store that the node writes or queries, and to which no closure has a handle.
     pub(crate) fn own_store(self) -> Option<usize> {
         match self {
             Self::Count(store)
@@ -112,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// The store of the table that it joins with.
+    /// The store of the joined table.
     pub(crate) fn joins(self) -> Option<usize> {
         match self {
             Self::Join(store) | Self::LeftJoin(store) => Some(store),
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// How many streams leave it.
+    /// The number of exits.
     pub(crate) fn exits(self) -> usize {
         match self {
             Self::ForEach | Self::Ignore | Self::Repartition(_) | Self::To(_) | Self::Route(..) => {
@@ -131,7 +131,7 @@ impl Kind {
         }
     }
 
-    /// What Kafka Streams calls it where it has the same; its way of naming where it has not.
+    /// The name of the node in Kafka Streams, or a name in the same style.
     pub(crate) fn streams_name(self) -> &'static str {
         match self {
             Self::Table(_) => "SOURCE",

@@ -7,16 +7,16 @@ use eos_protocol::Stage;
 use super::graph::{Exit, Graph};
 use super::node::Place;
 
-/// Which place each node has. Behind an exit with `n` children stand `n - 1` copying nodes, one for each child but
-/// the last one.
+/// The place of each node. Behind an exit with `n` children stand `n - 1` copying nodes, one for each child but the
+/// last.
 pub(super) struct Layout<'g> {
     graph: &'g Graph,
     nodes: Vec<usize>,
-    /// By the first child of an exit: the exits that copy.
+    /// The exits that copy, by their first child.
     copies: BTreeMap<usize, Vec<Exit>>,
-    /// By node.
+    /// The places by node.
     places: BTreeMap<usize, usize>,
-    /// By exit: the place of its first copying node.
+    /// The place of the first copying node, by exit.
     copying: BTreeMap<Exit, usize>,
 }
 
@@ -51,7 +51,7 @@ impl<'g> Layout<'g> {
         }
     }
 
-    /// The place that comes first behind an exit.
+    /// Returns the first place behind an exit.
     pub(super) fn first(&self, exit: Exit) -> Option<usize> {
         match self.copying.get(&exit) {
             Some(&copy) => Some(copy),
@@ -63,7 +63,7 @@ impl<'g> Layout<'g> {
         self.places.get(&node).copied()
     }
 
-    /// Fresh nodes in their places.
+    /// Creates the nodes in their places.
     pub(super) fn places(&self) -> Vec<Place> {
         let mut places = Vec::new();
         for &at in &self.nodes {
@@ -81,7 +81,7 @@ impl<'g> Layout<'g> {
         places
     }
 
-    /// The copying nodes behind an exit: each gives a copy to a child, and the record to the next one.
+    /// Adds the copying nodes behind an exit. Each gives a copy to a child, and the record to the next node.
     fn copy(&self, exit: Exit, places: &mut Vec<Place>) {
         let Some((last, others)) = self.graph.children(exit).split_last() else {
             return;

@@ -1,4 +1,4 @@
-//! What an application computes: a graph of nodes, built once, instantiated for each task.
+//! The topology of an app: a graph of nodes.
 
 mod aggregate;
 mod chains;

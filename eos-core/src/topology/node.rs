@@ -1,4 +1,4 @@
-//! One node of a task's graph, and how a record gets to the next.
+//! A node of a task's graph.
 
 use std::any::Any;
 
@@ -9,7 +9,7 @@ use crate::client::Headers;
 use crate::ctx::Ctx;
 use crate::record::Record;
 
-/// A record as it was fetched.
+/// A fetched record.
 #[derive(Debug)]
 pub(crate) struct Raw<'a> {
     pub(crate) key: Option<&'a [u8]>,
@@ -32,13 +32,13 @@ pub(crate) trait Node: Send {
         next: &mut Next<'_>,
     ) -> Result<(), Fault>;
 
-    /// The store whose changes it hands on once per commit, if it does.
+    /// Returns the store whose changes this node forwards once per commit, if it does.
     fn emits(&self) -> Option<usize> {
         None
     }
 
-    /// Hands on what the transaction made of one key of that store: `value` is the last one, and none if
-    /// the key was deleted. Intake has ended; there is no record at hand.
+    /// Forwards the transaction's result for one key of that store: the last value, or `None` if the key was deleted.
+    /// The intake has ended, so there is no current record.
     fn emit(
         &mut self,
         _ctx: &Ctx<'_>,
@@ -49,25 +49,25 @@ pub(crate) trait Node: Send {
         Ok(())
     }
 
-    /// What it took since the last commit is committed.
+    /// Called when the node's records since the last commit are committed.
     fn committed(&mut self) {}
 
-    /// What it took since the last commit does not count.
+    /// Called when the node's records since the last commit are discarded.
     fn discard(&mut self) {}
 
-    /// Its task goes away.
+    /// Called when the task closes.
     fn close(&mut self) {}
 }
 
-/// A node in its place: with the nodes that come after it, if any do.
+/// A node in its place, with the next nodes.
 pub(crate) struct Place {
     pub(crate) node: Box<dyn Node>,
     pub(crate) child: Option<usize>,
-    /// Behind the second way out of a node that has two.
+    /// The next node behind the second exit of a node that has two.
     pub(crate) rest: Option<usize>,
 }
 
-/// The nodes after the present one. Children always stand behind their parents.
+/// The nodes after the current one. Children always stand behind their parents.
 pub(crate) struct Next<'n> {
     child: Option<usize>,
     other: Option<usize>,
@@ -76,7 +76,7 @@ pub(crate) struct Next<'n> {
 }
 
 impl<'n> Next<'n> {
-    /// The nodes of a whole graph, with the one to start at.
+    /// Returns the nodes of a whole graph, with the first one.
     pub(crate) fn all(places: &'n mut [Place], first: Option<usize>) -> Self {
         Self {
             child: first,
@@ -86,7 +86,7 @@ impl<'n> Next<'n> {
         }
     }
 
-    /// The node at a place, and those behind it.
+    /// Returns the node at a place, and the nodes behind it.
     pub(crate) fn behind(
         places: &'n mut [Place],
         at: usize,
@@ -101,7 +101,7 @@ impl<'n> Next<'n> {
         Some((&mut *place.node, next))
     }
 
-    /// The same nodes, for a shorter time.
+    /// Returns the same nodes, for a shorter lifetime.
     pub(crate) fn borrowed(&mut self) -> Next<'_> {
         Next {
             child: self.child,
@@ -111,13 +111,13 @@ impl<'n> Next<'n> {
         }
     }
 
-    /// Hands the record to the next node. A chain without an end drops it.
+    /// Forwards the record to the next node. A chain without an end drops it.
     #[inline]
     pub(crate) fn forward(&mut self, ctx: &Ctx<'_>, record: &mut dyn Any) -> Result<(), Fault> {
         self.hand(self.child, ctx, record)
     }
 
-    /// Hands the record to the node behind the second way out.
+    /// Forwards the record to the node behind the second exit.
     pub(crate) fn forward_rest(
         &mut self,
         ctx: &Ctx<'_>,
@@ -156,7 +156,7 @@ impl<'n> Next<'n> {
     }
 }
 
-/// The nodes after a node, for the record at hand.
+/// The nodes after a node, for the current record.
 pub(crate) struct Forward<'a, 'c, 'n> {
     pub(super) ctx: &'a Ctx<'c>,
     pub(super) next: &'a mut Next<'n>,

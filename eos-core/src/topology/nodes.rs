@@ -1,4 +1,4 @@
-//! The stateless nodes: what the methods of [`Stream`](crate::Stream) compile down to.
+//! The stateless nodes behind the methods of [`Stream`](crate::Stream).
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::topic::Topic;
 
-/// The record of this node's types; `None` if another node took it, which none does.
+/// Takes the record of this node's types. `None` if another node has taken it, which never happens.
 pub(super) fn take<K: 'static, V: 'static>(record: &mut dyn Any) -> Option<Record<K, V>> {
     record.downcast_mut::<Option<Record<K, V>>>()?.take()
 }
@@ -49,10 +49,10 @@ where
     }
 }
 
-/// A type that is named but not held.
+/// A type that is named, but has no value here.
 type Types<K, V> = PhantomData<fn(K, V)>;
 
-/// A node that is one function of the record and the nodes after it.
+/// A node with one function of the record and the next nodes.
 pub(crate) struct Apply<K, V, F> {
     f: Arc<F>,
     types: Types<K, V>,
@@ -124,8 +124,7 @@ impl<K: 'static, V: 'static, F: Fn(&Record<K, V>) + Send + Sync> Node for Look<K
     }
 }
 
-/// Two ways out: for those that pass, and for the rest. Where nothing stands behind the second one,
-/// the rest is dropped: a filter.
+/// Has two exits: for matching records and for the rest. Without a node behind the second exit, it is a filter.
 pub(crate) struct Branch<K, V, F> {
     f: Arc<F>,
     types: Types<K, V>,
@@ -175,9 +174,9 @@ impl<K: Clone + 'static, V: Clone + 'static> Node for Tee<K, V> {
     }
 }
 
-/// Writes to the topic that the record chooses among several.
+/// Writes to one of several topics, depending on the record.
 pub(crate) struct Route<K, V, KC, VC, F> {
-    /// The output of the first topic; the others follow it.
+    /// The output of the first topic. The other outputs follow it.
     first: usize,
     topics: Arc<[Topic<K, V, KC, VC>]>,
     name: Arc<F>,
@@ -270,7 +269,7 @@ where
         record: &mut dyn Any,
         _: &mut Next<'_>,
     ) -> Result<(), Fault> {
-        // Encoded where it lies: a record is large to move.
+        // Encoded in place, because a record is expensive to move.
         let record = record.downcast_mut::<Option<Record<K, V>>>();
         let Some(record) = record else {
             return Ok(());

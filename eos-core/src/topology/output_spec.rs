@@ -1,15 +1,15 @@
-//! Topics that are written to.
+//! The output topics.
 
 use std::any::Any;
 use std::fmt;
 
 use eos_protocol::TopicName;
 
-/// A topic that is written to, with its types erased.
+/// An output topic, with its types erased.
 pub(crate) struct OutputSpec {
     pub(crate) name: TopicName,
     pub(crate) topic: Box<dyn Any + Send + Sync>,
-    /// If `Ctx::emit` writes to it: how many sources, nodes and such outputs were declared before.
+    /// The number of sources, nodes and such outputs that were declared before it, if `Ctx::emit` writes to it.
     pub(super) number: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The node that holds results back until the transaction is sealed.
+//! The node that holds back results until the commit.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -12,14 +12,13 @@ use crate::ctx::Ctx;
 use crate::record::Record;
 use crate::store::{Definition, Stamped, StateError};
 
-/// Lets no update through. Once intake has ended it hands on the last result of each key that the
-/// transaction changed in the store before it: the store knows them, so nothing is kept twice, and an
-/// abort has nothing to undo here.
+/// Holds back all updates. After intake has ended, it forwards the last result of each key that the transaction changed
+/// in the store before it. The results are in the store, so no copy is needed, and an abort has nothing to undo here.
 ///
-/// Kafka Streams' record cache does it as well (`CachingKeyValueStore`), as far as its size reaches.
+/// Kafka Streams' record cache has the same effect (`CachingKeyValueStore`), within the limit of its size.
 pub(crate) struct PerCommit<K, A, V> {
     store: usize,
-    /// What becomes of a result, and of a key that has none any more.
+    /// Converts a result, or its absence, into the forwarded value.
     result: fn(Option<A>) -> Option<V>,
     types: PhantomData<fn(K)>,
 }
@@ -71,7 +70,7 @@ impl<K: 'static, A: 'static, V: 'static> Node for PerCommit<K, A, V> {
         let stamped = value.map(|value| definition.decode_value(value));
         let (value, timestamp) = match stamped.transpose().map_err(unreadable)? {
             Some(Stamped { value, timestamp }) => (Some(value), timestamp),
-            // Its time went with the row.
+            // The time was deleted with the row.
             None => (None, ctx.stream_time()),
         };
         let Some(value) = (self.result)(value) else {

@@ -32,7 +32,7 @@ pub(crate) trait Step<K, V>: Send + 'static {
     fn close(&mut self);
 }
 
-/// The outcome of user code. A fault that happened behind its `forward`, or in its `emit`, comes before its own.
+/// Returns the outcome of user code. A fault in its `forward` or `emit` takes precedence over its own error.
 fn outcome(ctx: &Ctx<'_>, result: Result<(), Failure>) -> Result<(), Fault> {
     match ctx.take_fault() {
         Some(fault) => Err(fault),
@@ -40,7 +40,7 @@ fn outcome(ctx: &Ctx<'_>, result: Result<(), Failure>) -> Result<(), Fault> {
     }
 }
 
-/// Forwards records with keys of its own.
+/// Forwards records with new keys.
 pub(crate) struct Records<P>(pub(crate) P);
 
 impl<K, V, P: Processor<K, V>> Step<K, V> for Records<P> {
@@ -68,7 +68,7 @@ impl<K, V, P: Processor<K, V>> Step<K, V> for Records<P> {
     }
 }
 
-/// Forwards values with the keys that they came with.
+/// Forwards values with their original keys.
 pub(crate) struct Values<P>(pub(crate) P);
 
 impl<K: Clone + 'static, V, P: ValueProcessor<K, V>> Step<K, V> for Values<P> {
@@ -125,14 +125,14 @@ where
     fn close(&mut self) {}
 }
 
-/// The step of one task. It is made when the first record comes: what its factory does wrong is then a fault of that
-/// record, with a policy, and not one of the worker.
+/// The step of one task, created at the first record. So an error of its factory is a fault of that record, with a
+/// policy, and not a fault of the worker.
 pub(crate) struct Process<K, V, S, F> {
     make: Arc<F>,
     step: Option<S>,
     /// Whether it took a record since the last commit.
     touched: bool,
-    /// Those that it may use.
+    /// The stores that the step may use.
     stores: Arc<[usize]>,
     types: PhantomData<fn(K, V)>,
 }
@@ -190,13 +190,13 @@ where
         let Some(mut step) = self.step.take() else {
             return;
         };
-        // One that panics is dropped, as if it had returned `Rebuild`.
+        // A step that panics is dropped, as if it had returned `Rebuild`.
         self.step = guarded("on_discard", move || match step.on_discard() {
             OnDiscard::Keep => Some(step),
             OnDiscard::Rebuild => None,
         })
         .flatten();
-        // One that stays still has records of the open transaction: `on_discard` is called again if that is aborted.
+        // A kept step still has records of the open transaction: if that is aborted, `on_discard` is called again.
         self.touched = self.step.is_some();
     }
 
@@ -207,7 +207,7 @@ where
     }
 }
 
-/// Runs user code outside of a record. A panic in it must not end the worker: the work of other tasks does not
+/// Runs user code outside of a record. A panic in it must not stop the worker, because the work of other tasks does not
 /// depend on it.
 fn guarded<T>(what: &str, f: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(f));
@@ -217,7 +217,7 @@ fn guarded<T>(what: &str, f: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// A closure as a processor: it keeps nothing.
+/// A closure as a processor without state.
 pub(crate) struct Closure<F, K, V> {
     f: Arc<F>,
     types: PhantomData<fn(K, V)>,
@@ -254,7 +254,7 @@ where
     }
 }
 
-/// A closure as a processor of values: it keeps nothing.
+/// A closure as a processor of values, without state.
 pub(crate) struct ValuesClosure<F, V> {
     f: Arc<F>,
     types: PhantomData<fn(V)>,

@@ -1,4 +1,4 @@
-//! What processors are told, and what becomes of them.
+//! The calls of processors, and their effects.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::codec::{CodecError, Encode, Encoded, Field, Plain};
 use crate::processor::OnDiscard;
 use crate::{Failure, KeyValueStore, Output, ProcessCtx, Processor, Record, Timestamp, Topic};
 
-/// Emits how many records it has seen.
+/// Emits the number of its records.
 struct Count {
     out: Output<String, String>,
     seen: usize,
@@ -203,7 +203,7 @@ fn a_step_has_the_time_and_the_headers_of_the_record_that_it_was_given() {
     );
 }
 
-/// Whatever a closure does with the error of `forward`: nothing of the record may count.
+/// Even if a closure ignores the error of `forward`, the record must have no effect.
 #[test]
 fn a_fault_behind_forward_fails_the_record_even_if_it_is_ignored() {
     type Ignore = fn(Result<(), Failure>) -> Result<(), Failure>;
@@ -276,7 +276,7 @@ fn a_store_is_not_used_behind_a_change_of_keys() {
     );
 }
 
-/// Doubles each value, or drops it: which one, the program decides when it runs.
+/// Returns a processor that doubles each value or drops it, chosen at run time.
 fn chosen(drops: bool) -> Box<dyn Processor<String, String, Key = String, Value = String>> {
     struct Doubles;
     impl Processor<String, String> for Doubles {

@@ -1,4 +1,4 @@
-//! The effects of one record, before they count.
+//! The effects of one record, before they are merged.
 
 use std::ops::Range;
 
@@ -9,32 +9,32 @@ use crate::client::{Headers, Outgoing};
 use crate::codec::{CodecError, Encoded};
 use crate::topic::WritableTopic;
 
-/// A batch's own fields, and the most that the length fields of a record take
+/// The fields of a batch, and the maximum size of a record's length fields, in bytes
 /// (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`, `DefaultRecord.MAX_RECORD_OVERHEAD`).
 const OVERHEAD: usize = 61 + 21;
 
-/// Everything that one record wants to write. It merges into the transaction when the record is
-/// done; a failed record leaves no trace, because this is simply cleared.
+/// The outputs of one record. They merge into the transaction when the record is done. After a failed record the
+/// scratch is cleared, so the record has no effects.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     bytes: Vec<u8>,
     outputs: Vec<Output>,
-    /// How often the record came too late for a window.
+    /// The number of windows for which the record came too late.
     late: u64,
-    /// Why the record fails, whatever user code does with the error that it was given.
+    /// The reason why the record fails, even if user code ignores the error.
     pub(crate) fault: Option<Fault>,
-    /// The buffer that codecs write to. A codec that clears it does no harm.
+    /// The buffer of the codecs. A codec may clear it.
     encoded: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Output {
-    /// Index into the topology's outputs, and so into the producer's topics.
+    /// The index into the topology's outputs, and so into the producer's topics.
     topic: usize,
     /// The partition that the topic's own partitioner chose.
     chosen: Option<Partition>,
     key: Option<Range<usize>>,
-    /// The key's bytes that decide the partition.
+    /// The bytes of the key that determine the partition.
     decides: Range<usize>,
     value: Option<Range<usize>>,
     timestamp: Option<Timestamp>,
@@ -46,7 +46,7 @@ fn partition(number: u32) -> Option<Partition> {
 }
 
 impl Scratch {
-    /// Encodes a record for an output. On an error nothing of it stays.
+    /// Encodes a record for an output. An error leaves no partial output.
     pub(crate) fn write<K, V>(
         &mut self,
         output: usize,
@@ -91,7 +91,7 @@ impl Scratch {
         })
     }
 
-    /// Takes a record that is bytes already.
+    /// Adds a record that is already encoded.
     pub(crate) fn write_raw(
         &mut self,
         output: usize,
@@ -117,14 +117,14 @@ impl Scratch {
         });
     }
 
-    /// Whether all outputs together are smaller than this, for sure: most records of most topics.
+    /// Whether all outputs together are certainly smaller than this, as most records of most topics are.
     #[inline]
     pub(crate) fn is_surely_below(&self, bytes: usize) -> bool {
         self.bytes.len() + OVERHEAD <= bytes && self.outputs.iter().all(|o| o.headers.is_empty())
     }
 
-    /// The first output from number `from` on that is larger than its topic takes: its topic, its
-    /// size in a batch of its own, and the limit.
+    /// Returns the first output from number `from` on that is too large for its topic, with the topic, the size in a
+    /// batch of its own, and the limit.
     pub(crate) fn oversize(
         &self,
         from: usize,
@@ -146,20 +146,20 @@ impl Scratch {
             .next()
     }
 
-    /// How many outputs there are.
+    /// The number of outputs.
     pub(crate) fn len(&self) -> usize {
         self.outputs.len()
     }
 
-    /// How many bytes the outputs have.
+    /// The size of the outputs, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Output number `at`, with its partition decided.
+    /// Returns output number `at`, with its partition.
     ///
-    /// A key goes where Java's default partitioner puts it. Without a key the input's partition
-    /// number decides, so that the order of an input partition is kept.
+    /// The partition of a key is that of Java's default partitioner. Without a key it is the input's partition number,
+    /// which keeps the order of an input partition.
     pub(crate) fn get(&self, at: usize, counts: &[u32], input: Partition) -> Option<Outgoing<'_>> {
         let output = self.outputs.get(at)?;
         let bytes = |range: &Option<Range<usize>>| self.bytes.get(range.clone()?);
@@ -182,7 +182,7 @@ impl Scratch {
         })
     }
 
-    /// Forgets everything.
+    /// Clears the scratch.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.outputs.clear();
@@ -190,12 +190,12 @@ impl Scratch {
         self.fault = None;
     }
 
-    /// The record came too late for a window.
+    /// Records that the record came too late for a window.
     pub(crate) fn came_late(&mut self) {
         self.late += 1;
     }
 
-    /// How often it did; forgotten afterwards.
+    /// Returns the number of such windows, and resets it.
     pub(crate) fn take_late(&mut self) -> u64 {
         std::mem::take(&mut self.late)
     }

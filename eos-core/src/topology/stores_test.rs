@@ -1,4 +1,4 @@
-//! Ordered and windowed stores in closures, and what a graph with windows may be.
+//! Ordered and windowed stores in closures.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::state::{OrderedStore, WindowStore};
 use crate::windows::Tumbling;
 use crate::{App, Ctx, Failure, Record, Timestamp, Topic};
 
-/// Values of the topic `in`, at time 0; answers the values of `out`.
+/// Sends a value to the topic `in` at time 0. Returns the values of `out`.
 fn pipe(driver: &mut Driver, value: &str) -> Vec<String> {
     at(driver, 0, value)
 }
@@ -82,7 +82,7 @@ fn ranges_and_prefixes_come_in_the_order_of_the_keys_and_back() {
     }
 }
 
-/// What `Ctx`'s methods take `&self` for.
+/// The reason why `Ctx`'s methods take `&self`.
 #[test]
 fn a_scan_writes_and_emits_in_its_loop() {
     let mut app = App::new("a");

@@ -1,5 +1,4 @@
-//! Tables and joins as they are declared: which topics one task reads, what may end where, and how it is
-//! told.
+//! Declared tables and joins.
 
 use super::tests::{app, error, text};
 use crate::{App, KeyValueStore, Table, Topic};

@@ -1,4 +1,4 @@
-//! Graphs as they are declared, cut into stages, and run: without a worker.
+//! Graphs, their stages and tasks, without a worker.
 
 use crate::store::StateAccess;
 use std::cell::RefCell;
@@ -29,12 +29,12 @@ pub(super) fn error(declare: impl FnOnce(&mut App)) -> String {
     app(declare).check().unwrap_err().to_string()
 }
 
-/// One task of an app, with what it wrote.
+/// One task of an app, with its outputs.
 pub(super) struct Bench {
     topology: Arc<Topology>,
     pub(super) chains: Chains,
     stage: usize,
-    /// Of the last record's outputs.
+    /// The partitions of the last record's outputs.
     pub(super) partitions: Vec<i32>,
 }
 
@@ -54,8 +54,7 @@ impl Bench {
         }
     }
 
-    /// Runs `key=value` of an input through all its sources; answers `topic:key=value` of each
-    /// output.
+    /// Runs `key=value` of an input through all its sources. Returns `topic:key=value` of each output.
     pub(super) fn run(&mut self, input: usize, record: &str) -> Result<Vec<String>, Fault> {
         let (key, value) = record.split_once('=').unwrap();
         let topic = &self.topology.stages()[self.stage].topics[input];

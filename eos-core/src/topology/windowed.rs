@@ -1,4 +1,4 @@
-//! The nodes that keep something per key and window, and that hold it back until the transaction is sealed.
+//! The nodes that keep state per key and window.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -15,15 +15,14 @@ use crate::record::Record;
 use crate::store::Stamped;
 use crate::windowed_key::Windowed;
 
-/// Makes a new result of a record and what its window has so far, keeps it, and hands it on: each
-/// update, with the highest time of the records behind it (`KStreamWindowAggregate`). No result deletes
-/// the key from its window, and that time with it. A record of a window that is closed leaves by the
-/// second way out, as it came.
+/// Combines a record with the current result of its window, and keeps and forwards each new result, with the highest
+/// time of its records (`KStreamWindowAggregate`). `None` deletes the key and its time from the window. A record of a
+/// closed window leaves unchanged by the second exit.
 pub(crate) struct WindowedAggregate<K, V, A, U, F> {
     store: usize,
     windows: Tumbling,
     f: Arc<F>,
-    /// What goes on of a result, and where there is none.
+    /// Converts a result, or its absence, into the forwarded update.
     update: fn(Option<A>) -> Option<U>,
     types: PhantomData<fn(K, V)>,
 }
@@ -74,7 +73,7 @@ where
         };
         let stream_time = ctx.stream_time().map_or(time, |seen| seen.max(time));
         let store = ctx.windows_at::<K, Stamped<A>>(self.store);
-        // An open window may be over for a store that was kept with less grace before; for others never is:
+        // An open window may be over for a store that had a shorter grace before. For other stores it never is, because
         // the graph is checked for that.
         if self.windows.is_closed(window, stream_time) || store.is_over(window.start) {
             ctx.came_late();
@@ -122,11 +121,11 @@ where
     }
 }
 
-/// [`PerCommit`](super::PerCommit), of what is kept per key and window.
+/// [`PerCommit`](super::PerCommit) for results per key and window.
 pub(crate) struct WindowedPerCommit<K, A, U> {
     store: usize,
     windows: Tumbling,
-    /// What goes on of a result, and of a key that has none any more.
+    /// Converts a result, or its absence, into the forwarded update.
     update: fn(Option<A>) -> Option<U>,
     types: PhantomData<fn(K)>,
 }
@@ -161,7 +160,7 @@ impl<K: 'static, A: 'static, U: 'static> Node for WindowedPerCommit<K, A, U> {
         Some(self.store)
     }
 
-    /// A window that the transaction itself has closed has its last result here like any other.
+    /// A window that this transaction has closed emits its last result here like any other window.
     fn emit(
         &mut self,
         ctx: &Ctx<'_>,
@@ -174,7 +173,7 @@ impl<K: 'static, A: 'static, U: 'static> Node for WindowedPerCommit<K, A, U> {
         let stamped = value.map(|value| store.decode_value(value)).transpose();
         let (value, timestamp) = match stamped.map_err(Fault::State)? {
             Some(Stamped { value, timestamp }) => (Some(value), timestamp),
-            // Its time went with the result.
+            // The time was deleted with the result.
             None => (None, ctx.stream_time()),
         };
         let Some(value) = (self.update)(value) else {

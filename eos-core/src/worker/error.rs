@@ -24,7 +24,7 @@ pub enum WorkerError {
     /// The changelog of a task can't be read to its end.
     #[error("{0}")]
     Stalled(Box<Stalled>),
-    /// A changelog holds records that are not its own.
+    /// A changelog contains foreign records.
     #[error("{0}")]
     Changelog(Box<ChangelogError>),
     /// The state of a task includes a store that this program does not have.
@@ -74,7 +74,7 @@ pub enum WorkerError {
     Home {
         /// The task.
         task: TaskId,
-        /// Why.
+        /// The cause.
         source: Box<HomeError>,
     },
     /// The database of a task failed.
@@ -82,7 +82,7 @@ pub enum WorkerError {
     Store {
         /// The task.
         task: TaskId,
-        /// Why.
+        /// The cause.
         source: Box<StoreError>,
     },
     /// A record could not be processed.
@@ -108,7 +108,7 @@ pub enum WorkerError {
         partition: TopicPartition,
         /// The offset of the record.
         offset: Offset,
-        /// Why.
+        /// The cause.
         reason: RecordFault,
         /// Whether all earlier records are committed.
         prefix_committed: bool,
@@ -128,7 +128,7 @@ pub enum WorkerError {
         task: TaskId,
         /// The store with the results.
         store: String,
-        /// Why.
+        /// The cause.
         reason: RecordFault,
     },
     /// A task must not start at its committed offsets.
@@ -169,7 +169,7 @@ pub enum WorkerError {
         /// The client's report.
         source: TwoOwners,
     },
-    /// A call to Kafka failed for good.
+    /// A call to Kafka failed permanently.
     #[error("Kafka refused: {error}{advice}", error = .0, advice = advice(.0))]
     Client(ClientError),
     /// `init_transactions` timed out.
@@ -194,7 +194,7 @@ pub enum WorkerError {
     RepeatedAborts {
         /// The number of transactions.
         times: u32,
-        /// The last answer.
+        /// The last error.
         last: Option<ClientError>,
     },
     /// A transaction was in doubt, and another owner continued its tasks.
@@ -214,10 +214,10 @@ pub enum WorkerError {
         partitions: usize,
         /// The wait in seconds.
         waited_s: u64,
-        /// The last answer.
+        /// The last error.
         last: Option<ClientError>,
     },
-    /// A topic of the app was deleted, created again or given partitions while it ran.
+    /// A topic of the app was deleted, created again or given partitions while the app ran.
     #[error("{0}")]
     TopicChanged(Box<TopicChanged>),
     /// The client delivered a record twice. This is a bug.
@@ -248,7 +248,7 @@ pub enum TwoOwners {
     Producer {
         /// The number of times.
         times: u32,
-        /// The last answer.
+        /// The last error.
         last: Option<ClientError>,
     },
     /// The group fenced the member.
@@ -256,7 +256,7 @@ pub enum TwoOwners {
     Member(ClientError),
 }
 
-/// The fix for an error whose own text names none.
+/// Returns the fix for an error whose own text names none.
 pub(super) fn advice(error: &ClientError) -> &'static str {
     use eos_protocol::code;
     match error.fault.code {
@@ -311,7 +311,7 @@ pub(super) fn from_client(id: &str, error: ClientError) -> WorkerError {
     }
 }
 
-/// Converts the state machine's reason to stop, with the error that caused it.
+/// Converts the stop reason of the state machine, with the error that caused it.
 pub(super) fn from_reason(id: &str, reason: StopReason, last: Option<ClientError>) -> WorkerError {
     let id = id.to_owned();
     match (reason, last) {

@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use eos_protocol::{TaskId, Timestamp};
 
-/// Kafka's default of `message.timestamp.after.max.ms`: no clock is further ahead than this.
+/// The default of Kafka's `message.timestamp.after.max.ms`: no correct clock is further ahead than this.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(3600);
 
-/// Warnings about a task that has stores of windows. Timestamps that are far ahead cost much, and may come from a wrong
-/// clock.
+/// The warnings about a task with windowed stores. Timestamps far in the future are expensive, and may come from a
+/// wrong clock.
 #[derive(Debug, Default)]
 pub(super) struct FutureTimestamps {
     warned_of_stream_time: bool,
     warned_of_windows: bool,
 }
 
-/// A time that is far ahead.
+/// A time far in the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Far {
-    /// Stream time, of this host's clock by so much: records that come now are late.
+    /// The lead of stream time over this host's clock. Current records are late.
     StreamTime(Duration),
-    /// A window, of stream time by so much: as long the changelog is not trimmed.
+    /// The lead of a window over stream time. The changelog is not trimmed for this long.
     Window(Duration),
 }
 
 impl FutureTimestamps {
-    /// The warnings that are due: for times that are far ahead and were not before.
+    /// Returns the due warnings: for times that are far ahead now and were not before.
     pub(super) fn look(
         &mut self,
         (stream_time, clock): (Option<Timestamp>, Timestamp),
@@ -65,7 +65,7 @@ impl Far {
     }
 }
 
-/// Nothing, if it is the other way round.
+/// Returns the distance between two times, or zero if `to` is earlier.
 pub(super) fn between(from: Timestamp, to: Timestamp) -> Duration {
     let ms = to.0.saturating_sub(from.0);
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))

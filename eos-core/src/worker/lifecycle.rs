@@ -1,4 +1,4 @@
-//! The end of a worker: it commits, leaves the group and closes; or it fails.
+//! The stop and the failure of a worker.
 
 use std::task::Poll;
 
@@ -13,15 +13,15 @@ use crate::client::{Client, Source};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     No,
-    /// Until the deadline, a leaving worker waits to be a member: see `may_leave`.
+    /// A leaving worker waits until the deadline to become a member: see `may_leave`.
     Draining(StopMode, Deadline),
-    /// Until the deadline, a close waits for the LeaveGroup: see `has_left`.
+    /// A close waits until the deadline for the LeaveGroup: see `has_left`.
     Leaving(Deadline),
-    /// Until the deadline, the consumer's close is waited for.
+    /// The worker waits until the deadline for the consumer to close.
     Closing(Deadline),
 }
 
-/// Whether a worker goes on.
+/// The state of a worker's stop or failure.
 #[derive(Debug)]
 pub(super) struct Lifecycle {
     stopping: Stopping,
@@ -52,14 +52,14 @@ impl Lifecycle {
         self.failure.is_some()
     }
 
-    /// The worker ends with this error, unless it failed before. Returns whether it did not.
+    /// Stops the worker with this error, unless it has failed before. Returns whether this is the first error.
     pub(super) fn fail(&mut self, error: WorkerError) -> bool {
         let first = self.failure.is_none();
         self.failure.get_or_insert(error);
         first
     }
 
-    /// The records before a failed one are not committed.
+    /// Records in the error that the records before the failed one are not committed.
     pub(super) fn lost_prefix(&mut self) {
         if let Some(WorkerError::Record {
             prefix_committed, ..
@@ -74,7 +74,7 @@ impl Lifecycle {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Begins to stop. Returns false if the worker stops already.
+    /// Begins to stop. Returns false if the worker is already stopping.
     pub(super) fn stop(&mut self, mode: StopMode, now: Now) -> bool {
         let first = !self.is_stopping();
         if first {
@@ -83,8 +83,8 @@ impl Lifecycle {
         first
     }
 
-    /// Goes on with the stop, if one was asked for. Returns true once the worker has stopped. Events are answered all
-    /// the while. `drained`: nothing is open or unsent.
+    /// Continues a requested stop. Returns true once the worker has stopped. Events are handled meanwhile. `drained`:
+    /// no transaction is open and no record is unsent.
     pub(super) fn step<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -100,14 +100,14 @@ impl Lifecycle {
             }
             Stopping::Draining(StopMode::Leave, by) if drained => {
                 if may_leave(shared, group, by) {
-                    // It may be about to leave already, to rejoin with another consumer.
+                    // The worker may already be leaving, to rejoin with another consumer.
                     if !group.membership.leaves() {
                         source.unsubscribe().map_err(WorkerError::Client)?;
                     }
                     self.stopping = Stopping::Leaving(deadline());
                 }
             }
-            // The revocation that `unsubscribe` causes has to be answered first.
+            // The revocation that `unsubscribe` causes comes first.
             Stopping::Leaving(by) => {
                 if tasks.owns_nothing() && group.is_quiet() && has_left(shared, source, by) {
                     self.stopping = Stopping::Closing(deadline());
@@ -123,8 +123,8 @@ impl Lifecycle {
 fn is_closed<C: Client>(shared: &Shared<C>, source: &mut C::Source, by: Deadline) -> bool {
     let spec = &shared.spec;
     match source.close(SLICE) {
-        // At least once only: a commit of offsets may wait behind a JoinGroup that waits for members that are dead.
-        // To the group this worker is one of them then.
+        // At-least-once mode only: a commit of offsets may wait behind a JoinGroup that waits for dead members. The
+        // group then counts this worker among the dead members.
         Poll::Pending if by.passed(shared.now()) => {
             tracing::warn!(
                 app = %spec.app, worker = %spec.id,
@@ -142,10 +142,9 @@ fn is_closed<C: Client>(shared: &Shared<C>, source: &mut C::Source, by: Deadline
     }
 }
 
-/// A static member that was started and stopped before it joined is still in the group from its last run: its
-/// partitions would wait for the session timeout. Only a member can leave, so it joins first. It has joined when an
-/// assignment came, not before: librdkafka has a generation from the JoinGroup on, but sends no LeaveGroup until the
-/// SyncGroup was answered.
+/// A static member that stopped before it joined is still in the group from its last run: its partitions would wait for
+/// the session timeout. Only a member can leave, so the worker joins first. It has joined when an assignment arrives,
+/// not before: librdkafka has a generation from the JoinGroup on, but sends no LeaveGroup until the SyncGroup response.
 fn may_leave<C>(shared: &Shared<C>, group: &Group, by: Deadline) -> bool {
     !shared.spec.static_member || group.has_joined() || by.passed(shared.now())
 }

@@ -1,16 +1,16 @@
 //! One worker: a consumer, a transactional producer, and the tasks it owns.
 //!
-//! [`Worker::step`] does a little of everything that is due and returns. Nothing calls back into it and nothing blocks
-//! for longer than a slice, so a simulation can step several workers on one thread under a virtual clock. Decisions are
-//! in `eos-protocol`; here they are performed.
+//! [`Worker::step`] does a short piece of all due work and returns. Nothing calls back into the worker, and no call
+//! blocks for longer than a slice. So a simulation can step several workers on one thread under a virtual clock.
+//! `eos-protocol` makes the decisions, and the worker carries them out.
 //!
-//! Each part owns its state. What passes between parts are values: events go into the transaction machine, actions come
-//! out of it, and `Worker::advance` is its only caller.
+//! Each part owns its state. Parts exchange values: the transaction machine takes events and returns actions, and
+//! `Worker::advance` is its only caller.
 //!
 //! | part | does |
 //! |---|---|
 //! | `shared` | settings, clocks, topology and meter, which the other parts read |
-//! | `transaction` | the open transaction: the machine, its producer, the calls under way |
+//! | `transaction` | the open transaction: the machine, its producer, the calls in flight |
 //! | `tasks` | the tasks: their offsets, records and state |
 //! | `group` | rebalances, starts of tasks, seeks, membership |
 //! | `restore` | restores the state of a task before its first record |
@@ -19,7 +19,7 @@
 //! | `chores` | metrics, records to purge, the ends of changelogs |
 //! | `lifecycle` | stop and failure |
 //! | `task`, `task_state`, `windows`, `trimming` | one task, its state, its windows and their changelog |
-//! | `spec`, `storage`, `purge_queue`, `status`, `error` | what the runtime gives a worker and gets from it |
+//! | `spec`, `storage`, `purge_queue`, `status`, `error` | the interface between runtime and worker |
 //! | `turns` | how many records a task takes in a row |
 //! | `wake`, `future_timestamps` | the next moment with work; warnings about timestamps far ahead |
 
@@ -82,34 +82,33 @@ use tasks::Tasks;
 use transaction::{Call, TransactionDriver};
 use turns::TurnLengths;
 
-/// How long one call into the client may block while there is nothing else to do.
+/// The longest time that one client call may block while there is no other work.
 const SLICE: Duration = Duration::from_millis(20);
-/// The longest wait for something to happen; a stop is noticed after it at the latest.
+/// The longest wait for an event. The worker detects a stop after this time at the latest.
 const NAP: Duration = Duration::from_millis(50);
 /// The longest wait for a response that a rebalance needs.
 const SHORT_NAP: Duration = Duration::from_millis(5);
-/// How long one step may take records.
+/// The longest time that one step may take records.
 const STRETCH: Duration = Duration::from_millis(5);
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// There is more to do at once.
+    /// More work is due at once.
     Busy,
-    /// Nothing to do before this wait is over, or something happens: see [`Worker::wait`].
+    /// No work is due before this wait is over, or an event arrives: see [`Worker::wait`].
     Idle(Duration),
-    /// The worker has stopped as asked.
+    /// The worker has stopped as requested.
     Stopped,
 }
 
-/// How a worker stops.
+/// The mode of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopMode {
-    /// Commits and closes. A static member keeps its partitions for its session timeout: for a
-    /// quick restart.
+    /// Commits and closes, for a quick restart. A static member keeps its partitions for its session timeout.
     Restart,
-    /// Commits, leaves the group and closes: its partitions move at once.
+    /// Commits, leaves the group and closes. The partitions move at once.
     Leave,
 }
 
@@ -128,23 +127,23 @@ pub struct Worker<C: Client> {
     lifecycle: Lifecycle,
 }
 
-/// How a task's turn ended.
+/// The reason why a task's turn ended.
 enum Turn {
-    /// It has no more records.
+    /// The task has no more records.
     Dry,
     /// Another task has the next turn.
     Over,
     /// The step has taken records for long enough, or the commit is due.
     Full,
-    /// Something is to be done first.
+    /// The worker has to do something else first.
     Then(Done),
 }
 
 impl<C: Client> Worker<C> {
-    /// A worker that has joined nothing yet.
+    /// Creates a worker that has not joined the group yet.
     ///
     /// # Errors
-    /// If the client refuses its configuration.
+    /// If the client rejects its configuration.
     pub(crate) fn new(
         spec: WorkerSpec,
         env: Env,
@@ -171,11 +170,11 @@ impl<C: Client> Worker<C> {
         Ok(worker)
     }
 
-    /// Does a little of everything that is due.
+    /// Does a short piece of all due work.
     ///
     /// # Errors
-    /// [`WorkerError`] if the worker can't go on. It is over then; dropping it leaves whatever is
-    /// open to the next start with the same identity.
+    /// [`WorkerError`] if the worker failed. Drop it then: the next start with the same identity resolves an open
+    /// transaction.
     pub fn step(&mut self) -> Result<Step, WorkerError> {
         let step = self.act();
         self.shared.meter.stepped(self.shared.env.about_now());
@@ -201,7 +200,7 @@ impl<C: Client> Worker<C> {
         self.group.check_coverage(&self.shared, &mut self.source);
         self.run_chores();
         busy |= self.drive();
-        // It may have committed just now.
+        // The machine may have committed just now.
         self.txn.look_at_markers(&self.shared);
         self.rejoin()?;
         if self.txn.has_failed() {
@@ -215,14 +214,14 @@ impl<C: Client> Worker<C> {
         self.end(busy)
     }
 
-    /// Waits until something may have happened, or `at_most` has passed.
+    /// Waits until there may be an event, or until `at_most` has passed.
     pub fn wait(&mut self, at_most: Duration) {
         let begun = self.shared.now();
         self.source.wait(at_most);
         self.txn.pace.waited(begun, self.shared.now());
     }
 
-    /// Asks the worker to stop; go on stepping until it returns [`Step::Stopped`].
+    /// Begins to stop the worker. Call `step` until it returns [`Step::Stopped`].
     pub fn stop(&mut self, mode: StopMode) {
         if self.lifecycle.stop(mode, self.shared.now()) {
             tracing::info!(
@@ -239,14 +238,14 @@ impl<C: Client> Worker<C> {
         open
     }
 
-    /// The state of its transaction.
+    /// The state of the worker's transaction.
     #[must_use]
     pub fn state(&self) -> State {
         self.txn.state()
     }
 
-    /// Whether everything that the group gave it is ready for records: no rebalance, no restore and no seek is under
-    /// way, and no record waits for a transaction of its own.
+    /// Whether all assigned tasks are ready for records: no rebalance, restore or seek is in progress, and no record
+    /// waits for a transaction of its own.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.group.is_ready()
@@ -256,7 +255,7 @@ impl<C: Client> Worker<C> {
             && (self.tasks.values()).all(|task| task.readiness == Readiness::Ready)
     }
 
-    /// Progress with each partition that it reads.
+    /// Returns the progress of each partition that the worker reads.
     #[must_use]
     pub fn standings(&self) -> Vec<InputStanding> {
         self.tasks.values().flat_map(InputStanding::of).collect()
@@ -310,7 +309,7 @@ impl<C: Client> Worker<C> {
         Ok(())
     }
 
-    /// The transaction is committed.
+    /// Applies a committed transaction.
     fn apply(&mut self) {
         self.txn.blame.committed(self.tasks.taken());
         self.txn.pace.known(self.shared.now());
@@ -320,7 +319,7 @@ impl<C: Client> Worker<C> {
         self.txn.committed(&self.shared);
     }
 
-    /// Brings the databases of all touched tasks to the transaction that was just committed.
+    /// Writes the changes of the committed transaction to the databases of all touched tasks.
     fn apply_state(&mut self) {
         let applied = self.try_apply_state();
         if let Err(error) = applied {
@@ -341,7 +340,7 @@ impl<C: Client> Worker<C> {
         applied.and(hit)
     }
 
-    /// The transaction is gone. Its tasks go back to the last commit.
+    /// Discards the transaction. Its tasks go back to the last commit.
     fn discard(&mut self) {
         self.pipeline.discard();
         let records = self.txn.pace.discarded();
@@ -356,7 +355,7 @@ impl<C: Client> Worker<C> {
     /// Begins a transaction if none is open (rule 1). Returns whether one is open.
     fn begin(&mut self) -> bool {
         if self.txn.state() == State::Idle {
-            // Rule 7: an unanswered request that is found only now still comes before the begin.
+            // Rule 7: an unanswered request that is detected only now still precedes the begin.
             self.quarantine();
             self.advance(Event::Touched);
         }
@@ -371,14 +370,14 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// Rule 7: a request that was never answered may hit the next transaction.
+    /// Rule 7: a request without a response may affect the next transaction.
     fn quarantine(&mut self) {
         if self.txn.is_unanswered() {
             self.advance(Event::Unanswered);
         }
     }
 
-    /// Goes on with the calls under way. Returns whether there are any.
+    /// Continues the calls in flight. Returns whether there are any.
     fn drive(&mut self) -> bool {
         if let Some(event) = self.txn.build_if_due(&self.shared) {
             self.advance(event);
@@ -430,7 +429,7 @@ impl<C: Client> Worker<C> {
         self.txn.done(call);
         let well = done.is_ok();
         match done {
-            // Without rule 5: the abort of the producer in doubt decides.
+            // Without rule 5: the abort of the in-doubt producer decides.
             _ if call == Call::Abort
                 && self.txn.is_in_doubt()
                 && !rules::never_aborts_in_doubt() =>
@@ -452,7 +451,7 @@ impl<C: Client> Worker<C> {
     /// Rule 6: decides a commit without a clean response.
     fn read_outcome(&mut self) {
         if !self.group.membership.holds() {
-            // Another worker went on with its tasks: nothing of it is this worker's any more.
+            // Another worker continued its tasks, so this worker owns none of them any more.
             self.txn.outcome_read();
             return self.advance(Event::Resolved(Outcome::Aborted));
         }
@@ -462,8 +461,8 @@ impl<C: Client> Worker<C> {
         };
         self.txn.outcome_read();
         match outcome {
-            // Another worker has committed since. The tasks are closed, and start where the group says, if they are
-            // still this worker's.
+            // Another worker has committed since. The tasks are closed. Those that this worker still owns start at the
+            // group's committed offsets.
             Ok(Outcome::Dirty) => {
                 if rules::evicts_after_foreign_commit() {
                     self.group.membership.evict(&self.shared);
@@ -485,7 +484,8 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// Ends without committing what is open: it may not be complete, can't be fenced, or is of a topic that is gone.
+    /// Stops without a commit of the open transaction: it may be incomplete, can't be fenced, or its topic no longer
+    /// exists.
     fn give_up(&mut self, error: WorkerError) {
         if self.lifecycle.fail(error) {
             self.advance(Event::Lost);
@@ -501,7 +501,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// Reads the client's events. A rebalance is answered later, in order.
+    /// Reads the client's events. Rebalances are handled later, in order.
     fn poll(&mut self) -> Result<(), WorkerError> {
         while let Some(event) = self.source.poll() {
             match event {
@@ -546,7 +546,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// Goes on with a rebalance.
+    /// Continues a rebalance.
     fn rebalance(&mut self) -> Result<bool, WorkerError> {
         let standing = self.standing();
         let (shared, source) = (&self.shared, &mut self.source);
@@ -645,7 +645,7 @@ impl<C: Client> Worker<C> {
         self.source.assign(&at).map_err(WorkerError::Client)
     }
 
-    /// Rule 8: goes back to the last commit.
+    /// Rule 8: rewinds to the last commit.
     fn go_back(&mut self) -> Result<Sought, WorkerError> {
         let settled = self.txn.is_settled();
         let sought = self
@@ -659,7 +659,7 @@ impl<C: Client> Worker<C> {
         Ok(sought)
     }
 
-    /// Goes on with the restores.
+    /// Continues the restores.
     fn restore(&mut self) -> Result<RestoreStep, WorkerError> {
         // A failed worker restores nothing more, because a changelog may have been replaced.
         let may =
@@ -684,7 +684,7 @@ impl<C: Client> Worker<C> {
         step
     }
 
-    /// Leaves the group and joins it again, after the group took the worker for dead.
+    /// Leaves the group and joins it again, after the group removed the worker.
     fn rejoin(&mut self) -> Result<(), WorkerError> {
         if self.lifecycle.is_stopping() {
             return Ok(());
@@ -696,7 +696,7 @@ impl<C: Client> Worker<C> {
 
     // Records.
 
-    /// Whether records may be taken now.
+    /// Whether the worker may take records now.
     fn accepts(&self) -> bool {
         self.txn.takes_records()
             && self.lifecycle.goes_on()
@@ -729,7 +729,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// Processes records for a while. Returns whether there may be more at once.
+    /// Processes records for a limited time. Returns whether there may be more at once.
     fn take_records(&mut self) -> bool {
         match self.pipeline.send_rest(&self.shared, &mut self.txn) {
             Ok(true) => {}
@@ -813,7 +813,7 @@ impl<C: Client> Worker<C> {
         now.since(begun) >= STRETCH || self.txn.commit_due(&self.shared, now).is_some()
     }
 
-    /// Does what a record needs. Returns whether intake ends.
+    /// Carries out the follow-up action of a record. Returns whether intake ends.
     fn follow_up(&mut self, done: Done) -> bool {
         match done {
             Done::Dry | Done::Next => return false,
@@ -833,7 +833,7 @@ impl<C: Client> Worker<C> {
         true
     }
 
-    /// Merges the record that waits for a transaction. Returns whether intake may go on.
+    /// Merges the record that waits for a transaction. Returns whether intake may continue.
     fn merge_held(&mut self) -> bool {
         let Some(id) = self.pipeline.held_task() else {
             return true;
@@ -861,7 +861,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// A record failed and left no trace: the records before it are committed, then the worker ends.
+    /// Handles a record that failed without side effects: commits the records before it, then stops the worker.
     fn fail_record(&mut self, error: WorkerError) {
         tracing::error!(
             app = %self.shared.spec.app, worker = %self.shared.spec.id, %error, "record failed"
@@ -883,7 +883,7 @@ impl<C: Client> Worker<C> {
         self.chores.purge(shared, &self.tasks);
     }
 
-    /// Adds the counts of this step to the metrics, and reports the tasks once in a while.
+    /// Adds the counts of this step to the metrics, and reports the tasks periodically.
     fn report(&mut self) {
         let meter = &self.shared.meter;
         self.pipeline.count(meter);
@@ -922,7 +922,7 @@ impl<C: Client> Worker<C> {
         }
     }
 
-    /// How long nothing can be due.
+    /// Returns the time until work may be due.
     fn nap(&self) -> Duration {
         let now = self.shared.now();
         let longest = match self.group.is_waiting() {

@@ -1,4 +1,4 @@
-//! The records that the workers of a process no longer need. The runtime deletes them.
+//! The queue of records to purge. The runtime deletes them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ impl PurgeQueue {
         self.lock().told(partition, before);
     }
 
-    /// All records before these offsets may be deleted.
+    /// Returns the offsets before which all records may be deleted.
     #[must_use]
     pub fn due(&self) -> Vec<(TopicPartition, Offset)> {
         self.lock().due()

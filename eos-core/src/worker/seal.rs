@@ -1,4 +1,4 @@
-//! The end of intake: results, changes of state and offsets go into the open transaction.
+//! Seals a transaction: sends results, state changes and offsets.
 
 use std::task::Poll;
 
@@ -11,7 +11,7 @@ use super::transaction::TransactionDriver;
 use super::{RecordsOf, SLICE, WorkerError};
 use crate::client::{Client, Producer};
 
-/// Goes on with sealing. Returns false while the producer's queue is full.
+/// Continues the sealing. Returns false while the producer's queue is full.
 pub(super) fn seal<C: Client>(
     shared: &Shared<C>,
     pipeline: &mut Pipeline,

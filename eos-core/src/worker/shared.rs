@@ -1,4 +1,4 @@
-//! What every part of a worker reads.
+//! The data that all parts of a worker read.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::client::ClientError;
 use crate::metrics::WorkerMeter;
 use crate::topology::Topology;
 
-/// Settings, clocks, topology and meter of a worker. The parts borrow it, and note on it that a broker
-/// answered; only the worker itself changes the rest.
+/// The settings, clocks, topology and meter of a worker. The parts borrow it, and record broker responses in it. Only
+/// the worker changes the rest.
 pub(super) struct Shared<C> {
     pub(super) spec: WorkerSpec,
     pub(super) env: Env,
@@ -53,19 +53,19 @@ impl<C> Shared<C> {
         self.env.now()
     }
 
-    /// This moment on both clocks.
+    /// Returns the current time of both clocks.
     pub(super) fn moment(&self) -> Moment {
         let now = self.env.now();
         let brokers = self.brokers.get().at(now);
         Moment { now, brokers }
     }
 
-    /// The time that deadlines for brokers run on: it stands still while no broker answers.
+    /// Returns the time for broker deadlines. It stands still while no broker responds.
     pub(super) fn broker_time(&self) -> Now {
         self.moment().brokers
     }
 
-    /// A broker answered a query.
+    /// Records a response of a broker.
     pub(super) fn broker_answered(&self) {
         let (mut brokers, now) = (self.brokers.get(), self.env.now());
         brokers.answered(now);
@@ -73,7 +73,8 @@ impl<C> Shared<C> {
         self.meter.responded(now);
     }
 
-    /// The consumer reported an error. Returns the one with which the worker ends; `None` if the consumer goes on.
+    /// Classifies an error of the consumer. Returns the error that stops the worker, or `None` if the consumer
+    /// continues.
     pub(super) fn consumer_failed(&self, error: ClientError) -> Option<WorkerError> {
         if error.class() == ErrorClass::Retriable {
             tracing::debug!(worker = %self.spec.id, %error, "the consumer goes on");
@@ -82,13 +83,13 @@ impl<C> Shared<C> {
         Some(error::from_client(self.spec.identity.as_str(), error))
     }
 
-    /// How many partitions an input topic has; 0 if it is none.
+    /// Returns the number of partitions of an input topic, or 0 for other topics.
     pub(super) fn width(&self, topic: &TopicName) -> u32 {
         let count = self.spec.input_partitions.get(topic);
         count.copied().unwrap_or(0)
     }
 
-    /// The partitions of an input topic.
+    /// Returns the partitions of an input topic.
     pub(super) fn partitions(
         &self,
         topic: &TopicName,
@@ -99,7 +100,7 @@ impl<C> Shared<C> {
         numbers.map(move |number| TopicPartition::new(topic.clone(), number))
     }
 
-    /// The topics of the changelogs of a stage.
+    /// Returns the topic digests of a stage's changelogs.
     pub(super) fn changelog_digests(&self, stage: &Stage) -> PerFamily<Option<TopicDigest>> {
         let outputs = self.topology.changelogs(stage.id);
         outputs.map(|output| {

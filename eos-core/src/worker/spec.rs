@@ -1,4 +1,4 @@
-//! What a worker is told, and what it needs of the world.
+//! The settings and the environment of a worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,10 +17,10 @@ use eos_state::CacheMemory;
 use super::purge_queue::PurgeQueue;
 use super::storage::{Home, InMemory};
 
-/// What a worker is told when it is made.
+/// The settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerSpec {
-    /// The application; also the consumer group.
+    /// The application id, which is also the consumer group.
     pub app: AppId,
     /// The worker's number in its process.
     pub id: WorkerId,
@@ -28,69 +28,67 @@ pub struct WorkerSpec {
     pub identity: TransactionalId,
     /// Whether the worker is a static member of the group.
     pub static_member: bool,
-    /// What is promised.
+    /// The guarantee.
     pub guarantee: Guarantee,
-    /// When to commit.
+    /// The commit policy.
     pub policy: CommitPolicy,
-    /// How long a task waits for an input that has no record (`max.task.idle.ms`).
+    /// The longest time that a task waits for an input without records (`max.task.idle.ms`).
     pub max_idle: MaxIdle,
-    /// How long to wait for the producer.
+    /// The limits of the waits for the producer.
     pub limits: Limits,
-    /// Where a first start begins.
+    /// The start offset of a task without a committed offset.
     pub first_start: FirstStart,
     /// An old layout that is accepted once.
     pub accepted_layout: Option<LayoutHash>,
     /// `transaction.timeout.ms`.
     pub transaction_timeout: Duration,
-    /// How it is a member of its group.
+    /// The group protocol.
     pub protocol: GroupProtocol,
-    /// How many bytes of records one partition may have waiting.
+    /// The limit of prefetched records of one partition, in bytes.
     pub prefetch: usize,
-    /// By when a revocation is answered, whatever hangs.
+    /// The time limit of a revocation, in all cases.
     pub revoke_deadline: Duration,
-    /// By when committed offsets must be stable.
+    /// The time limit until committed offsets are stable.
     pub offsets_deadline: Duration,
-    /// How many partitions each output topic has, by the topology's outputs.
+    /// The number of partitions of each output topic, by the topology's outputs.
     pub output_partitions: Vec<u32>,
-    /// The largest record batch that each output topic takes (`max.message.bytes`), if that is
-    /// known.
+    /// The largest record batch that each output topic accepts in bytes (`max.message.bytes`), if it is known.
     pub output_limits: Vec<Option<usize>>,
-    /// How many partitions each input topic has.
+    /// The number of partitions of each input topic.
     pub input_partitions: BTreeMap<TopicName, u32>,
-    /// The input topics that may lose records to compaction: those with `cleanup.policy=compact`, and those
-    /// whose settings are not known.
+    /// The input topics that may lose records to compaction: with `cleanup.policy=compact`, or with unknown settings.
     pub compacted: BTreeSet<TopicName>,
-    /// What tasks with stores need.
+    /// The settings of tasks with stores.
     pub state: StateSpec,
     /// The records that the workers of the process no longer need.
     pub purge_queue: Arc<PurgeQueue>,
 }
 
-/// What tasks with stores need.
+/// The settings of tasks with stores.
 #[derive(Debug, Clone)]
 pub struct StateSpec {
-    /// Where their databases are.
+    /// The storage of the databases.
     pub home: Arc<dyn Home>,
     /// The cluster's id.
     pub cluster: String,
-    /// What tells topics from others of the same name.
+    /// The topic ids, which distinguish topics of the same name.
     pub topic_ids: BTreeMap<TopicName, TopicUuid>,
-    /// Ids of changelogs that are declared to be restored completely (`accept.changelog`).
+    /// The ids of changelogs that are declared to be restored completely (`accept.changelog`).
     pub accepted_changelogs: Vec<String>,
     /// `delete.retention.ms` of each changelog.
     pub delete_retention: BTreeMap<TopicName, Duration>,
-    /// Memory for what was read or written lately, of all stores of the process.
+    /// The cache of recent reads and writes, for all stores of the process.
     pub cache: CacheMemory,
-    /// How many bytes of changes a transaction may hold before it is committed early.
+    /// The limit of a transaction's changes, in bytes. Beyond it, the worker commits early.
     pub uncommitted_bytes: usize,
-    /// How many bytes a restore gathers before it writes them into the database.
+    /// The size of a write batch of a restore, in bytes.
     pub restore_batch: usize,
-    /// How long a restore may stand still.
+    /// The longest time without progress in a restore.
     pub patience: Duration,
 }
 
 impl Default for StateSpec {
-    /// State in memory, no cache, 24 MiB of uncommitted changes, a mebibyte at a time, a minute of
+    /// Returns state in memory, no cache, 24 MiB of uncommitted changes, a restore batch of 1 MiB and a minute of
     /// patience.
     fn default() -> Self {
         Self {
@@ -107,7 +105,7 @@ impl Default for StateSpec {
     }
 }
 
-/// Time and chance, from outside.
+/// The clocks and the random numbers, injected by the caller.
 #[derive(Clone)]
 pub struct Env {
     clock: Arc<dyn Fn() -> Now + Send + Sync>,
@@ -117,7 +115,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// A world with this clock and these random numbers.
+    /// Returns a world with this clock and these random numbers.
     pub fn new(
         clock: impl Fn() -> Now + Send + Sync + 'static,
         entropy: impl Fn() -> u64 + Send + Sync + 'static,
@@ -136,15 +134,14 @@ impl Env {
         }
     }
 
-    /// With another clock for each record: one that may lag some milliseconds behind, but costs
-    /// next to nothing to read.
+    /// Sets the clock that is read for each record. It may lag some milliseconds behind, but is almost free to read.
     #[must_use]
     pub fn with_coarse_clock(mut self, clock: impl Fn() -> Now + Send + Sync + 'static) -> Self {
         self.coarse = Arc::new(clock);
         self
     }
 
-    /// With the time of day, which positions on disk are stamped with; the clock's own time otherwise.
+    /// Sets the time of day, which stamps positions on disk. The default is the time of the clock.
     #[must_use]
     pub fn with_wall_clock(
         mut self,
@@ -162,7 +159,7 @@ impl Env {
         (self.clock)()
     }
 
-    /// The time, some milliseconds old perhaps.
+    /// Returns the time, which may be some milliseconds old.
     pub(crate) fn about_now(&self) -> Now {
         (self.coarse)()
     }

@@ -1,25 +1,25 @@
-//! The status of a worker, for the code that steps it.
+//! The status of a worker for its caller.
 
 use eos_protocol::{Offset, Timestamp, TopicPartition};
 
 use super::task::Task;
 
-/// Progress with one partition that a worker reads.
+/// The progress of one partition that a worker reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InputStanding {
     /// The partition.
     pub partition: TopicPartition,
-    /// The committed offset: a restart begins there.
+    /// The committed offset, where a restart begins.
     pub committed: Offset,
-    /// The next offset: all records before it are processed, though maybe not committed.
+    /// The next offset. All records before it are processed, but may be uncommitted.
     pub next: Offset,
-    /// The stream time of its task: the highest timestamp of its records so far.
+    /// The stream time of the task: the highest timestamp of its records so far.
     pub stream_time: Option<Timestamp>,
 }
 
 impl InputStanding {
-    /// Of all inputs of a task.
+    /// Returns the progress of all inputs of a task.
     pub(super) fn of<R>(task: &Task<R>) -> impl Iterator<Item = Self> {
         let stream_time = task.progress.stream_time();
         let inputs = task.progress.inputs().iter();

@@ -11,35 +11,34 @@ use eos_state::{MemoryBackend, StoreBackend, StoreError};
 pub struct TaskHome {
     /// The task.
     pub task: TaskId,
-    /// Whether it has windowed stores.
+    /// Whether the task has windowed stores.
     pub windowed: bool,
 }
 
-/// Why a database can't be opened.
+/// The reason why a database can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
-    /// Another worker of this process does not close it.
+    /// Another worker of this process keeps the database open.
     #[error(
         "its database is still open in another worker of this process after {waited_s} s: one that \
          hangs, see the log. End the process and start it again"
     )]
     InUse {
-        /// How long the worker waited, in seconds.
+        /// The waiting time, in seconds.
         waited_s: u64,
     },
-    /// The database itself.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Its directory.
+    /// An error of the database's directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
 }
 
 /// Opens databases.
 pub trait Home: Send + Sync + fmt::Debug {
-    /// Opens a task's database; a new one if there is none. `None` as long as another worker of this
-    /// process has it open.
+    /// Opens a task's database, or creates it. Returns `None` as long as another worker of this process has it open.
     ///
     /// # Errors
     /// If it can't be opened.

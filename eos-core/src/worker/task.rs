@@ -1,4 +1,4 @@
-//! One task of a worker: its progress, its nodes, and the records it has at hand.
+//! A task: its progress, nodes and fetched records.
 
 use eos_protocol::state::PerFamily;
 use eos_protocol::{
@@ -14,13 +14,13 @@ use crate::topology::Chains;
 /// Whether a task may take records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// Its state is not whole yet.
+    /// The state is not restored yet.
     Restoring,
-    /// Its first-start offset is not committed yet (rule 10).
+    /// The first-start offset is not committed yet (rule 10).
     Unclaimed,
-    /// It may.
+    /// The task may take records.
     Ready,
-    /// A rewind is under way (rule 8).
+    /// A rewind is in progress (rule 8).
     Rewinding,
 }
 
@@ -37,29 +37,28 @@ impl Readiness {
 pub(super) struct Task<R> {
     pub(super) progress: TaskProgress,
     pub(super) chains: Chains,
-    /// What its records keep; `None` if its stage has no stores, or as long as it is restored.
+    /// The state of the stores. `None` if the stage has no stores, and during a restore.
     pub(super) state: Option<TaskState>,
     pub(super) readiness: Readiness,
-    /// When the worker took it over.
+    /// The time at which the worker started the task.
     started: Now,
-    /// When it last committed the task's offsets.
+    /// The time of the last commit of the task's offsets.
     committed_at: Option<Now>,
-    /// Whether the open transaction carries its offsets once more, as they are.
+    /// Whether the open transaction commits the task's offsets again without change.
     pub(super) recommits: bool,
-    /// The record that is to be tried again, if one is. The task is parked until then.
+    /// The record to retry, if there is one. The task is parked until then.
     pub(super) attempt: Option<Attempt>,
-    /// Which input gives the next record.
+    /// The merge order of the inputs.
     pub(super) merge: Merge,
-    /// By input: what it had when that was last asked.
+    /// The last known supply of each input, with the time of the query.
     pub(super) supplies: Vec<(Now, Supply)>,
-    /// Since when, or since the last word about it, it waits for an input while another one has a
-    /// record.
+    /// The begin of the wait for an input while another input has a record, or the time of the last log line about it.
     pub(super) waits_since: Option<Now>,
-    /// By input: fetched records.
+    /// The fetched records of each input.
     pub(super) fetched: Vec<R>,
     /// Whether a committed offset covers the start.
     pub(super) claimed: bool,
-    /// The stream time that an abort gave back; only without the defence `stream_time`.
+    /// The stream time that an abort returned. Only without the defence `stream_time`.
     pub(super) time_given_back: Option<Timestamp>,
 }
 
@@ -97,8 +96,7 @@ impl<R: Records> Task<R> {
         }
     }
 
-    /// Its part of the transaction is committed. `held`: one of its records was processed that is
-    /// not part of it.
+    /// Updates the task after a commit. `held`: the task processed one record that is not part of the transaction.
     pub(super) fn committed(&mut self, now: Now, held: bool) {
         if self.progress.touched() || std::mem::take(&mut self.recommits) {
             self.committed_at = Some(now);
@@ -116,7 +114,7 @@ impl<R: Records> Task<R> {
         }
     }
 
-    /// Its offsets under the name that the sealed transaction has.
+    /// Returns the offsets, under the name of the sealed transaction.
     pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<(TopicPartition, Offset, String)> {
         let mut wrote = PerFamily::default();
         if let Some(state) = &mut self.state {
@@ -126,7 +124,7 @@ impl<R: Records> Task<R> {
         self.progress.seal(nonce, wrote)
     }
 
-    /// The record at hand counts. Answers how many bytes its changes take until they are committed.
+    /// Keeps the changes of the current record. Returns their size in bytes until the commit.
     pub(super) fn keep(&mut self) -> usize {
         self.state.as_mut().map_or(0, |state| {
             let before = state.store.bytes();
@@ -135,7 +133,7 @@ impl<R: Records> Task<R> {
         })
     }
 
-    /// The record at hand does not count.
+    /// Forgets the changes of the current record.
     pub(super) fn forget(&mut self) {
         self.chains.discard();
         if let Some(state) = &mut self.state {
@@ -143,7 +141,7 @@ impl<R: Records> Task<R> {
         }
     }
 
-    /// The transaction is gone, and what the task did in it. Returns where its inputs go back to.
+    /// Discards the task's part of the transaction. Returns the offsets to which the inputs rewind.
     pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<(TopicPartition, Offset)> {
         self.chains.discard();
         if let Some(state) = &mut self.state {
@@ -165,14 +163,14 @@ impl<R: Records> Task<R> {
         back
     }
 
-    /// Whether its offsets have to be committed again although nothing came.
+    /// Whether an idle task must commit its offsets again.
     pub(super) fn is_overdue(&self, now: Now) -> bool {
         self.readiness == Readiness::Ready
             && !self.progress.touched()
             && recommit_due(self.started, self.committed_at, now)
     }
 
-    /// The rewind is done.
+    /// Ends the rewind.
     pub(super) fn rewound(&mut self) {
         self.readiness = if self.claimed {
             Readiness::Ready
@@ -181,12 +179,12 @@ impl<R: Records> Task<R> {
         };
     }
 
-    /// Its state is to be restored before its first record.
+    /// Begins the restore of the state, before the first record.
     pub(super) fn restores(&mut self) {
         self.readiness = Readiness::Restoring;
     }
 
-    /// Its state is whole.
+    /// Ends the restore of the state.
     pub(super) fn restored(&mut self, state: TaskState) {
         self.state = Some(state);
         self.readiness = Readiness::at_start(self.claimed);
@@ -200,7 +198,7 @@ impl<R: Records> Task<R> {
             .any(|input| input.partition == *partition)
     }
 
-    /// Frees what was fetched of one input.
+    /// Frees the fetched records of one input.
     pub(super) fn drop_fetched_of(&mut self, input: usize) {
         if let Some(records) = self.fetched.get_mut(input) {
             records.clear();

@@ -1,4 +1,4 @@
-//! The state of a task: its changes on their way into the changelog, and from there into its database.
+//! The state of a task, in changelog and database.
 
 use std::task::Poll;
 
@@ -20,19 +20,19 @@ use crate::topology::Topology;
 pub(super) struct TaskState {
     pub(super) store: TaskStore,
     identity: Identity,
-    /// The changelogs that it has, by the topology's outputs.
+    /// The changelogs of the task, by the topology's outputs.
     outputs: PerFamily<Option<usize>>,
-    /// From where a later restore has to read them.
+    /// The offsets at which a later restore begins.
     pub(super) offsets: ChangelogOffsets,
-    /// Its stores of windows.
+    /// The windowed stores.
     pub(super) windows: Windows,
     /// Warnings about timestamps that are far ahead.
     pub(super) ahead: FutureTimestamps,
-    /// How much of their changelog is not needed any more.
+    /// The part of the changelog that is no longer needed.
     pub(super) trimming: Option<Trimming>,
-    /// How many records of the transaction being sealed are in the producer's hands.
+    /// The number of records of the sealing transaction that the producer has taken.
     sent: PerFamily<usize>,
-    /// Whether the transaction being sealed ends in a commit record there.
+    /// Whether the sealing transaction ends with a commit record in this changelog.
     wrote: PerFamily<bool>,
 }
 
@@ -57,12 +57,12 @@ impl TaskState {
         }
     }
 
-    /// Which changelogs end in a commit record of the sealed transaction.
+    /// Returns the changelogs in which the sealed transaction ends with a commit record.
     pub(super) fn wrote(&self) -> PerFamily<bool> {
         self.wrote
     }
 
-    /// Intake has ended: what is written beside the windows joins what the transaction changed.
+    /// Adds the metadata of the windows to the changes of the transaction, at the end of intake.
     pub(super) fn seal_windows(&mut self) -> Result<(), StoreError> {
         if *self.sent.get(Family::Windowed) > 0 || *self.wrote.get(Family::Windowed) {
             return Ok(());
@@ -70,8 +70,8 @@ impl TaskState {
         self.windows.seal(&mut self.store)
     }
 
-    /// Hands what the transaction changed to the producer: the last value of each key, and behind them
-    /// a commit record. Pending while its queue is full; goes on where it was.
+    /// Sends the changes of the transaction to the producer: the last value of each key, then a commit record. Pending
+    /// while the producer's queue is full. The next call resumes at the same change.
     pub(super) fn send<P: Producer>(
         &mut self,
         producer: &mut P,
@@ -120,7 +120,7 @@ impl TaskState {
         Poll::Ready(Ok(()))
     }
 
-    /// The sealed transaction is committed.
+    /// Applies the sealed transaction after its commit.
     pub(super) fn apply(
         &mut self,
         progress: &TaskProgress,
@@ -154,7 +154,7 @@ impl TaskState {
         Ok(())
     }
 
-    /// The transaction is gone, and what it changed.
+    /// Discards the transaction and its changes.
     pub(super) fn discard(&mut self) {
         self.offsets.discarded();
         if let Some(trimming) = &mut self.trimming {
@@ -166,7 +166,7 @@ impl TaskState {
         }
     }
 
-    /// Intake has ended, and what it changed is with the producer.
+    /// Ends the sealing: the producer has all changes.
     pub(super) fn sealed(&mut self) {
         self.offsets.sealed();
         if let Some(trimming) = &mut self.trimming {
@@ -179,7 +179,7 @@ impl TaskState {
         self.wrote = PerFamily::default();
     }
 
-    /// The topics of its changelogs.
+    /// Returns the topics of the task's changelogs.
     pub(super) fn topics<'a>(
         &'a self,
         topology: &'a Topology,

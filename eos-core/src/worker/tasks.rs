@@ -12,15 +12,15 @@ use crate::client::{LogEnds, OffsetToCommit, Records};
 use crate::rules;
 use crate::topology::Topology;
 
-/// A partition and the offset that its reader goes back to.
+/// A partition and the offset to seek to.
 pub(super) type Seek = (TopicPartition, Offset);
 
-/// Tasks by their ids, and by the partitions that drive them.
+/// The tasks, by id and by driving partition.
 pub(super) struct Tasks<R> {
     by_id: BTreeMap<TaskId, Task<R>>,
-    /// The partitions that the group assigned, and their tasks.
+    /// The assigned partitions and their tasks.
     owned: BTreeMap<TopicPartition, TaskId>,
-    /// The position of the task that is served first.
+    /// The position of the task that has the first turn.
     turn: usize,
 }
 
@@ -71,7 +71,7 @@ impl<R> Tasks<R> {
         self.by_id.iter_mut().map(|(id, task)| (*id, task))
     }
 
-    /// The first task after this one that fulfils a condition.
+    /// Returns the first task after this one that fulfils a condition.
     pub(super) fn next_after(
         &self,
         id: Option<TaskId>,
@@ -91,7 +91,7 @@ impl<R> Tasks<R> {
         &self.owned
     }
 
-    /// Whether the group has assigned no partition whose task still runs.
+    /// Whether no partition of a running task is assigned.
     pub(super) fn owns_nothing(&self) -> bool {
         self.owned.is_empty()
     }
@@ -121,13 +121,13 @@ impl<R: Records> Tasks<R> {
         }
     }
 
-    /// These partitions belong to other members from now on.
+    /// Removes these partitions, which now belong to other members.
     pub(super) fn disown(&mut self, partitions: &[TopicPartition]) {
         let gone: BTreeSet<&TopicPartition> = partitions.iter().collect();
         self.owned.retain(|partition, _| !gone.contains(partition));
     }
 
-    /// The ids in the order of their turns.
+    /// Returns the ids in the order of their turns.
     pub(super) fn turns(&self) -> impl Iterator<Item = TaskId> + use<R> {
         let ids: Vec<TaskId> = self.ids().collect();
         let first = self.turn % ids.len().max(1);
@@ -160,7 +160,7 @@ impl<R: Records> Tasks<R> {
         Some(input.next)
     }
 
-    /// Drops what was fetched of a partition that is about to be sought.
+    /// Drops the fetched records of a partition before a seek.
     pub(super) fn rewind(&mut self, partition: &TopicPartition) {
         for task in self.by_id.values_mut() {
             let mut inputs = task.progress.inputs().iter();
@@ -174,7 +174,7 @@ impl<R: Records> Tasks<R> {
         }
     }
 
-    /// All seeks are done.
+    /// Marks all seeks as done.
     pub(super) fn rewound(&mut self) {
         let rewinding = |task: &&mut Task<R>| task.readiness == Readiness::Rewinding;
         self.values_mut().filter(rewinding).for_each(Task::rewound);
@@ -209,19 +209,19 @@ impl<R: Records> Tasks<R> {
         }
     }
 
-    /// The records that the open transaction has taken.
+    /// Returns the records that the open transaction has taken.
     pub(super) fn taken(&self) -> impl Iterator<Item = Taken> + '_ {
         self.values().flat_map(|task| task.progress.taken())
     }
 
-    /// The input partitions of all tasks that the transaction touched.
+    /// Returns the input partitions of all tasks that the transaction touched.
     pub(super) fn touched_partitions(&self) -> Vec<TopicPartition> {
         let touched = self.values().filter(|task| task.progress.touched());
         let inputs = touched.flat_map(|task| task.progress.inputs());
         inputs.map(|input| input.partition.clone()).collect()
     }
 
-    /// Rule 2: the offsets of all inputs of every touched task, under one name each.
+    /// Rule 2: returns the offsets of all inputs of every touched task, under one name per task.
     pub(super) fn seal(&mut self, nonce: Nonce) -> Vec<OffsetToCommit> {
         let sealed = self.values_mut().flat_map(|task| {
             let mut offsets = if task.progress.touched() || !task.recommits {
@@ -237,8 +237,8 @@ impl<R: Records> Tasks<R> {
         sealed.map(to_commit).collect()
     }
 
-    /// Without rule 2: the offsets of any one task that is owned, rather of one that is not touched. They
-    /// fence the transaction, but not by its records.
+    /// Without rule 2: returns the offsets of any owned task, preferably of an untouched one. They fence the
+    /// transaction, but not by its records.
     pub(super) fn offsets_of_any(&self) -> Option<Vec<OffsetToCommit>> {
         let mut idle = self.values().map(|task| task.progress.recommit());
         let any = idle.find(|offsets| !offsets.is_empty())?;
@@ -266,14 +266,14 @@ impl<R: Records> Tasks<R> {
         applied
     }
 
-    /// The transaction is committed. `held` has processed a record that is not part of it.
+    /// Updates the tasks after a commit. `held` has processed a record that is not part of it.
     pub(super) fn committed(&mut self, now: Now, held: Option<TaskId>) {
         for (id, task) in self.iter_mut() {
             task.committed(now, held == Some(id));
         }
     }
 
-    /// The transaction is gone. Returns where its tasks go back to.
+    /// Discards the transaction. Returns the offsets to which the tasks rewind.
     pub(super) fn discard(&mut self, in_rebalance: bool) -> Vec<Seek> {
         let mut back = Vec::new();
         for task in self.values_mut() {
@@ -282,13 +282,13 @@ impl<R: Records> Tasks<R> {
         back
     }
 
-    /// Without rule 6: what changed is dropped with the producer whose commit is in doubt.
+    /// Without rule 6: drops the changes together with the producer whose commit is in doubt.
     pub(super) fn drop_changes(&mut self) {
         let states = self.values_mut().filter_map(|task| task.state.as_mut());
         states.for_each(|state| state.store.discard());
     }
 
-    /// The changelogs of all tasks.
+    /// Returns the changelogs of all tasks.
     pub(super) fn changelogs(&self, topology: &Topology) -> Vec<TopicPartition> {
         let tasks = self.values();
         let states =
@@ -300,7 +300,7 @@ impl<R: Records> Tasks<R> {
         logs.collect()
     }
 
-    /// The brokers reported where changelogs end.
+    /// Records the ends of changelogs, as the brokers reported them.
     pub(super) fn changelogs_end(&mut self, topology: &Topology, ends: &[LogEnds]) {
         for task in self.values_mut() {
             let partition = task.progress.task.partition;

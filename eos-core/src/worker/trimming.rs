@@ -1,4 +1,4 @@
-//! How much of the front of a windowed changelog is not needed any more.
+//! The unneeded part of a windowed changelog.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::future_timestamps::between;
 use crate::rules;
 use crate::store::window_of;
 
-/// [`Trim`], of a task's stores. It takes for granted that no window starts after the stream time at which
-/// it was written; a closure may write to any. So the latest window counts as a stream time, too.
+/// The [`Trim`] of a task's stores. It assumes that no window starts after the stream time at which it was written. A
+/// closure may write to any window, so the latest window counts as a stream time, too.
 #[derive(Debug)]
 pub(super) struct Trimming {
     trim: Trim,
-    /// The longest of the stores.
+    /// The longest retention of the stores.
     retention: Duration,
     latest: Option<Timestamp>,
     /// Records before this offset may be deleted.
@@ -24,7 +24,7 @@ pub(super) struct Trimming {
 }
 
 impl Trimming {
-    /// `None` without stores of windows.
+    /// Returns `None` without windowed stores.
     pub(super) fn of(store: &TaskStore, windows: &[(StoreId, Expiry)]) -> Option<Self> {
         let retention = windows.iter().map(|(_, expiry)| expiry.retention()).max()?;
         let retention = match rules::trims_behind_retention() {
@@ -40,7 +40,7 @@ impl Trimming {
         })
     }
 
-    /// This key of a store of windows is on its way into the changelog.
+    /// Records a key of a windowed store that goes into the changelog.
     pub(super) fn wrote(&mut self, key: &[u8]) {
         self.latest = self.latest.max(window_of(key));
     }
@@ -61,7 +61,7 @@ impl Trimming {
         self.trim.discarded();
     }
 
-    /// By how much the latest window starts after this stream time: as long nothing behind it goes.
+    /// Returns the lead of the latest window over this stream time. Nothing behind the window is trimmed for this long.
     pub(super) fn ahead_of(&self, stream_time: Option<Timestamp>) -> Option<Duration> {
         let ahead = between(stream_time?, self.latest?);
         Some(ahead).filter(|ahead| !ahead.is_zero())
@@ -76,8 +76,8 @@ impl Trimming {
     }
 }
 
-/// Windows lie in the order of their starts. What can't be read counts as late as can be: the store is
-/// poisoned by it.
+/// Returns the start of the latest window, because windows are ordered by their starts. An unreadable window counts as
+/// the latest possible one: it poisons the store.
 fn latest_window(store: &TaskStore, id: StoreId) -> Option<Timestamp> {
     let last = || {
         let mut windows = store.scan(id, &KeyRange::all(), Direction::Reverse)?;

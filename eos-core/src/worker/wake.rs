@@ -1,13 +1,13 @@
-//! The next moment at which a part has work to do.
+//! The time of the next work of a part.
 
 use std::time::Duration;
 
-/// The shortest wait that a part asked for in this step.
+/// The shortest wait that a part requested in this step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wake(Option<Duration>);
 
 impl Wake {
-    /// The part has work after this wait.
+    /// Requests a wake-up after this wait.
     pub(super) fn after(&mut self, wait: Duration) {
         self.0 = Some(self.0.map_or(wait, |least| least.min(wait)));
     }

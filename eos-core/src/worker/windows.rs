@@ -1,4 +1,4 @@
-//! A task's stores of windows: when windows are over, and on which terms they are kept.
+//! The windowed stores of a task.
 
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use eos_state::{Direction, KeyRange, StoreBackend, StoreError, TaskStore};
 use crate::rules;
 use crate::store::{TERMS, window_of, windows_between};
 
-/// Its stores of windows.
+/// The windowed stores of a task.
 ///
-/// Each has its [`Terms`] beside its windows, so that they are wherever those are: in the database, and in
-/// the changelog. There they are written by every transaction that writes to it, so that none is trimmed
-/// away before there is a later one; and by the first transaction on other terms, whatever it does,
-/// because what the database forgets with it was there for the program before.
+/// Each store has its [`Terms`] beside its windows, in the database and in the changelog. Every transaction that writes
+/// to the changelog writes the terms, so a trim never removes the only copy. The first transaction on other terms also
+/// writes them in any case, because the database then expires windows that were live for the program before.
 #[derive(Debug, Default)]
 pub(super) struct Windows {
     stores: Vec<(StoreId, Expiry)>,
-    /// Whether the terms are other ones than those that are committed.
+    /// Whether the terms differ from the committed terms.
     changed: bool,
 }
 
-/// Whether every window in this database is over at this stream time: the last one of each store is. What
-/// can't be read counts as live.
+/// Whether every window in this database is over at this stream time, including the last one of each store. An
+/// unreadable window counts as live.
 pub(super) fn all_over(
     database: &dyn StoreBackend,
     stores: &[(StoreId, Expiry)],
@@ -38,13 +37,13 @@ pub(super) fn all_over(
     })
 }
 
-/// A stream time that is ahead of the true one.
+/// Returns a stream time that is ahead of the true one.
 fn after(stream_time: Option<Timestamp>, by: Duration) -> Option<Timestamp> {
     let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
     stream_time.map(|time| Timestamp(time.0.saturating_add(by)))
 }
 
-/// Why a store's windows can't be gone on with.
+/// The reason why a store's windows can't be continued.
 #[derive(Debug)]
 pub(super) enum Refused {
     Other(OtherWindows),
@@ -53,7 +52,7 @@ pub(super) enum Refused {
 }
 
 impl Windows {
-    /// The state is whole, as of this committed stream time: what these stores hold is gone on with.
+    /// Continues the contents of these stores after a restore, at this committed stream time.
     pub(super) fn of(
         store: &TaskStore,
         stores: Vec<(StoreId, Expiry)>,
@@ -68,7 +67,7 @@ impl Windows {
             let refused = |refused| (*id, refused);
             let found = store.get(*id, TERMS, &mut bytes);
             if !found.map_err(|e| refused(Refused::Failed(e)))? {
-                // Nothing is in it, or an earlier version of this library wrote it.
+                // The store is empty, or an earlier version of this library wrote it.
                 continue;
             }
             let found = Terms::decode(&bytes).map_err(|e| refused(Refused::Unreadable(e)))?;
@@ -78,12 +77,12 @@ impl Windows {
         Ok(windows)
     }
 
-    /// As each of them has it.
+    /// Returns the expiry of each store.
     pub(super) fn stores(&self) -> &[(StoreId, Expiry)] {
         &self.stores
     }
 
-    /// Intake has ended: the terms join what the transaction has changed, if they have to.
+    /// Adds the terms to the changes of the transaction at the end of intake, if necessary.
     pub(super) fn seal(&self, store: &mut TaskStore) -> Result<(), StoreError> {
         if self.changed || store.touched(Family::Windowed) {
             for (id, expiry) in &self.stores {
@@ -93,8 +92,8 @@ impl Windows {
         Ok(())
     }
 
-    /// A transaction of this stream time is committed, and the terms with it if it `wrote` to the changelog.
-    /// Answers the windows that the database forgets with it.
+    /// Applies a committed transaction with this stream time, and its terms if it `wrote` to the changelog. Returns the
+    /// windows that the database expires.
     pub(super) fn committed(
         &mut self,
         wrote: bool,

@@ -1,4 +1,4 @@
-//! Queries that are answered on a queue.
+//! Queries whose responses arrive on a queue.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
@@ -11,31 +11,31 @@ use eos_protocol::state::TopicUuid;
 use super::{Client, Event, Failure, Queue, c_string, codes, copy_text, millis, sys};
 use sys::rd_kafka_admin_op_t as Op;
 
-/// What the cluster says of a topic.
+/// The description of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TopicAnswer {
     pub(crate) name: String,
     pub(crate) found: Result<TopicFound, Failure>,
 }
 
-/// A topic that is there.
+/// An existing topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TopicFound {
     pub(crate) partitions: u32,
-    /// Of the partition that has fewest.
+    /// The lowest number of replicas of any partition.
     pub(crate) replicas: u32,
-    /// `None` if the broker does not know of ids.
+    /// `None` if the broker does not support topic ids.
     pub(crate) id: Option<TopicUuid>,
 }
 
-/// Whose settings to ask for.
+/// The owner of the queried settings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ConfigOf<'a> {
     Broker(i32),
     Topics(&'a [TopicName]),
 }
 
-/// What a broker or a topic is set to.
+/// The settings of a broker or a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigAnswer {
     /// The broker's id, or the topic's name.
@@ -44,7 +44,7 @@ pub(crate) struct ConfigAnswer {
 }
 
 impl Client {
-    /// Never creates a topic.
+    /// Queries topics. Never creates a topic.
     pub(crate) fn ask_topics(
         &self,
         topics: &[TopicName],
@@ -68,11 +68,11 @@ impl Client {
         Ok(())
     }
 
-    /// What each member of a group is assigned, as their leader wrote it; `None` unless the group is
-    /// at rest. Waits for the answer of each broker, or of those that answer in time.
+    /// Returns the assignments of a group's members, as the group leader wrote them. `None` unless the group is stable.
+    /// Waits for the responses of all brokers, or of those that respond in time.
     ///
-    /// Not `rd_kafka_DescribeConsumerGroups`: if the coordinator's connection breaks while it asks, it
-    /// uses memory that it has freed, and ends the process (docs/design/0020).
+    /// Does not use `rd_kafka_DescribeConsumerGroups`: if the coordinator's connection breaks during the query, that
+    /// call uses freed memory, and ends the process (docs/design/0020).
     pub(crate) fn group(
         &self,
         group: &str,
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// The names of all topics that we may see; waits for the answer.
+    /// Returns the names of all visible topics. Waits for the response.
     pub(crate) fn topic_names(&self, within: Duration) -> Result<Vec<String>, Failure> {
         let mut metadata = std::ptr::null();
         // SAFETY: a live instance; on success the metadata is ours, and has as many topics as it says.
@@ -141,7 +141,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for the settings of one broker, or of any number of topics.
+    /// Queries the settings of one broker, or of any number of topics.
     pub(crate) fn ask_config(
         &self,
         of: &ConfigOf<'_>,
@@ -181,7 +181,7 @@ impl Client {
 }
 
 impl Event<'_> {
-    /// What [`Client::ask_topics`] asked for.
+    /// Returns the result of [`Client::ask_topics`].
     pub(crate) fn topics(&self) -> Vec<TopicAnswer> {
         // SAFETY: a live event, which keeps its result; null for other events.
         unsafe {
@@ -191,7 +191,7 @@ impl Event<'_> {
         }
     }
 
-    /// What [`Client::ask_cluster`] asked for: the cluster's id and its brokers'.
+    /// Returns the result of [`Client::ask_cluster`]: the cluster id and the broker ids.
     pub(crate) fn cluster(&self) -> (Option<String>, Vec<i32>) {
         // SAFETY: a live event, which keeps its result; null for other events.
         unsafe {
@@ -209,7 +209,7 @@ impl Event<'_> {
         }
     }
 
-    /// What [`Client::ask_config`] asked for: the settings of each broker or topic.
+    /// Returns the result of [`Client::ask_config`]: the settings of each broker or topic.
     pub(crate) fn configs(&self) -> Vec<ConfigAnswer> {
         // SAFETY: a live event, which keeps its result; null for other events.
         unsafe {
@@ -307,7 +307,7 @@ unsafe fn topic_id(topic: *const sys::rd_kafka_TopicDescription_t) -> Option<Top
         )
     };
     let id = u128::from(high.cast_unsigned()) << 64 | u128::from(low.cast_unsigned());
-    // Kafka's `Uuid.ZERO_UUID` stands for "none".
+    // Kafka's `Uuid.ZERO_UUID` means "none".
     (id != 0).then_some(TopicUuid(id))
 }
 
@@ -334,7 +334,7 @@ pub(super) unsafe fn results<'a, R, T>(
     }
 }
 
-/// Sets one of the times of [`Options`].
+/// The type of functions that set a time in [`Options`].
 type SetTime = unsafe extern "C" fn(
     options: *mut sys::rd_kafka_AdminOptions_t,
     timeout_ms: c_int,
@@ -342,7 +342,7 @@ type SetTime = unsafe extern "C" fn(
     text_size: usize,
 ) -> c_int;
 
-/// How a query is made.
+/// The options of a query.
 pub(super) struct Options(NonNull<sys::rd_kafka_AdminOptions_t>);
 
 impl Options {
@@ -356,7 +356,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The controller answers when the topics are known to all brokers, or after this time.
+    /// Sets the time limit of the controller's response, which is earlier if all brokers know the topics.
     pub(super) fn propagated(self, within: Duration) -> Result<Self, Failure> {
         self.set(within, codes::rd_kafka_AdminOptions_set_operation_timeout)?;
         Ok(self)
@@ -364,7 +364,7 @@ impl Options {
 
     fn set(&self, time: Duration, setter: SetTime) -> Result<(), Failure> {
         let mut reason = [0 as c_char; 256];
-        // librdkafka takes an hour at most.
+        // librdkafka accepts at most an hour.
         let time = millis(time.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
         // SAFETY: live options and a buffer of the size that is given.
         super::check_code(unsafe { setter(self.raw(), time, reason.as_mut_ptr(), reason.len()) })

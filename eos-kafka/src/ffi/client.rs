@@ -1,4 +1,4 @@
-//! `rd_kafka_t`: made from settings, destroyed when its last user is gone.
+//! `rd_kafka_t`: created from settings, destroyed with its last user.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
@@ -11,26 +11,26 @@ use crate::config::{KafkaConfig, Setting};
 use crate::log::Log;
 use crate::secrets::Secrets;
 
-/// What a client is for.
+/// The purpose of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Consumer,
     Producer,
-    /// Asks where partitions end, as a consumer without a group does.
+    /// Queries the ends of partitions, like a consumer without a group.
     Lookup,
 }
 
-/// What librdkafka's callbacks may touch. It outlives the client that they belong to.
+/// The data of librdkafka's callbacks. It outlives its client.
 #[derive(Debug)]
 pub(crate) struct Hooks {
     pub(crate) log: Log,
-    /// What librdkafka knows and must not repeat.
+    /// The secrets in librdkafka's settings, which must not appear in texts.
     secrets: Secrets,
-    /// A control request of the transaction protocol was never answered (design rule 7).
+    /// Whether a control request of the transaction protocol never got a response (design rule 7).
     unanswered: AtomicBool,
-    /// Topics and partitions that are gone.
+    /// Topics and partitions that no longer exist.
     gone: Mutex<Vec<Failure>>,
-    /// How many Metadata responses came.
+    /// The number of Metadata responses.
     news: AtomicU64,
 }
 
@@ -59,10 +59,10 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Makes a client.
+    /// Creates a client.
     ///
     /// # Errors
-    /// If librdkafka does not accept the settings. Values of secrets are left out of the text.
+    /// If librdkafka does not accept the settings. The text contains no secrets.
     pub(crate) fn new(
         kind: Kind,
         config: &KafkaConfig,
@@ -98,13 +98,13 @@ impl Client {
         self.ptr.as_ptr()
     }
 
-    /// librdkafka's name for it: the client id and a running number.
+    /// Returns librdkafka's name of the instance: the client id and a running number.
     pub(crate) fn name(&self) -> String {
         // SAFETY: a live instance; the string lives as long and is copied.
         unsafe { copy_text(sys::rd_kafka_name(self.raw())) }
     }
 
-    /// The last thing that it complained about.
+    /// Returns the last reported error.
     pub(crate) fn last_complaint(&self) -> Option<String> {
         self.hooks.log.last_complaint()
     }
@@ -113,12 +113,12 @@ impl Client {
         self.hooks.unanswered.load(Ordering::Relaxed)
     }
 
-    /// Counts the Metadata responses; one may count twice.
+    /// Returns the number of Metadata responses. One response may count twice.
     pub(crate) fn news(&self) -> u64 {
         self.hooks.news.load(Ordering::Acquire)
     }
 
-    /// What records were taken of and is there no more; told once.
+    /// Takes the topics and partitions that no longer exist, but were being read. Each is returned once.
     pub(crate) fn gone(&self) -> Vec<Failure> {
         let mut gone = self
             .hooks
@@ -129,7 +129,7 @@ impl Client {
         told.map(|failure| self.clean(failure)).collect()
     }
 
-    /// The fatal error that it has run into, if it has.
+    /// Returns the fatal error of the instance, if there is one.
     pub(crate) fn fatal(&self) -> Option<Failure> {
         let mut text = [0 as c_char; 512];
         // SAFETY: a live instance and a buffer of the size that is given.
@@ -144,7 +144,7 @@ impl Client {
         Some(self.clean(failure))
     }
 
-    /// The failure without the secrets that librdkafka may have put into its text.
+    /// Removes the secrets that librdkafka may have put into the failure's text.
     pub(crate) fn clean(&self, failure: Failure) -> Failure {
         Failure {
             text: self.hooks.secrets.hide(failure.text),
@@ -152,8 +152,8 @@ impl Client {
         }
     }
 
-    /// What went wrong indeed. What a consumer calls after a fatal error only says that there was
-    /// one, without the flag. (Events of errors were translated by librdkafka already.)
+    /// Returns the underlying failure. After a fatal error, a consumer's calls only report that there was one, without
+    /// the flag. (librdkafka has already translated error events.)
     pub(crate) fn cause(&self, failure: Failure) -> Failure {
         if failure.fault.code == codes::FATAL {
             self.fatal().unwrap_or(failure)
@@ -164,13 +164,12 @@ impl Client {
 }
 
 impl Client {
-    /// Completes the pending rebalance, and makes sure that there is no further one.
+    /// Completes the pending rebalance, and prevents further ones.
     ///
-    /// librdkafka 2.12.1 never finishes to destroy a consumer that was handed an assignment and
-    /// has not called `assign`: `rd_kafka_destroy` waits for its main thread, which spins
-    /// (`rd_kafka_cgrp_unassign`, which the flag NO_CONSUMER_CLOSE makes it call instead, only
-    /// answers revocations). With a fatal error it no longer asks the application at all, and takes
-    /// any assignment for the answer "none".
+    /// librdkafka 2.12.1 never finishes the destruction of a consumer that received an assignment and has not called
+    /// `assign`: `rd_kafka_destroy` waits for its main thread, which spins. (Because of the flag NO_CONSUMER_CLOSE, it
+    /// calls `rd_kafka_cgrp_unassign` instead, which only responds to revocations.) With a fatal error it no longer
+    /// calls the application at all, and treats any assignment as the response "none".
     fn renounce(&self) {
         self.hooks.log.silence();
         let nothing = super::PartitionList::new(0);
@@ -178,7 +177,7 @@ impl Client {
         unsafe {
             codes::rd_kafka_test_fatal_error(self.raw(), codes::DESTROY, c"dropped".as_ptr());
         }
-        // Fails only if the consumer is beyond caring.
+        // Fails only after an error that makes the response unnecessary.
         let _ = self.incremental_assign(&nothing);
     }
 }
@@ -189,8 +188,8 @@ impl Drop for Client {
         if self.kind == Kind::Consumer && !self.is_closed() {
             self.renounce();
         }
-        // Without the consumer's close: closing properly is `Source::close`; a drop must not wait
-        // for brokers, and a consumer that vanishes is what a crash looks like to the group.
+        // Without the consumer's close: `Source::close` closes properly. A drop must not wait for brokers, and to the
+        // group a consumer that disappears looks like a crash.
         // SAFETY: the last user of the instance; queues, topics and messages hold an `Arc` of it
         // and are gone.
         unsafe {
@@ -199,7 +198,7 @@ impl Drop for Client {
     }
 }
 
-/// A configuration on its way into an instance.
+/// A configuration for a new instance.
 struct Conf(NonNull<sys::rd_kafka_conf_t>);
 
 impl Conf {
@@ -209,7 +208,7 @@ impl Conf {
         Self(NonNull::new(conf).expect("rd_kafka_conf_new aborts when memory is out"))
     }
 
-    /// The names of all properties that have a value.
+    /// Returns the names of all properties that have a value.
     fn names(&self) -> Vec<String> {
         let mut count = 0;
         // SAFETY: a live configuration; the array has `count` strings, keys and values in turn,
@@ -261,11 +260,10 @@ impl Conf {
                     | sys::RD_KAFKA_EVENT_REBALANCE
                     | sys::RD_KAFKA_EVENT_OFFSET_COMMIT
             }
-            // Delivery reports as events, not callbacks: with callbacks `rd_kafka_flush` sleeps in
-            // `rd_kafka_poll` for up to 10 ms after the last acknowledgement, with events it waits
-            // for the count of messages to become zero.
+            // Delivery reports as events, not callbacks. With callbacks `rd_kafka_flush` sleeps in `rd_kafka_poll` for
+            // up to 10 ms after the last acknowledgement. With events it waits until the count of messages is zero.
             Kind::Producer => sys::RD_KAFKA_EVENT_ERROR | sys::RD_KAFKA_EVENT_DR,
-            // No code takes them. Errors are logged then.
+            // No code reads them, so errors are logged.
             Kind::Lookup => sys::RD_KAFKA_EVENT_NONE,
         };
         // SAFETY: a live configuration; the callbacks have the types that librdkafka asks for, and
@@ -351,16 +349,16 @@ unsafe extern "C" fn on_log(
         (hooks, name, copy_text(facility), copy_text(text))
     };
     let Some(hooks) = hooks else { return };
-    // A subscriber that panics must not unwind into C.
+    // A panic in a subscriber must not unwind into C.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let text = hooks.secrets.hide(text);
         hooks.log.write(level, &name, &facility, &text);
     }));
 }
 
-/// Called by the batch fetch for what stands among the records and is neither a record nor
-/// an error of the fetcher: `rd_kafka_topic_propagate_notexists`. Without a callback it would only be
-/// logged, and the partition would be silent for ever.
+/// Called by the batch fetch for elements that are neither records nor errors of the fetcher:
+/// `rd_kafka_topic_propagate_notexists`. Without a callback the error would only be logged, and the partition would
+/// deliver no records forever.
 unsafe extern "C" fn on_error(
     _rk: *mut sys::rd_kafka_t,
     code: c_int,
@@ -382,7 +380,7 @@ unsafe extern "C" fn on_error(
     }
 }
 
-/// The only moment at which interceptors can be added.
+/// Adds interceptors, which is only possible during the creation of an instance.
 unsafe extern "C" fn on_new(
     rk: *mut sys::rd_kafka_t,
     _conf: *const sys::rd_kafka_conf_t,
@@ -405,7 +403,7 @@ unsafe extern "C" fn on_new(
 /// requests that change a transaction at the broker.
 const TRANSACTION_REQUESTS: [i16; 6] = [0, 22, 24, 25, 26, 28];
 
-/// Metadata: what a client knows of topics, their ids among it, comes with its answer.
+/// Metadata: its response updates the client's topics and their ids.
 const METADATA: i16 = 3;
 
 /// Called on broker threads, and once more on the main thread for some requests.

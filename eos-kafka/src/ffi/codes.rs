@@ -1,8 +1,8 @@
-//! The functions and fields that carry error codes, with the codes as plain integers.
+//! Functions and fields with error codes, as plain integers.
 //!
-//! `rdkafka_sys` declares the same C functions with a Rust `enum` as their result. A broker may
-//! send a code that the enum does not know, and a Rust enum must never hold one. C sees no
-//! difference: the C `enum` has negative members, hence the representation of `int`.
+//! `rdkafka_sys` declares the same C functions with a Rust `enum` as their result. A broker may send a code that is not
+//! in the enum, and a Rust enum must never have such a value. For C there is no difference: the C `enum` has negative
+//! members, so its representation is `int`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -16,7 +16,7 @@ pub(super) const ASSIGN_PARTITIONS: c_int = -175;
 pub(super) const PARTIAL: c_int = -158;
 pub(super) const PURGE_QUEUE: c_int = -152;
 pub(super) const PURGE_INFLIGHT: c_int = -151;
-/// Stands for the error that `rd_kafka_fatal_error` knows.
+/// The code that stands for the error of `rd_kafka_fatal_error`.
 pub(super) const FATAL: c_int = -150;
 
 pub(super) type OnNew = unsafe extern "C" fn(
@@ -173,14 +173,14 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// librdkafka's text for a code.
+/// Returns librdkafka's text for a code.
 pub(super) fn text(code: c_int) -> String {
     // SAFETY: accepts any integer and returns a static string, or a thread-local one for codes it
     // does not know, which is copied at once.
     unsafe { super::copy_text(rd_kafka_err2str(code)) }
 }
 
-/// The code of a message, without making an enum of it.
+/// Returns the code of a message, without a Rust enum.
 ///
 /// # Safety
 /// `message` points to a live message.
@@ -189,7 +189,7 @@ pub(super) unsafe fn of_message(message: *const sys::rd_kafka_message_t) -> c_in
     unsafe { (&raw const (*message).err).cast::<c_int>().read() }
 }
 
-/// The code of a partition in a list, without making an enum of it.
+/// Returns the code of a partition in a list, without a Rust enum.
 ///
 /// # Safety
 /// `partition` points to a live element.
@@ -198,7 +198,7 @@ pub(super) unsafe fn of_partition(partition: *const sys::rd_kafka_topic_partitio
     unsafe { (&raw const (*partition).err).cast::<c_int>().read() }
 }
 
-/// The code of a group in a list, without making an enum of it.
+/// Returns the code of a group in a list, without a Rust enum.
 ///
 /// # Safety
 /// `group` points to a live element.

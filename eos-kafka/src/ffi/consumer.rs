@@ -1,4 +1,4 @@
-//! The consumer's calls.
+//! The calls of the consumer.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::{
 };
 use crate::tail::Known;
 
-/// Which end of a partition.
+/// An end of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OffsetSpec {
-    /// The first offset that is still there.
+    /// The log start offset.
     First,
     /// The end, for a reader of committed records.
     End,
@@ -32,7 +32,7 @@ impl Client {
         check_code(unsafe { codes::rd_kafka_unsubscribe(self.raw()) })
     }
 
-    /// Whether the partitions of the rebalance at hand are gone already.
+    /// Whether the partitions of the current rebalance are already lost.
     pub(crate) fn assignment_lost(&self) -> bool {
         // SAFETY: a live consumer.
         unsafe { sys::rd_kafka_assignment_lost(self.raw()) != 0 }
@@ -48,8 +48,8 @@ impl Client {
         unsafe { Failure::check(sys::rd_kafka_incremental_unassign(self.raw(), list.raw())) }
     }
 
-    /// What is known of a partition without asking a broker: the high watermark of the last fetch,
-    /// and the position, which is past transaction markers too.
+    /// Returns the known offsets of a partition without a query to a broker. They are the high watermark of the last
+    /// fetch, and the position, which is also past transaction markers.
     pub(crate) fn known(&self, of: &TopicPartition) -> Result<Known, Failure> {
         let topic = c_string(of.topic.as_str())?;
         let (mut low, mut high) = (-1, -1);
@@ -63,7 +63,7 @@ impl Client {
                 &raw mut high,
             )
         };
-        // A partition that was never fetched is not known.
+        // The offsets of a partition are unknown before its first fetch.
         if code != codes::NO_ERROR {
             high = -1;
         }
@@ -74,7 +74,7 @@ impl Client {
         Ok(Known { high, position })
     }
 
-    /// Seeks and waits for the version barrier; each partition's outcome is in its entry.
+    /// Seeks and waits for the version barrier. The result of each partition is in its entry.
     pub(crate) fn seek(
         &self,
         list: &PartitionList,
@@ -102,15 +102,15 @@ impl Client {
         Ok(list.entries())
     }
 
-    /// Reads where partitions end, or begin. Blocks. For a reader of committed records an end is the
-    /// last stable offset.
+    /// Reads the ends or the beginnings of partitions. Blocks. For a reader of committed records an end is the last
+    /// stable offset.
     pub(crate) fn offsets(
         &self,
         of: &[TopicPartition],
         spec: OffsetSpec,
         at_most: Duration,
     ) -> Result<Vec<Entry>, Failure> {
-        // Instead of a time stamp: Kafka's own values, which librdkafka hands on.
+        // Kafka's own values in place of a timestamp, which librdkafka forwards.
         let time = match spec {
             OffsetSpec::First => sys::RD_KAFKA_OFFSET_BEGINNING,
             OffsetSpec::End => sys::RD_KAFKA_OFFSET_END,
@@ -126,7 +126,7 @@ impl Client {
         Ok(list.entries())
     }
 
-    /// Commits offsets; the outcome comes as an event on `answer`.
+    /// Commits offsets. The result arrives as an event on `answer`.
     pub(crate) fn commit(&self, offsets: &PartitionList, answer: &Queue) -> Result<(), Failure> {
         // SAFETY: a live consumer, list (which is copied) and queue.
         check_code(unsafe {
@@ -140,14 +140,13 @@ impl Client {
         })
     }
 
-    /// The group metadata of this moment: a round trip to librdkafka's main thread.
+    /// Returns the current group metadata, with a round trip to librdkafka's main thread.
     pub(crate) fn member(&self) -> Option<Member> {
         // SAFETY: a live consumer; the object is ours.
         Member::own(unsafe { sys::rd_kafka_consumer_group_metadata(self.raw()) })
     }
 
-    /// Begins to close; from now on the group's events come to `events`, which has to be another
-    /// queue than the consumer's own.
+    /// Begins to close. From now on the group's events arrive on `events`, which must not be the consumer's own queue.
     pub(crate) fn begin_close(&self, events: &Queue) -> Result<(), Failure> {
         // SAFETY: a live consumer and queue; the error is ours.
         unsafe { Failure::check(sys::rd_kafka_consumer_close_queue(self.raw(), events.raw())) }
@@ -159,7 +158,7 @@ impl Client {
     }
 }
 
-/// A member of a group, as the consumer knew itself at one moment.
+/// A member of a group, as of one moment.
 #[derive(Debug)]
 pub struct Member {
     ptr: std::ptr::NonNull<sys::rd_kafka_consumer_group_metadata_t>,

@@ -1,4 +1,4 @@
-//! Topics on their way to being created.
+//! The creation of topics.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::NonNull;
@@ -9,11 +9,11 @@ use eos_client::NewTopic;
 use super::admin::{Options, results};
 use super::{Client, Event, Failure, Queue, c_string, check_code, codes, copy_text, sys};
 
-/// As many replicas as the brokers give by default (KIP-464, Kafka 2.4).
+/// The brokers' default replication factor (KIP-464, Kafka 2.4).
 const DEFAULT_REPLICATION: c_int = -1;
 
 impl Client {
-    /// Asks the controller to create these topics.
+    /// Sends a request to the controller to create these topics.
     pub(crate) fn ask_to_create(
         &self,
         topics: &[NewTopic],
@@ -39,7 +39,7 @@ impl Client {
 }
 
 impl Event<'_> {
-    /// What [`Client::ask_to_create`] came to, for each topic.
+    /// Returns the result of [`Client::ask_to_create`], for each topic.
     pub(crate) fn created(&self) -> Vec<(String, Result<(), Failure>)> {
         // SAFETY: a live event, which keeps its result; null for other events. Strings are copied.
         unsafe {
@@ -60,7 +60,7 @@ impl Event<'_> {
     }
 }
 
-/// A topic that does not exist yet.
+/// A topic to create.
 struct Wanted(NonNull<sys::rd_kafka_NewTopic_t>);
 
 impl Wanted {

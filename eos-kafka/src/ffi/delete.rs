@@ -1,4 +1,4 @@
-//! Records on their way to being deleted.
+//! The deletion of records.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -9,18 +9,17 @@ use super::admin::Options;
 use super::list::{self, Entry};
 use super::{Client, Event, Failure, PartitionList, Queue, c_string, sys};
 
-/// The longest time that librdkafka takes. It is not what ends a request: see [`Client::order_deletion`].
+/// librdkafka's longest timeout. It does not end a request: see [`Client::order_deletion`].
 const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Client {
-    /// Orders that in each of these partitions everything before an offset be deleted; the leaders answer
-    /// once their followers know, or after `within`.
+    /// Requests the deletion of all records before an offset in each of these partitions. The leaders respond once
+    /// their followers have deleted them, or after `within`.
     ///
-    /// Only for a client that knows no broker yet: [`Client::meet`] comes after it, and once. To find the
-    /// leaders, `rd_kafka_DeleteRecords` begins on the calling thread what librdkafka's main thread goes
-    /// on with as soon as it hears of topics, and frees (docs/design/0025). As long as there is no broker
-    /// none of them arrive. The request's own timeout would be another reason to go on with it, so
-    /// it is practically infinite: the caller that waits for the result drops the client.
+    /// Only for a client without brokers. [`Client::meet`] follows it, once. To find the leaders,
+    /// `rd_kafka_DeleteRecords` begins work on the calling thread that librdkafka's main thread continues as soon as
+    /// topics arrive, and frees (docs/design/0025). Without a broker no topics arrive. The request's own timeout would
+    /// also continue that work, so it is practically infinite: the caller that waits for the result drops the client.
     pub(crate) fn order_deletion(
         &self,
         before: &[(TopicPartition, Offset)],
@@ -48,7 +47,7 @@ impl Client {
         Ok(())
     }
 
-    /// Tells a client that was made without brokers whom to ask first.
+    /// Adds the bootstrap brokers to a client without brokers.
     pub(crate) fn meet(&self, bootstrap: &str) -> Result<(), Failure> {
         let brokers = c_string(bootstrap)?;
         // SAFETY: a live instance and a C string, which is copied.
@@ -62,7 +61,7 @@ impl Client {
 }
 
 impl Event<'_> {
-    /// What [`Client::order_deletion`] came to: where each partition begins now, or a code.
+    /// Returns the result of [`Client::order_deletion`]: the new log start offset of each partition, or a code.
     pub(crate) fn deleted(&self) -> Vec<Entry> {
         // SAFETY: a live event, which keeps its result, which keeps the list; null for other events.
         unsafe {
@@ -75,7 +74,7 @@ impl Event<'_> {
     }
 }
 
-/// Which records to delete.
+/// A request to delete records.
 struct Order(NonNull<sys::rd_kafka_DeleteRecords_t>);
 
 impl Order {

@@ -1,28 +1,28 @@
-//! Events, as queues hand them out.
+//! Events of queues.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::{Entry, Failure, codes, copy_text, list, sys};
 
-/// An event; it lives no longer than the queue that it came from.
+/// An event. It does not outlive its queue.
 #[derive(Debug)]
 pub(crate) struct Event<'q>(NonNull<sys::rd_kafka_event_t>, PhantomData<&'q ()>);
 
-/// What an event is about.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventKind {
-    /// The group hands out these partitions.
+    /// The group assigns these partitions.
     Assign,
-    /// The group wants these partitions back.
+    /// The group revokes these partitions.
     Revoke,
-    /// The instance complains.
+    /// The instance reports an error.
     Error,
-    /// Messages were not delivered (delivered ones are not reported).
+    /// Messages were not delivered. Delivered messages are not reported.
     Delivery,
     /// A commit through the consumer is done.
     OffsetCommit,
-    /// A query is answered.
+    /// A query has its response.
     Answer,
     /// An event that is not the result of a request.
     Other,
@@ -62,7 +62,7 @@ impl Event<'_> {
         unsafe { codes::rd_kafka_event_error(self.raw()) }
     }
 
-    /// The error that it carries, or `Ok` if it carries none.
+    /// Returns the error of the event, or `Ok` if it has none.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let code = self.code();
         if code == codes::NO_ERROR {
@@ -71,8 +71,8 @@ impl Event<'_> {
         // SAFETY: a live event; the string is copied.
         let text = unsafe { copy_text(sys::rd_kafka_event_error_string(self.raw())) };
         let mut failure = Failure::new(code, text);
-        // Of any other event librdkafka 2.12.1 reads what is not there: an answer to a query is smaller than
-        // an error, and the flag lies beyond its end.
+        // For any other event librdkafka 2.12.1 reads beyond its end: a response to a query is smaller than an error,
+        // and the flag lies behind it.
         if self.kind() == EventKind::Error {
             // SAFETY: a live event, and an error.
             failure.fault.fatal = unsafe { sys::rd_kafka_event_error_is_fatal(self.raw()) } != 0;
@@ -80,14 +80,14 @@ impl Event<'_> {
         Err(failure)
     }
 
-    /// The partitions of a rebalance or of a commit.
+    /// Returns the partitions of a rebalance or of a commit.
     pub(crate) fn partitions(&self) -> Vec<Entry> {
         // SAFETY: a live event, which keeps the list; null for events without one.
         unsafe { list::entries(sys::rd_kafka_event_topic_partition_list(self.raw())) }
     }
 
-    /// The first failure among the messages of a delivery report; messages that we threw away
-    /// ourselves do not count.
+    /// Returns the first failure among the messages of a delivery report. Messages that we purged ourselves do not
+    /// count.
     pub(crate) fn failed_delivery(&self) -> Option<Failure> {
         let mut first = None;
         loop {

@@ -7,7 +7,7 @@ use eos_protocol::{Partition, TopicName, TopicPartition};
 
 use super::{Failure, c_string, codes, copy_text, sys};
 
-/// An element of a list, copied out of it.
+/// A copied element of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) partition: TopicPartition,
@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) code: i32,
 }
 
-/// A list that we own.
+/// An owned list.
 #[derive(Debug)]
 pub(crate) struct PartitionList(NonNull<sys::rd_kafka_topic_partition_list_t>);
 
@@ -32,7 +32,7 @@ impl PartitionList {
         Self(NonNull::new(list).expect("librdkafka aborts when memory is out"))
     }
 
-    /// The partitions, without offsets.
+    /// Returns a list of these partitions, without offsets.
     pub(crate) fn of<'a>(
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
     ) -> Result<Self, Failure> {
@@ -43,7 +43,7 @@ impl PartitionList {
         Ok(list)
     }
 
-    /// Whole topics, to subscribe to.
+    /// Returns a list of topics to subscribe to.
     pub(crate) fn topics(topics: &[TopicName]) -> Result<Self, Failure> {
         let list = Self::new(topics.len());
         for topic in topics {

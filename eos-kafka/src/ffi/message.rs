@@ -13,21 +13,20 @@ use super::{Client, codes, copy_text, sys};
 /// A batch of records of one partition.
 #[derive(Default)]
 pub struct KafkaRecords {
-    /// As `rd_kafka_consume_batch_queue` filled it in. Those before `at` are freed.
+    /// The messages of `rd_kafka_consume_batch_queue`. Messages before `at` are freed.
     messages: Vec<KafkaMessage>,
     at: usize,
-    /// A message that outlives its client would be freed into nothing. One reference for all of
-    /// them: no message leaves the batch.
+    /// The client of all messages. A message that outlives its client would be a use after free. One reference is
+    /// enough, because no message leaves the batch.
     client: Option<Arc<Client>>,
 }
 
 impl KafkaRecords {
-    /// Replaces the batch. `fill` writes messages of this client, which become ours, from the
-    /// beginning of the room that it is given, and answers how many. Those that are errors are
-    /// handed to `error` with their code and text.
+    /// Replaces the batch. `fill` writes messages of this client, owned by the batch, from the beginning of the given
+    /// room, and returns their number. Errors among them are passed to `error` with their code and text.
     ///
     /// # Safety
-    /// `fill` does as said.
+    /// `fill` fulfils this contract.
     pub(super) unsafe fn refill(
         &mut self,
         client: &Arc<Client>,
@@ -63,7 +62,7 @@ impl KafkaRecords {
 }
 
 impl KafkaRecords {
-    /// The last one.
+    /// Returns the last record.
     pub(crate) fn last(&self) -> Option<&KafkaMessage> {
         self.messages.get(self.at..)?.last()
     }
@@ -112,7 +111,7 @@ impl fmt::Debug for KafkaRecords {
     }
 }
 
-/// A record in the client's fetch buffer, which it keeps alive. It lives in its batch only.
+/// A record in the client's fetch buffer, which it keeps alive. It exists only in its batch.
 #[repr(transparent)]
 pub struct KafkaMessage(NonNull<sys::rd_kafka_message_t>);
 
@@ -121,14 +120,13 @@ pub struct KafkaMessage(NonNull<sys::rd_kafka_message_t>);
 unsafe impl Send for KafkaMessage {}
 
 impl KafkaMessage {
-    /// Whether the record has no headers for sure, without asking librdkafka: it would build and
-    /// destroy a parser for each record to find that out.
+    /// Whether the record certainly has no headers, without a librdkafka call. That call would build and destroy a
+    /// parser for each record.
     ///
-    /// In a record batch of version 2, the only one that knows a leader epoch, the number of headers
-    /// follows the value (KIP-82), and librdkafka's value points into the batch. (Not so an empty
-    /// value: that points to nothing in particular.) librdkafka keeps the epoch for the rest of a
-    /// fetch, but an older format never follows version 2 in a log: brokers stopped writing it with
-    /// Kafka 3.0 (KIP-724).
+    /// Only a record batch of version 2 has a leader epoch. In it, the number of headers follows the value (KIP-82),
+    /// and librdkafka's value points into the batch. (An empty value points elsewhere.) librdkafka keeps the epoch for
+    /// the rest of a fetch. But an older format never follows version 2 in a log: brokers stopped writing it with Kafka
+    /// 3.0 (KIP-724).
     fn is_bare(&self) -> bool {
         let raw = self.raw();
         if raw.payload.is_null() || raw.len == 0 {

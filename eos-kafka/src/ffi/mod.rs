@@ -2,17 +2,15 @@
 //!
 //! This module has all `unsafe` code of the client.
 //!
-//! What keeps it sound:
+//! The code is sound because of these rules:
 //! - **Lifetimes by ownership.** Queues, topic handles and fetched messages each hold the
 //!   [`Client`] they came from, so that the client is destroyed last. (A leaked queue or topic
 //!   reference makes `rd_kafka_destroy` hang; one that outlives the client is a use after free.)
-//! - **Error codes are integers.** The bindings type them as a Rust `enum`, which is undefined
-//!   behaviour for a code that a newer broker invents. The functions and fields that carry codes
-//!   are therefore declared or read in [`codes`] as `c_int`; everything else comes from the
-//!   bindings.
-//! - **Callbacks do next to nothing.** They run on librdkafka's threads, some of them under its
-//!   locks: they set a flag, signal a condition variable, or write a log line, and call nothing of
-//!   librdkafka's.
+//! - **Error codes are integers.** The bindings type them as a Rust `enum`, which is undefined behaviour for a new code
+//!   of a newer broker. The functions and fields with codes are therefore declared or read in [`codes`] as `c_int`. All
+//!   other declarations come from the bindings.
+//! - **Callbacks are minimal.** They run on librdkafka's threads, some of them under its locks. They set a flag, signal
+//!   a condition variable, or write a log line, and never call librdkafka.
 
 #![allow(unsafe_code, reason = "this module wraps librdkafka in safe types")]
 
@@ -45,7 +43,7 @@ pub use message::{KafkaMessage, KafkaRecords};
 pub(super) use producer::Topic;
 pub(super) use queue::Queue;
 
-/// What librdkafka says went wrong, before it is known in which call.
+/// The error of a librdkafka call, without the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) fault: Fault,
@@ -60,12 +58,12 @@ impl Failure {
         }
     }
 
-    /// A bare code, with librdkafka's text for it.
+    /// Returns a failure with this code and librdkafka's text.
     pub(super) fn of(code: i32) -> Self {
         Self::new(code, codes::text(code))
     }
 
-    /// The system gives no thread to make a blocking call on.
+    /// Returns the failure of a system that can't create a thread for a blocking call.
     pub(super) fn no_thread(error: &std::io::Error) -> Self {
         Self::new(
             codes::CRIT_SYS_RESOURCE,
@@ -120,7 +118,7 @@ fn check_code(code: c_int) -> Result<(), Failure> {
     }
 }
 
-/// Rounded up, so that a short wait does not become a busy loop.
+/// Returns the milliseconds, rounded up so that a short wait does not become a busy loop.
 fn millis(wait: Duration) -> c_int {
     c_int::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX)
 }

@@ -1,4 +1,4 @@
-//! The transactional producer's calls.
+//! The calls of the transactional producer.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -10,7 +10,7 @@ use eos_protocol::TopicName;
 
 use super::{Client, Failure, Member, PartitionList, c_string, check_code, codes, millis, sys};
 
-/// A topic to produce to, looked up once.
+/// An output topic, looked up once.
 #[derive(Debug)]
 pub(crate) struct Topic {
     ptr: NonNull<sys::rd_kafka_topic_t>,
@@ -36,7 +36,7 @@ impl Topic {
         })
     }
 
-    /// Takes the record into the producer's queue, copying it.
+    /// Copies the record into the producer's queue.
     pub(crate) fn produce(&self, record: &Outgoing<'_>) -> Result<(), Failure> {
         use sys::rd_kafka_vtype_t::{
             RD_KAFKA_VTYPE_HEADERS, RD_KAFKA_VTYPE_KEY, RD_KAFKA_VTYPE_MSGFLAGS,
@@ -45,8 +45,8 @@ impl Topic {
         };
         type Value = sys::rd_kafka_vu_s__bindgen_ty_1;
         let argument = |vtype, u| sys::rd_kafka_vu_t { vtype, u };
-        // To librdkafka 0 means "now"; a record of the first millisecond of 1970 is sent as one of
-        // the second, rather than as one of today.
+        // To librdkafka 0 means "now". A record of the first millisecond of 1970 is sent with the second one, not with
+        // today's time.
         let time = record.timestamp.map_or(0, |time| time.0.max(1));
         let headers = (!record.headers.is_empty()).then(|| new_headers(record.headers));
         let arguments = [
@@ -81,7 +81,7 @@ impl Topic {
                 },
             ),
             argument(RD_KAFKA_VTYPE_TIMESTAMP, Value { i64_: time }),
-            // The last one, because it counts only if there are some.
+            // The last argument, because it counts only if there are headers.
             argument(
                 RD_KAFKA_VTYPE_HEADERS,
                 Value {
@@ -116,7 +116,7 @@ impl Drop for Topic {
     }
 }
 
-/// librdkafka's form of the headers, the caller's to give away or to destroy.
+/// Returns the headers in librdkafka's form. The caller owns them.
 fn new_headers(headers: &Headers) -> *mut sys::rd_kafka_headers_t {
     // SAFETY: no preconditions.
     let made = unsafe { sys::rd_kafka_headers_new(headers.len()) };
@@ -136,7 +136,7 @@ fn new_headers(headers: &Headers) -> *mut sys::rd_kafka_headers_t {
     made
 }
 
-/// Null for nothing; a non-null pointer for empty bytes, which are not nothing.
+/// Returns null for `None`, and a non-null pointer for empty bytes, which differ from `None`.
 fn memory(bytes: Option<&[u8]>) -> sys::rd_kafka_vu_s__bindgen_ty_1__bindgen_ty_1 {
     let (start, size) = match bytes {
         Some(bytes) => (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len()),
@@ -188,7 +188,7 @@ impl Client {
         unsafe { Failure::check(sys::rd_kafka_abort_transaction(self.raw(), millis(at_most))) }
     }
 
-    /// Whether everything was acknowledged, or given up, within the time.
+    /// Whether all records were acknowledged, or given up, within the time.
     pub(crate) fn flush(&self, at_most: Duration) -> Result<bool, Failure> {
         // SAFETY: a live producer.
         match unsafe { codes::rd_kafka_flush(self.raw(), millis(at_most)) } {
@@ -197,8 +197,8 @@ impl Client {
         }
     }
 
-    /// Drops everything that is queued or under way. Waits until the brokers' threads have done so:
-    /// no record's answer is looked at any more.
+    /// Drops all records that are queued or in flight. Waits until the brokers' threads have done so: after that,
+    /// responses to these records are ignored.
     pub(crate) fn purge(&self) {
         let flags = sys::RD_KAFKA_PURGE_F_QUEUE | sys::RD_KAFKA_PURGE_F_INFLIGHT;
         // SAFETY: a live producer. It fails only for other flags or instances.

@@ -1,4 +1,4 @@
-//! Queues: the group's events, a partition's records, and answers to queries.
+//! Queues of events, records and responses.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -15,16 +15,16 @@ use crate::wake::Wake;
 /// A queue of a client.
 pub(crate) struct Queue {
     ptr: NonNull<sys::rd_kafka_queue_t>,
-    /// What librdkafka's callback touches; held here because librdkafka holds its address.
+    /// The data of librdkafka's callback, held here because librdkafka has its address.
     hook: Option<Arc<Hook>>,
     client: Arc<Client>,
 }
 
-/// Notes when the queue gets its first element.
+/// Signals when the queue gets its first element.
 struct Hook {
     wake: Arc<Wake>,
     client: Arc<Client>,
-    /// [`Client::news`] at that moment.
+    /// [`Client::news`] at the time of the first element.
     news: AtomicU64,
 }
 
@@ -38,14 +38,14 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// A queue of our own, for answers.
+    /// Creates a queue for responses.
     pub(crate) fn fresh(client: &Arc<Client>) -> Self {
         // SAFETY: a live instance.
         Self::own(client, unsafe { sys::rd_kafka_queue_new(client.raw()) })
             .expect("librdkafka aborts when memory is out")
     }
 
-    /// What the group and the instance report. `None` without a group.
+    /// Returns the queue of the group's and the instance's events. `None` without a group.
     pub(crate) fn consumer(client: &Arc<Client>) -> Option<Self> {
         // SAFETY: a live instance.
         Self::own(client, unsafe {
@@ -53,7 +53,7 @@ impl Queue {
         })
     }
 
-    /// What the instance reports.
+    /// Returns the queue of the instance's events.
     pub(crate) fn main(client: &Arc<Client>) -> Self {
         // SAFETY: a live instance.
         Self::own(client, unsafe {
@@ -62,8 +62,7 @@ impl Queue {
         .expect("every instance has a main queue")
     }
 
-    /// A partition's records, kept apart from those of all others. `None` if the name is no
-    /// topic's.
+    /// Returns the separate queue of a partition's records. `None` if the topic name is invalid.
     pub(crate) fn partition(client: &Arc<Client>, of: &TopicPartition) -> Option<Self> {
         let topic = c_string(of.topic.as_str()).ok()?;
         // SAFETY: a live instance and a C string.
@@ -105,7 +104,7 @@ impl Queue {
         self
     }
 
-    /// [`Client::news`] of the moment when a [waking](Self::waking) queue last got its first element.
+    /// Returns [`Client::news`] of the last time that a [waking](Self::waking) queue got its first element.
     pub(crate) fn news(&self) -> u64 {
         let hook = self.hook.as_ref();
         hook.map_or(0, |hook| hook.news.load(Ordering::Acquire))
@@ -122,8 +121,8 @@ impl Queue {
         Event::own(unsafe { sys::rd_kafka_queue_poll(self.raw(), millis(at_most)) })
     }
 
-    /// Replaces a batch by up to `max` records that are here already. An error of the partition,
-    /// which stands among the records, is handed on with its code, offset and text.
+    /// Replaces a batch by up to `max` fetched records. An error of the partition, which is among the records, is
+    /// passed on with its code, offset and text.
     pub(crate) fn take(
         &self,
         max: usize,

@@ -10,7 +10,7 @@ use kafka_wire::protocol::messages::ApiKey;
 
 use super::support::{SLICE, client_of, dynamic, take_over, until};
 
-/// librdkafka waits five seconds for the answer. A worker that drops its source does not.
+/// librdkafka waits five seconds for the response. A worker that drops its source does not wait.
 #[test]
 fn an_abandoned_close_waits_for_its_answer_on_another_thread() {
     let kafka = EmbeddedKafka::builder().topic("in", 1).start().unwrap();

@@ -1,4 +1,4 @@
-//! Topics that the app makes.
+//! The creation of topics.
 
 use eos_client::{Client, ClientError, NewTopic, Result};
 use eos_protocol::{CallSite, TopicName};
@@ -34,7 +34,7 @@ fn topics_are_made_as_they_should_be_and_one_that_is_there_is_left_alone() {
             [(compacted.clone(), Ok(())), (there.clone(), Ok(()))]
         );
         let asked = [compacted.clone(), there.clone()];
-        // The controller answers before each broker knows of the topic.
+        // The controller responds before all brokers know the topic.
         let facts = until("the topic", || {
             let facts = fixture.client.facts(&asked, PATIENCE).unwrap();
             facts.topic(&compacted).is_some().then_some(facts)

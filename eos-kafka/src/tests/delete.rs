@@ -1,4 +1,4 @@
-//! Records that are deleted: exactly those, and without harm to the process (docs/design/0025).
+//! Deletes the right records, without harm to the process (docs/design/0025).
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ fn at(topic: &TopicName, partition: i32, offset: i64) -> (TopicPartition, Offset
     (TopicPartition::new(topic.clone(), partition), offset)
 }
 
-/// A topic of which only this test deletes records: they carry small numbers as times, and would
-/// be gone half a minute after the broker's start.
+/// A topic from which only this test deletes records. The timestamps of its records are small numbers, so retention
+/// would delete them half a minute after the broker's start.
 fn kept(fixture: &mut Fixture, partitions: i32) -> TopicName {
     let name = format!("{}-in", fixture.group());
     let settings = [("retention.ms", "-1")];
@@ -90,7 +90,7 @@ fn without_a_broker_it_fails_in_time() {
         .unwrap_err();
     assert_quick(begun);
     assert_eq!(error.fault.code, code::LOCAL_TIMED_OUT);
-    // With the reason, or without one if nothing was tried in so short a time.
+    // With the reason, or without one if there was no attempt in so short a time.
     assert!(error.text.contains("127.0.0.1:1"), "{error}");
     let error = client_of("").delete_records(&order, PATIENCE).unwrap_err();
     assert!(error.text.contains("no broker"), "{error}");
@@ -119,7 +119,7 @@ fn many_deletions_at_once_do_no_harm() {
                     let good = [at(topic, 0, 1), at(topic, 1, 2), at(topic, 2, 3)];
                     let some = [at(absent, 0, 1), at(topic, 0, 1)];
                     let none = [at(absent, 0, 1)];
-                    // Dropped in the middle of it, at another point each time.
+                    // Dropped during the request, at another point each time.
                     let short = Duration::from_millis(1 + round as u64 % 40);
                     match (thread + round) % 4 {
                         0 => {

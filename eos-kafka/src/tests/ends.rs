@@ -1,4 +1,4 @@
-//! What is known of a partition's end without asking for it.
+//! The end of a partition, without a query.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use eos_protocol::TopicPartition;
 use super::support::{Fixture, offset, partition, ready, send, take, taken, until, wait_until};
 use crate::KafkaSource;
 
-/// Waits until nothing but the end is what it should be, and stays so for longer than a fetch takes.
+/// Waits until only the end is as expected, and stays so for longer than a fetch takes.
 #[track_caller]
 fn settles_at(source: &mut KafkaSource, of: &TopicPartition, end: i64) {
     let mut since = None;
@@ -39,7 +39,7 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
         ready(|slice| producer.flush(slice)).unwrap();
     };
 
-    // An open transaction and nothing else: there is nothing to wait for.
+    // Only an open transaction: there is nothing to wait for.
     write(&mut producer, "a");
     let mut source = fixture.source();
     assert_eq!(source.end(&p0), None, "not assigned");
@@ -51,13 +51,13 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     take(&mut source, &p0, 1);
     settles_at(&mut source, &p0, 1);
 
-    // Open, then aborted: a record and a marker that no reader ever gets.
+    // Open, then aborted: a record and a marker that no reader ever receives.
     write(&mut producer, "b");
     settles_at(&mut source, &p0, 1);
     ready(|slice| producer.abort(slice)).unwrap();
     settles_at(&mut source, &p0, 1);
 
-    // Records that are there and not taken are ahead.
+    // Fetched records that are not taken are ahead.
     write(&mut producer, "c");
     ready(|slice| producer.commit(slice)).unwrap();
     wait_until("something ahead", || {
@@ -67,7 +67,7 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     take(&mut source, &p0, 1);
     settles_at(&mut source, &p0, 5);
 
-    // After going back everything is ahead once more.
+    // After a rewind all records are ahead again.
     ready(|slice| source.seek(&[(p0.clone(), offset(0))], slice)).unwrap();
     assert_ne!(source.end(&p0), Some(offset(0)), "records are ahead");
     let first = take(&mut source, &p0, 1);
@@ -76,7 +76,7 @@ fn the_end_is_known_and_neither_markers_nor_open_transactions_are_lag() {
     take(&mut source, &p0, 1);
     settles_at(&mut source, &p0, 5);
 
-    // What is known from before says nothing after the partition was away.
+    // Earlier offsets are not valid after the partition was away.
     source.unassign(std::slice::from_ref(&p0)).unwrap();
     assert_eq!(source.end(&p0), None);
     source.assign(&[(p0.clone(), offset(6))]).unwrap();

@@ -1,4 +1,4 @@
-//! What a cluster says of itself, and what is said when there is none.
+//! The facts of a cluster.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn topics_are_counted_and_a_missing_one_is_not_created() {
         assert_eq!(names, [first, second, third]);
         let of = |name| facts.topic(name).map(|t| (t.partitions, t.replication));
         assert_eq!((of(first), of(second)), (Some((3, 1)), None));
-        // What may have been meant is among them.
+        // The topic that may have been intended is among them.
         assert!(facts.others.contains(first), "{:?}", facts.others);
         assert!(!facts.others.contains(second));
         assert_eq!(facts.verification, Verification::On);
@@ -40,8 +40,7 @@ fn without_a_broker_the_error_says_why_and_no_more() {
         .local_addr()
         .unwrap()
         .to_string();
-    // A machine that stalls may not have tried to connect in so short a time, which is what it says
-    // then: it gets more.
+    // A stalled machine may not have tried to connect in so short a time, and reports that. Then the test waits longer.
     let mut within = Duration::from_millis(1500);
     let error = loop {
         let start = Instant::now();

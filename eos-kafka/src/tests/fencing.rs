@@ -1,4 +1,4 @@
-//! Two owners of one id, owners that are gone, and requests that are never answered.
+//! Duplicate owners, dead owners and unanswered requests.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn a_newer_producer_of_the_same_id_fences_the_older_one() {
     let mut owner = fixture.producer(&[&output]);
     let error = commit(&mut source, &mut zombie, &offsets).unwrap_err();
     assert_class(&error, ErrorClass::ProducerFenced);
-    // After that everything says so, with the flag.
+    // After that all calls fail, with the flag.
     let error = ready(|slice| zombie.commit(slice)).unwrap_err();
     assert_eq!(fatal_code(&error), code::LOCAL_FENCED);
     assert!(!zombie.unanswered(), "a refusal is an answer");
@@ -115,7 +115,7 @@ fn a_second_owner_of_an_instance_id_fences_the_first_which_learns_why() {
     assert_eq!(fatal_code(&error), code::FENCED_INSTANCE_ID);
     assert_class(&error, ErrorClass::GroupFenced);
 
-    // What is asked for after that fails for the same reason.
+    // Later calls fail for the same reason.
     let offsets = [to_commit(&partition(&input, 0), 1, "")];
     let commit = ready(|slice| first.commit(&offsets, slice)).unwrap_err();
     let subscribe = first.subscribe(std::slice::from_ref(&input)).unwrap_err();
@@ -170,9 +170,9 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
     if kafka::skipped().unwrap() {
         return;
     }
-    // A separate broker: the test freezes it, which must not affect other tests.
-    // Its session outlasts the freeze: with the default of three seconds the controller may depose
-    // it when it thaws, and the markers of the commit get lost between two terms of its coordinator.
+    // A separate broker: the test freezes it, which must not affect other tests. Its session outlasts the freeze. With
+    // the default of three seconds the controller may depose it when it thaws, and the markers of the commit get lost
+    // between two terms of its coordinator.
     let options = kafka::ClusterOptions::default().property("broker.session.timeout.ms", "30000");
     let mut cluster = kafka::Cluster::start(&options).unwrap();
     let mut wire = wire::Client::connect(cluster.bootstrap(), PATIENCE).unwrap();
@@ -182,7 +182,7 @@ fn a_request_that_is_never_answered_taints_its_producer_even_if_the_call_ends_we
         client_id: "tainted".into(),
         transactional_id: Some("tainted".into()),
         transaction_timeout: OUTLASTS,
-        // Longer than a stall, which leaves nothing unanswered, and shorter than the freeze.
+        // Longer than a stall, which leaves no request unanswered, and shorter than the freeze.
         request_timeout: Duration::from_secs(5),
         topics: vec!["out".into()],
         batch_limits: Vec::new(),

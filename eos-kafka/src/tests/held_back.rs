@@ -1,4 +1,4 @@
-//! What is in a partition beyond what may be read.
+//! The records of a partition beyond the last stable offset.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     take(&mut source, &p0, 5);
     let heard = |source: &mut KafkaSource, of: &TopicPartition, count| {
         wait_until("last stable offset", || {
-            // The end of a partition is heard where records are taken.
+            // The client receives the end of a partition when records are taken.
             assert!(taken(source, of, 1).is_empty());
             source.wait(SLICE);
             source.held_back(of) == Some(count)
@@ -49,7 +49,7 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
         offset(5),
         "no record of the open transaction is readable"
     );
-    // A reader of everything ends elsewhere; partition 1 need not even be assigned.
+    // A reader of all records has another end. Partition 1 does not even have to be assigned.
     let ends = |source: &mut KafkaSource| {
         let ends = ready(|slice| source.ends(&[p0.clone(), p1.clone()], slice)).unwrap();
         let plain = |e: &LogEnds| [e.first.get(), e.stable.get(), e.end.get()];
@@ -70,8 +70,7 @@ fn what_an_open_transaction_holds_back_is_counted_and_its_marker_is_not() {
     close(source);
 }
 
-/// The metrics look twice a second. In the meantime the watermark moves, and with it the question of where the last
-/// stable offset is.
+/// The metrics query twice a second. Meanwhile the watermark moves, and the last stable offset has to be queried again.
 #[test]
 fn what_is_held_back_stays_known_while_others_write_behind_it() {
     let Some(mut fixture) = Fixture::new("busy") else {
@@ -92,7 +91,7 @@ fn what_is_held_back_stays_known_while_others_write_behind_it() {
         assert!(taken(&mut source, &p0, 10).is_empty());
         looks.push(source.held_back(&p0));
     }
-    // The first looks send the question.
+    // The first calls send the query.
     let known = &looks[3..];
     assert!(known.iter().all(Option::is_some), "{looks:?}");
     let grows = known.is_sorted() && known.last() > known.first();

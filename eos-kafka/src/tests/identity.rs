@@ -1,4 +1,4 @@
-//! A topic that is created again, or grows, while it is read.
+//! A topic that is created again, or grows, during reading.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::ffi::{self, Kind};
 use crate::identity::Identities;
 use crate::wake::Wake;
 
-/// As the wire client sees it, which shares no code with librdkafka.
+/// Returns the topic id as seen by the wire client, which shares no code with librdkafka.
 fn id(wire: &mut Client, topic: &TopicName) -> TopicUuid {
     let name = StrBytes::from_string(topic.as_str().to_owned());
     let asked = MetadataRequestTopic::default().with_name(Some(name.into()));
@@ -29,7 +29,7 @@ fn id(wire: &mut Client, topic: &TopicName) -> TopicUuid {
     TopicUuid(answer.topics.first().unwrap().topic_id.as_u128())
 }
 
-/// A consumer that looks after this topic, and has taken its first records.
+/// Returns a consumer that watches this topic, and has taken its first records.
 fn reader(fixture: &Fixture, topic: &TopicName, taken: usize) -> KafkaSource {
     let spec = SourceSpec {
         watched: vec![topic.clone()],
@@ -41,7 +41,7 @@ fn reader(fixture: &Fixture, topic: &TopicName, taken: usize) -> KafkaSource {
     source
 }
 
-/// Waits for a report that differs from what was known.
+/// Waits for a report that differs from the known one.
 fn report(source: &mut KafkaSource, topic: &TopicName, known: SeenTopic) -> SeenTopic {
     until("a report of a change", || {
         let event = source.poll();
@@ -119,7 +119,7 @@ fn partitions_that_are_added_are_reported() {
     assert_eq!(found, SeenTopic { id, partitions: 3 });
 }
 
-/// The answer to the query is a Metadata response itself, and must not cause the next query.
+/// The response to the query is a Metadata response itself, and must not cause the next query.
 #[test]
 fn a_response_that_comes_behind_the_answer_causes_another_query() {
     let Some(mut fixture) = Fixture::new("behind") else {
@@ -140,7 +140,7 @@ fn a_response_that_comes_behind_the_answer_causes_another_query() {
             report
         })
     };
-    // Waits until the answer is here, and leaves it there.
+    // Waits until the response is here, and leaves it in the queue.
     let query = |identities: &mut Identities| {
         client.topic_names(PATIENCE).unwrap();
         assert!(identities.hold(&client), "news");
@@ -149,7 +149,7 @@ fn a_response_that_comes_behind_the_answer_causes_another_query() {
         wake.wait(PATIENCE);
     };
     report(&mut identities);
-    // The client looks at the cluster by itself now and then, above all at its start.
+    // The client refreshes its metadata periodically, above all at its start.
     until("an answer that is all", || {
         query(&mut identities);
         report(&mut identities);

@@ -1,4 +1,4 @@
-//! How members of the classic protocol stay, leave and learn of each other.
+//! Members of the classic protocol.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ fn a_static_member_that_restarts_keeps_its_partitions_and_nobody_else_notices() 
     settle(&mut [(&mut a, &mut of_a), (&mut b, &mut of_b)], 4);
     let generation = b.member().unwrap().generation_id();
 
-    // Closed politely, and dropped without a word: both keep what they had.
+    // Closed properly, and dropped without a close: both keep their partitions.
     for polite in [true, false] {
         if polite {
             close(a);
@@ -62,7 +62,7 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
         return;
     };
     let input = fixture.topic("in", 2);
-    // Far longer than the test may take.
+    // Far longer than the test takes.
     let session = Duration::from_secs(120);
     let make = |name| static_member(&fixture, &input, name, session);
     let (mut a, mut b) = (make("a"), make("b"));
@@ -75,11 +75,11 @@ fn a_static_member_that_unsubscribes_gives_its_partitions_away_at_once() {
         panic!()
     };
     assert_eq!((partitions.clone(), lost), (of_a.clone(), false));
-    // It still is a member: the last transaction can commit.
+    // It is still a member: the last transaction can commit.
     assert!(a.member().unwrap().generation_id() >= 0);
     a.unassign(&partitions).unwrap();
-    // A static member that begins to close before it has sent its LeaveGroup never sends it; the
-    // worker waits for the same sign.
+    // A static member that begins to close before it has sent its LeaveGroup never sends it. The worker waits for the
+    // same sign.
     wait_until("LeaveGroup", || a.member().unwrap().member_id().is_empty());
     close(a);
     let inherited = take_over(&mut b);
@@ -114,8 +114,7 @@ fn a_member_learns_of_a_rebalance_with_its_next_heartbeat() {
         close(second);
         took
     };
-    // A stall makes one of them slow, not each. With any other interval than the one that was asked for,
-    // neither would be twice as quick as the other.
+    // A stall makes one of them slow, not all. With a wrong interval, neither would be twice as fast as the other.
     let often = (0..3).map(|nth| second_joins(nth, 500)).min().unwrap();
     // It may also bring the second to join right before a heartbeat.
     let mut seldom: Vec<Duration> = Vec::new();

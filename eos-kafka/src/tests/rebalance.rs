@@ -50,7 +50,7 @@ fn the_requested_protocol_is_used(mut fixture: Fixture) {
     let input = fixture.topic("in", 1);
     let mut source = fixture.reader(&input);
     let member = source.member().unwrap();
-    // Classic: the coordinator makes an id from the client's. KIP-848: the member makes its own.
+    // Classic: the coordinator derives an id from the client's. KIP-848: the member creates its own.
     let id = fixture.source_spec().client_id;
     let by_broker = member.member_id().starts_with(&id);
     let classic = fixture.protocol != GroupProtocol::Consumer;
@@ -84,7 +84,7 @@ fn a_successor_starts_at_offsets_committed_during_the_revocation(mut fixture: Fi
     assert!(!lost);
     let revoked = partitions;
     assert_eq!(revoked.len(), 2, "only what moves is revoked: {revoked:?}");
-    // In the middle of the rebalance, and late: the generation is a new one already.
+    // During the rebalance, and late: the generation is already a new one.
     std::thread::sleep(Duration::from_millis(300));
     let done: Vec<_> = owned.iter().map(|p| to_commit(p, 5, "n")).collect();
     commit(&mut first, &mut producer, &done).unwrap();
@@ -278,8 +278,8 @@ fn a_source_can_be_dropped_with_pending_events(mut fixture: Fixture) {
     drop(records);
     dropped(other);
 
-    // A close that is abandoned goes on by itself: the group learns that the member leaves long before
-    // its session is over.
+    // An abandoned close continues by itself: the group detects that the member leaves long before the end of its
+    // session.
     let mut closing = join(5);
     take_over(&mut closing);
     assert!(closing.close(SLICE).is_pending());

@@ -1,4 +1,4 @@
-//! What the scenarios share: a broker, names of their own, and patience with an end.
+//! Shared code of the scenarios.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,7 +19,7 @@ use kafka_wire as wire;
 use crate::ffi::KafkaRecords;
 use crate::{KafkaClient, KafkaConfig, KafkaProducer, KafkaSource};
 
-/// How long anything may take before a test gives up on it.
+/// The longest wait before a test fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Timeout of a session or a transaction whose end no test waits for. It is longer than a stall of the
@@ -38,7 +38,7 @@ fn shared_kafka() -> Option<Arc<Provided>> {
     Some(started)
 }
 
-/// How long one call may block.
+/// The longest time of one blocking call.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
 
 /// A broker, and names that no other scenario uses.
@@ -53,12 +53,12 @@ pub(super) struct Fixture {
 }
 
 impl Fixture {
-    /// `None` without a Kafka; what is missing was said then.
+    /// Returns `None` without a Kafka, after printing the missing part.
     pub(super) fn new(scenario: &str) -> Option<Self> {
         Self::speaking(dynamic(), scenario)
     }
 
-    /// Its members speak this protocol.
+    /// Returns a fixture whose members use this protocol.
     pub(super) fn speaking(protocol: GroupProtocol, scenario: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let kafka = shared_kafka()?;
@@ -76,8 +76,8 @@ impl Fixture {
 
     pub(super) fn topic(&mut self, suffix: &str, partitions: i32) -> TopicName {
         let name = format!("{}-{suffix}", self.name);
-        // Its records are decades old by their times: without this the broker deletes them when it first looks,
-        // half a minute after its start.
+        // The timestamps of its records are decades old: without this the broker deletes them at its first check, half
+        // a minute after its start.
         let keep = [("retention.ms", "-1")];
         let created = self.wire.create_topic(&name, partitions, 1, &keep);
         created.unwrap();
@@ -95,7 +95,7 @@ impl Fixture {
         format!("{}-group", self.name)
     }
 
-    /// Puts records `0..count`, as text, into one partition.
+    /// Writes records `0..count`, as text, into one partition.
     pub(super) fn fill(&self, topic: &TopicName, partition: i32, count: i64) {
         let mut producer = wire::Producer::new(&self.bootstrap).unwrap();
         let topic = topic.as_str();
@@ -143,7 +143,7 @@ impl Fixture {
         producer
     }
 
-    /// As [`Fixture::producer`], with an open transaction.
+    /// Like [`Fixture::producer`], with an open transaction.
     #[track_caller]
     pub(super) fn begun(&self, topics: &[&TopicName]) -> KafkaProducer {
         let mut producer = self.producer(topics);
@@ -246,7 +246,7 @@ pub(super) fn ready<T>(mut call: impl FnMut(Duration) -> Poll<Result<T>>) -> Res
     })
 }
 
-/// The next event of the group.
+/// Returns the next event of the group.
 #[track_caller]
 pub(super) fn event(source: &mut KafkaSource) -> SourceEvent {
     until("event", || match source.poll() {
@@ -361,7 +361,7 @@ pub(super) fn take(source: &mut KafkaSource, from: &TopicPartition, count: usize
     records
 }
 
-/// A record, copied.
+/// A copied record.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) offset: Offset,
@@ -371,7 +371,7 @@ pub(super) struct Taken {
     pub(super) headers: Headers,
 }
 
-/// Takes at most `max` records that are here already.
+/// Takes at most `max` fetched records.
 pub(super) fn taken(source: &mut KafkaSource, from: &TopicPartition, max: usize) -> Vec<Taken> {
     let mut batch = KafkaRecords::default();
     source.take(from, max, &mut batch).unwrap();
@@ -438,7 +438,7 @@ pub(super) fn commit(
     ready(|_| producer.commit(PATIENCE / 2))
 }
 
-/// Closes, answering what comes up.
+/// Closes the source, and responds to its events.
 #[track_caller]
 pub(super) fn close(mut source: KafkaSource) -> Duration {
     let start = Instant::now();
@@ -455,8 +455,8 @@ pub(super) fn close(mut source: KafkaSource) -> Duration {
     start.elapsed()
 }
 
-/// Waits until readers of committed records find exactly this in a topic. (The coordinator answers
-/// before the markers of the transaction are in every partition.)
+/// Waits until readers of committed records find exactly these values in a topic. (The coordinator responds before the
+/// transaction markers are in every partition.)
 #[track_caller]
 pub(super) fn expect(wire: &mut wire::Client, topic: &TopicName, values: &[&str]) {
     let start = Instant::now();
@@ -469,7 +469,7 @@ pub(super) fn expect(wire: &mut wire::Client, topic: &TopicName, values: &[&str]
     }
 }
 
-/// What a topic holds for readers of committed records, as text.
+/// Returns the values of a topic for readers of committed records, as text.
 pub(super) fn read(wire: &mut wire::Client, topic: &TopicName) -> Vec<String> {
     let mut all = Vec::new();
     wire.read_all(

@@ -1,4 +1,4 @@
-//! One consumer, one producer: from the subscription to the committed offset.
+//! One consumer and one producer.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ fn an_abort_leaves_nothing_and_a_seek_redelivers_from_its_offset() {
     let start = Instant::now();
     ready(|slice| producer.abort(slice)).unwrap();
     assert_quick(start);
-    // Thousands of records beyond are prefetched by now; none of them may show.
+    // Thousands of later records are prefetched by now. None of them may be delivered.
     ready(|slice| source.seek(&[(p0.clone(), offset(10))], slice)).unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 3)), [10, 11, 12]);
 
@@ -108,7 +108,7 @@ fn keys_values_headers_and_times_arrive_as_they_were_sent() {
     let Some(mut fixture) = Fixture::new("fidelity") else {
         return;
     };
-    // A batch is read in place or from what it was unpacked to, and headers are found in either.
+    // A batch is read in place or from its decompressed copy, and headers are found in either.
     for compression in ["none", "gzip", "lz4", "snappy"] {
         fixture.client = KafkaClient::new(KafkaConfig {
             producer: vec![("compression.type".into(), compression.into())],
@@ -203,7 +203,7 @@ fn an_offset_that_is_gone_is_reported_and_never_reset() {
     };
     assert_eq!(event_without_records(&mut source, &p0), gone(77));
 
-    // Records that retention removed under the offset.
+    // Retention removes the records at the offset.
     fixture.wire.delete_records(topic.as_str(), 0, 6).unwrap();
     source.unassign(std::slice::from_ref(&p0)).unwrap();
     let bounds = bounds(&mut source, &p0);
@@ -229,7 +229,7 @@ fn committed_offsets_are_pending_while_a_transaction_holds_them_and_so_is_the_en
     ready(|slice| producer.flush(slice)).unwrap();
 
     let of = std::slice::from_ref(&p0);
-    // A stall makes a few calls take long; if they waited for the transaction, each would.
+    // A stall makes a few calls slow. If they waited for the transaction, all would be.
     let (start, mut calls) = (Instant::now(), Vec::new());
     while calls.len() < 20 || start.elapsed() < Duration::from_millis(1500) {
         let call = Instant::now();
@@ -264,7 +264,7 @@ fn a_revocation_forgets_what_was_asked_before_it() {
     let mut source = fixture.reader(&input);
     let p0 = partition(&input, 0);
     let of = std::slice::from_ref(&p0);
-    // Asked, and by the time of the revocation answered, but not heard.
+    // The query has its response by the time of the revocation, but the response is not taken.
     assert!(source.committed(of, Duration::ZERO).is_pending());
     std::thread::sleep(Duration::from_secs(1));
     let bootstrap = fixture.bootstrap.clone();
@@ -317,14 +317,14 @@ fn a_partition_that_is_not_assigned_gives_nothing() {
     let mut records = KafkaRecords::default();
     let error = source.take(&p0, 10, &mut records).unwrap_err();
     assert_eq!(error.fault.code, code::LOCAL_UNKNOWN_PARTITION);
-    // Again, from elsewhere: nothing of the first time shows.
+    // Assigned again, from another offset: no record of the first assignment is delivered.
     source.assign(&[(p0.clone(), offset(500))]).unwrap();
     assert_eq!(offsets(&take(&mut source, &p0, 2)), [500, 501]);
     close(source);
 }
 
-/// librdkafka #4849: an abort that overtakes AddPartitionsToTxn ends a transaction that the
-/// coordinator does not know, which is fatal.
+/// librdkafka #4849: an abort that overtakes AddPartitionsToTxn ends a transaction that is unknown to the coordinator,
+/// which is fatal.
 #[test]
 fn an_abort_right_after_the_first_record_ends_well() {
     let Some(mut fixture) = Fixture::new("early-abort") else {
@@ -333,7 +333,7 @@ fn an_abort_right_after_the_first_record_ends_well() {
     let output = fixture.topic("out", 3);
     let mut failed = 0;
     for n in 0..20 {
-        // The coordinator knows nothing of a new producer's first transaction.
+        // The coordinator does not know a new producer's first transaction.
         let mut producer = fixture.begun(&[&output]);
         send(&mut producer, 0, n % 3, "aborted");
         std::thread::sleep(Duration::from_micros(200 * (n % 20) as u64));

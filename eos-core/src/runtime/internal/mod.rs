@@ -1,4 +1,4 @@
-//! The app's own topics: how each has to be, and whether one that is there is so.
+//! The app's internal topics and their required settings.
 
 mod unfit;
 
@@ -13,17 +13,17 @@ use crate::topology::{Purpose, Topology};
 pub use unfit::{UncreatedTopic, Unfit, UnfitTopic};
 pub(super) use unfit::{told, told_uncreated};
 
-/// How one of them has to be.
+/// The requirements of an internal topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Internal {
     pub(super) name: TopicName,
     pub(super) purpose: Purpose,
     pub(super) partitions: u32,
-    /// The topic that has as many.
+    /// The topic with the same number of partitions.
     pub(super) like: TopicName,
 }
 
-/// All of them, given how many partitions other people's topics have.
+/// Returns all internal topics, derived from the partition counts of external topics.
 pub(super) fn plan(topology: &Topology, facts: &ClusterFacts) -> Vec<Internal> {
     let widths = Widths::of(topology, facts);
     let internals = topology.internals().iter().filter_map(|internal| {
@@ -45,7 +45,7 @@ pub(super) fn plan(topology: &Topology, facts: &ClusterFacts) -> Vec<Internal> {
     internals.collect()
 }
 
-/// How many partitions topics have to have, and the topic that each takes the number from.
+/// The required number of partitions by topic, each with the topic that determines it.
 struct Widths(BTreeMap<TopicName, (u32, TopicName)>);
 
 impl Widths {
@@ -60,8 +60,8 @@ impl Widths {
                 .map(|(topic, count)| (topic.clone(), (count, topic.clone())))
                 .collect(),
         );
-        // A chain of repartitions is resolved from its beginning, which is another one's topic: each
-        // round knows at least one stage more.
+        // A chain of repartitions is resolved from its beginning, which is an external topic: each round resolves at
+        // least one more stage.
         for _ in topology.stages() {
             for stage in topology.stages() {
                 widths.resolve(stage, topology, &repartitions);
@@ -70,8 +70,8 @@ impl Widths {
         widths
     }
 
-    /// The repartition topics that a stage reads: what it reads together has equally many partitions,
-    /// and others' topics can't be changed.
+    /// Resolves the repartition topics that a stage reads. All input topics of a stage have the same number of
+    /// partitions, and external topics can't be changed.
     fn resolve(
         &mut self,
         stage: &Stage,
@@ -90,8 +90,8 @@ impl Widths {
         }
     }
 
-    /// As many as the widest of the topics that drive whatever writes to a stage; `None` while not all
-    /// of them are known.
+    /// Returns the highest partition count of the topics that drive the writers of a stage. `None` while one of them is
+    /// unknown.
     fn widest_writer(
         &self,
         stage: &Stage,
@@ -112,7 +112,7 @@ impl Widths {
     }
 }
 
-/// The repartition topics, with the outputs that write to them.
+/// Returns the repartition topics, with the outputs that write to them.
 fn repartitions(topology: &Topology) -> BTreeMap<TopicName, usize> {
     let internals = topology.internals().iter();
     let repartitions = internals.filter(|internal| internal.purpose == Purpose::Repartition);
@@ -124,10 +124,10 @@ fn repartitions(topology: &Topology) -> BTreeMap<TopicName, usize> {
 }
 
 impl Internal {
-    /// What it must be set to.
+    /// Returns the required settings.
     fn settings(&self) -> &'static [(&'static str, &'static str)] {
         match self.purpose {
-            // Deleted when it was read, never by age or size: what is in it was taken from its source.
+            // Deleted once read, never by age or size: the source of these records is already consumed.
             Purpose::Repartition => &[
                 ("cleanup.policy", "delete"),
                 ("retention.ms", "-1"),
@@ -135,7 +135,7 @@ impl Internal {
                 ("message.timestamp.type", "CreateTime"),
             ],
             Purpose::Changelog(_, Family::Plain) => &[("cleanup.policy", "compact")],
-            // `delete` allows DeleteRecords. By age, the live windows of replayed history would vanish
+            // `delete` allows DeleteRecords. With deletion by age, the live windows of replayed history would disappear
             // within a second.
             Purpose::Changelog(_, Family::Windowed) => &[
                 ("cleanup.policy", "compact,delete"),
@@ -145,7 +145,7 @@ impl Internal {
         }
     }
 
-    /// What it is called when people are told of it.
+    /// Returns the role of the topic in messages.
     fn role(&self) -> &'static str {
         match self.purpose {
             Purpose::Repartition => "repartition topic",
@@ -154,7 +154,7 @@ impl Internal {
         }
     }
 
-    /// How it is made.
+    /// Returns the topic to create.
     pub(super) fn to_create(&self) -> NewTopic {
         let settings = self.settings().iter();
         NewTopic {
@@ -166,8 +166,8 @@ impl Internal {
         }
     }
 
-    /// In what the one that is there is not as it has to be; `None` if it is. What we may not ask is
-    /// taken to be well.
+    /// Returns the differences of the existing topic from the requirements, or `None`. Values without read permission
+    /// count as correct.
     pub(super) fn unfit(&self, found: &TopicFacts) -> Option<UnfitTopic> {
         let mut wrong = Vec::new();
         if found.partitions != self.partitions {
@@ -196,7 +196,7 @@ impl Internal {
     }
 }
 
-/// Lists, such as policies, are the same in any order.
+/// Whether two values are the same. The order of lists, such as policies, does not matter.
 fn same(has: &str, must: &str) -> bool {
     let parts = |list: &str| {
         let mut parts: Vec<String> = list.split(',').map(|part| part.trim().to_owned()).collect();

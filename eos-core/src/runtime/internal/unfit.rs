@@ -1,4 +1,4 @@
-//! What is said of the app's own topics that can't be used, or made.
+//! Error texts about unusable internal topics.
 
 use std::fmt::{self, Write as _};
 
@@ -7,40 +7,40 @@ use eos_protocol::{TopicName, code};
 use super::Internal;
 use crate::client::ClientError;
 
-/// One of the app's own topics that is there, and not as it has to be.
+/// An existing internal topic that does not meet its requirements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnfitTopic {
-    /// Its name.
+    /// The name.
     pub name: TopicName,
-    /// What it is: `changelog`, `windowed changelog` or `repartition topic`.
+    /// The role: `changelog`, `windowed changelog` or `repartition topic`.
     pub role: &'static str,
-    /// Whether it is the only lasting copy of state.
+    /// Whether the topic is the only lasting copy of state.
     pub(super) holds_state: bool,
-    /// In what it is not as it has to be, at least one.
+    /// The differences from the requirements, at least one.
     pub wrong: Vec<Unfit>,
 }
 
-/// In what a topic is not as it has to be.
+/// A difference of a topic from its requirements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// The number of its partitions.
+    /// The number of partitions.
     Partitions {
-        /// How many it has.
+        /// The current number.
         has: u32,
-        /// How many it must have.
+        /// The required number.
         must: u32,
-        /// The topic that has as many.
+        /// The topic with the same number of partitions.
         like: TopicName,
     },
     /// A setting.
     Setting {
-        /// Kafka's name for it.
+        /// Kafka's name of the setting.
         key: &'static str,
-        /// Its value.
+        /// The current value.
         has: String,
-        /// The one that it must have.
+        /// The required value.
         must: &'static str,
     },
 }
@@ -60,17 +60,17 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// One of the app's own topics that is not there and can't be made.
+/// An internal topic that does not exist and can't be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UncreatedTopic {
-    /// Its name.
+    /// The name.
     pub name: TopicName,
-    /// What it is: `changelog`, `windowed changelog` or `repartition topic`.
+    /// The role: `changelog`, `windowed changelog` or `repartition topic`.
     pub role: &'static str,
-    /// How it has to be, as options of `kafka-topics.sh --create`.
+    /// The requirements, as options of `kafka-topics.sh --create`.
     options: String,
-    /// What the brokers say.
+    /// The error of the brokers.
     pub source: ClientError,
 }
 
@@ -78,7 +78,7 @@ impl UncreatedTopic {
     pub(in crate::runtime) fn new(topic: &Internal, source: ClientError) -> Self {
         let mut options = format!("--partitions {}", topic.partitions);
         for (key, value) in topic.settings() {
-            // A `String` takes everything.
+            // A write to a `String` can't fail.
             let _ = write!(options, " --config {key}={value}");
         }
         Self {
@@ -111,13 +111,13 @@ impl UncreatedTopic {
     }
 }
 
-/// What is said of topics that could not be made.
+/// Returns the error text for topics that could not be created.
 pub(in crate::runtime) fn told_uncreated(topics: &[UncreatedTopic], bootstrap: &str) -> String {
     let told: Vec<_> = topics.iter().map(|topic| topic.told(bootstrap)).collect();
     told.join(". ")
 }
 
-/// What is said of topics that are not as they have to be.
+/// Returns the error text for topics that do not meet their requirements.
 pub(in crate::runtime) fn told(topics: &[UnfitTopic], bootstrap: &str) -> String {
     let told: Vec<_> = topics.iter().map(|topic| topic.told(bootstrap)).collect();
     told.join(". ")
@@ -141,7 +141,7 @@ impl UnfitTopic {
 
     fn settings_fix(&self, bootstrap: &str) -> Option<String> {
         let settings = self.wrong.iter().filter_map(|wrong| match wrong {
-            // Brackets, because commas part one setting from the next.
+            // Brackets, because commas separate the settings.
             Unfit::Setting { key, must, .. } if must.contains(',') => {
                 Some(format!("{key}=[{must}]"))
             }
@@ -159,7 +159,8 @@ impl UnfitTopic {
         })
     }
 
-    /// Records, and state, are where their keys were before: adding partitions parts them.
+    /// Returns the fix of a wrong partition count. Existing records and state stay in their partitions, so adding
+    /// partitions separates them from their keys.
     fn partitions_fix(&self, bootstrap: &str) -> Option<String> {
         let like = self.wrong.iter().find_map(|wrong| match wrong {
             Unfit::Partitions { like, .. } => Some(like),

@@ -1,4 +1,4 @@
-//! An app without Kafka: a record goes through all its stages before the next one comes.
+//! Runs an app without Kafka, one record after the other.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -13,13 +13,13 @@ use crate::ctx::{Ctx, Origin};
 use crate::store::StateAccess;
 use crate::topology::{Chains, Next, Raw, Scratch, Topology};
 
-/// A record as bytes.
+/// An encoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::topology) struct Piece {
     pub(in crate::topology) topic: String,
     pub(in crate::topology) key: Option<Vec<u8>>,
     pub(in crate::topology) value: Option<Vec<u8>>,
-    /// Negative: it has none.
+    /// The timestamp. Negative if the record has none.
     pub(in crate::topology) timestamp: i64,
 }
 
@@ -52,7 +52,7 @@ impl Driver {
         Self { topology, stages }
     }
 
-    /// Takes a record through all stages that it leads to; answers what leaves the app.
+    /// Runs a record through all stages that it reaches. Returns the app's outputs.
     pub(in crate::topology) fn pipe(&mut self, piece: Piece) -> Vec<Piece> {
         let (mut out, mut waiting) = (Vec::new(), VecDeque::from([piece]));
         while let Some(piece) = waiting.pop_front() {
@@ -68,7 +68,7 @@ impl Driver {
         out
     }
 
-    /// A record that fails is left out, as `ErrorPolicy::skip` does.
+    /// Skips a failed record, as `ErrorPolicy::skip` does.
     fn process(&mut self, stage: usize, piece: &Piece) -> Vec<Piece> {
         let Some(running) = self.stages.get_mut(stage) else {
             return Vec::new();
@@ -130,7 +130,7 @@ impl Driver {
         written.collect()
     }
 
-    /// Key, value and time of all that is kept.
+    /// Returns key, value and time of all entries in stores.
     pub(in crate::topology) fn kept(&self) -> Vec<(Vec<u8>, Vec<u8>, i64)> {
         let mut kept = Vec::new();
         for (stage, running) in self.topology.stages().iter().zip(&self.stages) {

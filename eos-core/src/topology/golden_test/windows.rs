@@ -12,7 +12,7 @@ use crate::state::WindowStore;
 use crate::windows::{Tumbling, WindowedGroup};
 use crate::{App, Topic};
 
-/// As Kafka Streams takes them: a record without value counts.
+/// The value type of Kafka Streams: a record without value counts.
 type Text = Option<String>;
 
 fn windows(case: &Value) -> Tumbling {
@@ -58,33 +58,33 @@ fn declare(operator: &str, windows: Tumbling, app: &mut App) {
     }
 }
 
-/// A key and its window, as they are written to a topic.
+/// Returns a key and its window, in the format of a topic.
 fn written(line: &Value) -> Vec<u8> {
     let start = line["window"]["start"].as_i64().unwrap();
     [&bytes(&line["key"]).unwrap()[..], &start.to_be_bytes()].concat()
 }
 
-/// The same, as they are in a store.
+/// Returns a key and its window, in the format of a store.
 fn stored(line: &Value) -> Vec<u8> {
     let start = line["window"]["start"].as_i64().unwrap() ^ i64::MIN;
     [&start.to_be_bytes()[..], &bytes(&line["key"]).unwrap()].concat()
 }
 
-/// What came of a case, and what Kafka Streams made of it.
+/// The results of a case here and in Kafka Streams.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
-    /// Key with window, value, time.
+    /// Key with window, value and time.
     emitted: Vec<(Vec<u8>, Option<Vec<u8>>, i64)>,
     late: usize,
     kept: Vec<(Vec<u8>, Vec<u8>, i64)>,
 }
 
-/// Ours, and that of Kafka Streams; none if the form of the operator can't answer as it does.
+/// Returns our outcome and that of Kafka Streams, or `None` if this form of the operator can't return the same.
 fn replay(operator: &str, file: &Path) -> Option<(Outcome, Outcome)> {
     let lines = read(file);
     let case = &lines[0]["case"];
     if case["name"] == "null_result" && operator == "window_aggregate" {
-        // It always has a result.
+        // This form always has a result.
         return None;
     }
     let mut app = App::new("golden");
@@ -120,14 +120,14 @@ fn replay(operator: &str, file: &Path) -> Option<(Outcome, Outcome)> {
                 .kept
                 .push((stored(entry), bytes(&entry["value"]).unwrap(), time));
         } else if line.get("error").is_some() {
-            // Theirs ends there; ours leaves the record to the error policy.
+            // Kafka Streams ends there. Here the error policy handles the record.
             assert!(failed > 0, "{line}");
             theirs.kept = driver.kept();
         } else {
             theirs.late += line["dropped"].as_u64().unwrap() as usize;
         }
     }
-    // A record that fails is not late: Streams drops and counts both.
+    // A failed record is not late. Kafka Streams drops and counts both.
     if theirs.late > 0 {
         theirs.late -= failed.min(theirs.late);
     }
@@ -154,7 +154,7 @@ fn what_is_kept_per_window_is_what_kafka_streams_keeps() {
     }
 }
 
-/// `DIFFERENCES.md`: with Kafka Streams it does.
+/// `DIFFERENCES.md`: in Kafka Streams it does.
 #[test]
 fn a_filter_does_not_keep_a_record_from_moving_stream_time() {
     let operator = "filter_window_count";

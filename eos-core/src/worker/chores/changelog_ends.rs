@@ -1,4 +1,4 @@
-//! Reads how far the changelogs reach.
+//! Queries the ends of the changelogs.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
 use crate::worker::{RecordsOf, SLICE};
 
-/// How often the brokers are queried.
+/// The interval between two queries.
 const EVERY: Duration = Duration::from_secs(2);
 
 impl Chores {
-    /// Reads once in a while how far the changelogs reach. A later restore begins there, instead of where the
-    /// database was last opened. (An offset counts from the next commit on, which proves that no other worker
-    /// wrote between: [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets).)
+    /// Queries the ends of the changelogs periodically. A later restore begins there, instead of at the last opening of
+    /// the database. (An offset counts from the next commit on, which proves that no other worker wrote in between:
+    /// [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets).)
     pub(in crate::worker) fn read_changelog_ends<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -39,26 +39,26 @@ impl Chores {
                 shared.broker_answered();
                 tasks.changelogs_end(&shared.topology, &ends);
             }
-            // The next response serves as well.
+            // The next response is as good.
             Err(error) => {
                 tracing::debug!(worker = %shared.spec.id, %error, "reading the ends of changelogs failed");
                 return;
             }
         }
-        // Caches of idle tasks do not shrink by themselves when other tasks come.
+        // Caches of idle tasks do not shrink by themselves when the worker gets other tasks.
         tasks.keep_to_cache_limit();
     }
 }
 
-/// Without [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets): the batch that is about to be written
-/// stores the LSO of this moment, although another worker may have written to the changelog by now.
+/// Without [`ChangelogOffsets`](eos_protocol::state::ChangelogOffsets): the next batch stores the current LSO, although
+/// another worker may have written to the changelog.
 pub(in crate::worker) fn take_any_end<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,
     tasks: &mut Tasks<RecordsOf<C>>,
 ) {
     let logs = tasks.changelogs(&shared.topology);
-    // The first response may be to an earlier query.
+    // The first response may belong to an earlier query.
     for _ in 0..2 {
         let tries = std::iter::repeat_with(|| source.ends(&logs, SLICE));
         let ends = tries.take(500).find_map(|ends| match ends {

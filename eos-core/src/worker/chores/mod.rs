@@ -1,4 +1,4 @@
-//! Periodic work of a worker beside its records.
+//! The periodic work of a worker.
 
 mod changelog_ends;
 mod purge;
@@ -11,10 +11,10 @@ use eos_protocol::Now;
 pub(super) use changelog_ends::take_any_end;
 pub(super) use report::report;
 
-/// How often idle tasks are looked for.
+/// The interval between two searches for idle tasks.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// When each piece of periodic work is due.
+/// The times at which periodic work is due.
 #[derive(Debug, Default)]
 pub(super) struct Chores {
     reported: Option<Now>,
@@ -24,7 +24,7 @@ pub(super) struct Chores {
 }
 
 impl Chores {
-    /// Whether it is time to look for tasks whose offsets expire soon.
+    /// Whether the search for tasks with soon expiring offsets is due.
     pub(super) fn looks_for_idle(&mut self, now: Now) -> bool {
         let due = now.since(self.idle_looked_at) >= IDLE;
         if due {

@@ -13,11 +13,11 @@ use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
 use crate::worker::trimming::Trimming;
 
-/// How often at most.
+/// The shortest interval.
 const EVERY: Duration = Duration::from_secs(1);
 
 impl Chores {
-    /// Queues what the committed transactions no longer need, once in a while.
+    /// Queues the records that committed transactions no longer need, periodically.
     pub(in crate::worker) fn purge<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -31,7 +31,7 @@ impl Chores {
         let topology = &shared.topology;
         let mut queue = shared.spec.purge_queue.lock();
         for task in tasks.values() {
-            // Without a name the offsets were not committed: a first start found them.
+            // Without a name the offsets are not committed: a first start resolved them.
             if task.progress.last().is_none() {
                 continue;
             }

@@ -11,7 +11,7 @@ use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
 
-/// How often at most: each report queries the client for every input.
+/// The shortest interval: each report queries the client for every input.
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Chores {
@@ -25,7 +25,7 @@ impl Chores {
     }
 }
 
-/// Reports where the tasks are.
+/// Reports the positions of the tasks.
 pub(in crate::worker) fn report<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,

@@ -1,7 +1,7 @@
 //! A scripted Kafka for unit tests: one log per partition, one group, transactions with epochs.
 //!
-//! It shows that the worker needs nothing but the client traits: several workers are stepped on one
-//! thread under a virtual clock. Failures are scripted per call; every call is written down.
+//! It shows that the worker needs only the client traits: a test steps several workers on one thread under a virtual
+//! clock. A script sets failures per call, and every call is recorded.
 
 mod producer;
 mod source;
@@ -18,7 +18,7 @@ use crate::client::*;
 use producer::FakeProducer;
 use source::FakeSource;
 
-/// The numbers of a member that the group knows.
+/// The generation and id of a member that the group knows.
 pub(in crate::worker) const MEMBER: (i32, &str) = (7, "member-1");
 
 /// A key and a value.
@@ -34,50 +34,50 @@ pub(in crate::worker) struct Broker {
     pub(in crate::worker) unstable: BTreeSet<TopicPartition>,
     /// Whether no broker reports the topics.
     pub(in crate::worker) away: bool,
-    /// Partitions whose end the client has not heard of.
+    /// Partitions whose end the client does not know.
     pub(in crate::worker) silent: BTreeSet<TopicPartition>,
-    /// How many records another producer's open transaction holds back at the end.
+    /// The number of records that another producer's open transaction holds back at the end.
     pub(in crate::worker) held_back: BTreeMap<TopicPartition, u64>,
     pub(in crate::worker) events: BTreeMap<String, VecDeque<SourceEvent>>,
     pub(in crate::worker) calls: Vec<String>,
-    /// The next answers to a call, instead of success.
+    /// The next results of a call, instead of success.
     pub(in crate::worker) script: BTreeMap<CallSite, VecDeque<Answer>>,
     pub(in crate::worker) membership: Option<(i32, String)>,
     pub(in crate::worker) unanswered: bool,
     /// The first offset that is still in the logs.
     pub(in crate::worker) first: i64,
-    /// A value that aborts every transaction which it is sent in.
+    /// A value that aborts every transaction that contains it.
     pub(in crate::worker) toxic: Option<String>,
-    /// What is in the changelogs: key and value, or nothing where a transaction ended.
+    /// The contents of the changelogs: key and value, or `None` where a transaction ended.
     pub(in crate::worker) changelogs: BTreeMap<TopicPartition, Vec<Option<Pair>>>,
-    /// How many records of changelogs were handed out.
+    /// The number of delivered changelog records.
     pub(in crate::worker) changelog_records: u64,
-    /// Where changelogs begin, if not at 0.
+    /// The first offsets of changelogs that do not begin at 0.
     pub(in crate::worker) starts: BTreeMap<TopicPartition, i64>,
     /// Records at the end of a changelog that an open transaction of another producer holds back.
     pub(in crate::worker) open_at_end: i64,
-    /// The headers of the last record that was sent with any.
+    /// The headers of the last record that was sent with headers.
     pub(in crate::worker) headers: Vec<(String, String)>,
-    /// How many seeks still land one record too late, as if an old fetch were still in the queue.
+    /// The number of seeks that still land one record too late, like an old fetch in the queue.
     pub(in crate::worker) late_seeks: u32,
-    /// A partition that is revoked while the next seek is under way: the event is not heard yet.
+    /// A partition that is revoked during the next seek. The event is not reported yet.
     pub(in crate::worker) revoked_in_seek: Option<TopicPartition>,
-    /// What the group's members are assigned, as its coordinator tells it.
+    /// The assigned partitions of the group's members, as the coordinator reports them.
     pub(in crate::worker) group: Option<Vec<TopicPartition>>,
-    /// The topics that the last source was given to watch.
+    /// The watched topics of the last source.
     pub(in crate::worker) watched: Vec<TopicName>,
-    /// How long the last commit was given.
+    /// The time limit of the last commit call.
     pub(in crate::worker) last_commit_slice: Duration,
     epoch: u32,
 }
 
-/// What a scripted call does.
+/// The effect of a scripted call.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::worker) enum Answer {
     Pending,
-    /// Fails, having done nothing.
+    /// Fails without an effect.
     Fails(Fault),
-    /// Does what it should, and reports a failure all the same.
+    /// Has its effect, but reports a failure.
     DoneBut(Fault),
 }
 
@@ -104,17 +104,17 @@ impl Broker {
         self.script.get_mut(&call)?.pop_front()
     }
 
-    /// The number of records in an input.
+    /// Returns the number of records in an input.
     fn input_end(&self, of: &TopicPartition) -> i64 {
         self.input.get(of).map_or(0, Vec::len) as i64
     }
 
-    /// The number of readable entries in a changelog.
+    /// Returns the number of readable entries in a changelog.
     fn changelog_end(&self, of: &TopicPartition) -> i64 {
         self.changelogs.get(of).map_or(0, Vec::len) as i64
     }
 
-    /// The first offset of a partition: `usual`, unless a test has set another one.
+    /// Returns the first offset of a partition: `usual`, unless a test has set another one.
     fn start(&self, of: &TopicPartition, usual: i64) -> Offset {
         offset(self.starts.get(of).copied().unwrap_or(usual))
     }
@@ -129,7 +129,7 @@ fn offset(n: i64) -> Offset {
     Offset::new(n).unwrap()
 }
 
-/// The error of a call that the script lets fail.
+/// Returns the error of a call that fails by the script.
 fn scripted_error(call: CallSite, fault: Fault) -> ClientError {
     ClientError {
         call,
@@ -156,7 +156,7 @@ impl Fake {
         broker.script.entry(call).or_default().extend(answers);
     }
 
-    /// Lets the coordinator abort the open transaction and fence its producer, if the transaction has records.
+    /// Makes the coordinator abort the open transaction and fence its producer, if the transaction has records.
     pub(in crate::worker) fn expire(&self) {
         let mut broker = self.broker();
         let calls = broker.calls.iter().rev();
@@ -183,7 +183,7 @@ impl Fake {
 #[derive(Debug, Clone, Default)]
 pub(in crate::worker) struct Clock {
     us: Arc<AtomicU64>,
-    /// How much later it is after each look.
+    /// The advance of the clock after each reading.
     each_look: Arc<AtomicU64>,
 }
 
@@ -193,7 +193,7 @@ impl Clock {
             .fetch_add(time.as_micros() as u64, Ordering::Relaxed);
     }
 
-    /// From now on it goes by itself, a tenth of a millisecond with each look.
+    /// Makes the clock advance by a tenth of a millisecond with each reading.
     pub(in crate::worker) fn tick(&self) {
         self.each_look.store(100, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The producer of the scripted Kafka: what it sent is visible once its transaction commits.
+//! The producer of the scripted Kafka. Its records are visible once its transaction commits.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -34,7 +34,7 @@ impl FakeProducer {
         }
     }
 
-    /// Performs a call as scripted: `effect` is what it does when it works.
+    /// Runs a call as scripted. `effect` is the effect of a success.
     fn call(
         &mut self,
         call: CallSite,

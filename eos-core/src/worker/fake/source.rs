@@ -1,4 +1,4 @@
-//! The consumer of the scripted Kafka: reads the input logs, hears what the test says of the group.
+//! The consumer of the scripted Kafka.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Poll;
@@ -20,7 +20,7 @@ impl Message for FakeMessage {
     fn offset(&self) -> Offset {
         offset(self.offset)
     }
-    /// What stands behind an `@` in the value, or else the offset.
+    /// The number after an `@` in the value, or else the offset.
     fn timestamp(&self) -> Option<Timestamp> {
         let value = std::str::from_utf8(self.value.as_deref()?).ok();
         match value.and_then(|value| value.split_once('@')) {
@@ -73,11 +73,10 @@ pub(in crate::worker) struct FakeSource {
     fake: Fake,
     id: String,
     at: BTreeMap<TopicPartition, i64>,
-    /// In how many looks at the membership an unsubscribe will have led to a LeaveGroup: the
-    /// client sends it on its own time.
+    /// The number of membership queries until an unsubscribe has led to a LeaveGroup: the client sends it on its own
+    /// thread.
     leaves_after: Option<u32>,
-    /// Whether this look at the events ended with a report of the topics: an empty one, which shows that
-    /// brokers answer.
+    /// Whether this poll ended with a report of the topics. The report is empty and shows that brokers respond.
     reported: bool,
 }
 
@@ -158,7 +157,7 @@ impl Source for FakeSource {
         }
         let log = broker.changelogs.get(from).map_or(&[][..], Vec::as_slice);
         if broker.starts.get(from).is_some_and(|start| *at < *start) {
-            // A client that was told so, and stopped there.
+            // A client that received this error, and stopped there.
             return Ok(());
         }
         for pair in log.iter().skip(*at as usize).take(max) {

@@ -1,14 +1,14 @@
-//! Checks whether the group's members have all partitions between them.
+//! The check that the group's members own all partitions.
 //!
-//! A cooperative rebalance that moves a partition has two rounds: its owner gives it up in the first and joins again
-//! for the second, in which another member gets it (KIP-429). An owner that is killed in between and comes back as
-//! the same static member is given what the first round left it, without a rebalance (KIP-345). There is no second
-//! round, and the partition has no owner for as long as no other member comes or goes. So a static member checks
-//! once after its start, and again a little later, for a round may just be under way. If the same partition has no
-//! owner both times, it leaves and rejoins.
+//! A cooperative rebalance that moves a partition has two rounds. The owner gives it up in the first round and joins
+//! again for the second, in which another member gets it (KIP-429). If the owner is killed in between and comes back as
+//! the same static member, it gets its assignment of the first round, without a rebalance (KIP-345). There is no second
+//! round, and the partition has no owner until another member joins or leaves. So a static member checks once after its
+//! start, and again a little later, because a round may be in progress. If the same partition has no owner both times,
+//! the member leaves and rejoins.
 //!
-//! If its LeaveGroup is lost, the group takes the new consumer for the old member and returns the old assignment. The
-//! member therefore checks again, up to [`REJOINS`] times.
+//! If its LeaveGroup is lost, the group mistakes the new consumer for the old member and returns the old assignment.
+//! The member therefore checks again, up to [`REJOINS`] times.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -21,14 +21,14 @@ use crate::client::{Client, Source};
 use crate::rules;
 use crate::worker::shared::Shared;
 
-/// From the first assignment to the first check, and between two checks.
+/// The time from the first assignment to the first check, and between two checks.
 const PAUSE: Duration = Duration::from_secs(4);
 /// The maximum number of checks without a usable response.
 const LOOKS: u32 = 10;
 /// The maximum number of rejoins for unowned partitions.
 const REJOINS: u32 = 3;
 
-/// Progress of the check.
+/// The progress of the check.
 #[derive(Debug)]
 pub(super) enum Coverage {
     /// The worker has not joined the group yet.
@@ -40,7 +40,7 @@ pub(super) enum Coverage {
         next: Now,
         looks: u32,
         rejoins: u32,
-        /// Partitions unowned at the last check.
+        /// The partitions without an owner at the last check.
         unowned: BTreeSet<TopicPartition>,
     },
     Done,
@@ -53,7 +53,7 @@ impl Default for Coverage {
 }
 
 impl Group {
-    /// Goes on with the check, if it is due.
+    /// Continues the check, if it is due.
     pub(in crate::worker) fn check_coverage<C: Client>(
         &mut self,
         shared: &Shared<C>,

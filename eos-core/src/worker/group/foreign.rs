@@ -1,9 +1,9 @@
 //! Detects another app's records in a repartition topic.
 //!
-//! Two apps may have the same topic: both `a` with the repartition `b-c` and `a-b` with `c` have
-//! `a-b-c-repartition`. A task that writes such a topic commits its start before its first record (rule 10). So if the
-//! topic has records and the group has no offset of the tasks that write it or read it, another app wrote them. Writing
-//! tasks check before their first start, because their own offsets would count as proof afterwards.
+//! Two apps may have the same topic: both `a` with the repartition `b-c` and `a-b` with `c` have `a-b-c-repartition`. A
+//! task that writes such a topic commits its start before its first record (rule 10). So if the topic has records and
+//! the group has no offset of the tasks that write or read it, another app wrote them. Writing tasks check before their
+//! first start, because their own offsets would count as proof afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
@@ -19,7 +19,7 @@ use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 
-/// The repartition partitions that first-starting tasks write.
+/// Returns the repartition partitions that first-starting tasks write.
 pub(super) fn fed_by<C>(shared: &Shared<C>, starts: &[Found]) -> Vec<TopicPartition> {
     let first = starts
         .iter()
@@ -28,7 +28,7 @@ pub(super) fn fed_by<C>(shared: &Shared<C>, starts: &[Found]) -> Vec<TopicPartit
     topics.iter().flat_map(|it| shared.partitions(it)).collect()
 }
 
-/// Returns false while something is not known.
+/// Checks the repartition topics. Returns false while a response is missing.
 pub(super) fn prove_repartitions<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,
@@ -70,7 +70,7 @@ pub(super) fn prove_repartitions<C: Client>(
                 proofs.own.insert(topic.clone());
                 continue;
             }
-            // Those that are not stable yet may be the proof.
+            // The offsets that are not stable yet may be the proof.
             if known.len() < asked.len() {
                 resolving.not_before = Some(now.after(QUERY_PAUSE));
                 return Ok(false);
@@ -91,7 +91,7 @@ pub(super) fn prove_repartitions<C: Client>(
     Ok(true)
 }
 
-/// The repartition topics that this task writes.
+/// Returns the repartition topics that this task writes.
 fn fed<C>(shared: &Shared<C>, task: TaskId) -> impl Iterator<Item = TopicName> {
     let topology = &shared.topology;
     let outputs = topology.outputs().iter().enumerate();
@@ -102,7 +102,7 @@ fn fed<C>(shared: &Shared<C>, task: TaskId) -> impl Iterator<Item = TopicName> {
     fed.map(|(_, output)| output.name.clone())
 }
 
-/// The partitions that drive the tasks that write this topic.
+/// Returns the driving partitions of the tasks that write this topic.
 fn writers_of<C>(shared: &Shared<C>, topic: &TopicName) -> Vec<TopicPartition> {
     let outputs = shared.topology.outputs().iter().enumerate();
     let outputs = outputs.filter(|(_, output)| output.name == *topic);

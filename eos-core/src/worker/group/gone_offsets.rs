@@ -1,4 +1,4 @@
-//! Committed offsets that are not in the log any more.
+//! Committed offsets that are no longer in the log.
 
 use super::resolving::{Found, QUERY_PAUSE, Resolving};
 use crate::client::OffsetBounds;
@@ -6,11 +6,13 @@ use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 
-/// The client reports an offset that is gone only when it fetches it, and a rebalance can swallow that report
+/// Reads the offset of a task again if its log lacks it.
+///
+/// The client reports such an offset only at the fetch, and a rebalance can drop that report
 /// (`rd_kafka_assignment_pause` purges the queue that holds it).
 ///
-/// The bounds are younger than the offsets, so the offset of such a task is read once more. It is an error if the
-/// group still has that very offset.
+/// The bounds are newer than the offsets, so the offset of such a task is read once more. It is an error if the group
+/// still has the same offset.
 pub(super) fn recheck<C>(
     shared: &Shared<C>,
     resolving: &mut Resolving,
@@ -39,7 +41,7 @@ pub(super) fn recheck<C>(
     Ok(())
 }
 
-/// The first committed offset of a task that its log lacks.
+/// Returns the first committed offset of a task that is missing in its log.
 fn gone<'a>(
     found: &'a Found,
     bounds: &'a [OffsetBounds],

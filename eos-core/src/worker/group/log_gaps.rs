@@ -1,4 +1,4 @@
-//! Offsets and records that the logs lack: explained by the bounds of the logs.
+//! Offsets and records that are missing in the logs.
 
 use std::task::Poll;
 
@@ -12,32 +12,32 @@ use crate::worker::task::Task;
 use crate::worker::tasks::Tasks;
 use crate::worker::{RecordsOf, SLICE, WorkerError};
 
-/// What waits for the bounds of a log.
+/// The gaps that wait for the bounds of a log.
 #[derive(Debug, Default)]
 pub(super) struct LogGaps {
     out_of_range: Vec<OutOfRange>,
     missing: Vec<Missing>,
 }
 
-/// A partition whose next offset is not in the log.
+/// A partition whose next offset is outside of the log.
 #[derive(Debug, Clone)]
 struct OutOfRange {
     partition: TopicPartition,
-    /// The fetched offset.
+    /// The requested offset.
     asked: Option<Offset>,
-    /// Deadline for the log's bounds, in broker time.
+    /// The deadline for the log's bounds, in broker time.
     deadline: Deadline,
 }
 
-/// A record that came before a rewind and does not come again (design rule 8).
+/// A record that was delivered before a rewind, but not after it (design rule 8).
 #[derive(Debug, Clone)]
 struct Missing {
     partition: TopicPartition,
-    /// The record that came first before the rewind.
+    /// The offset that was delivered first before the rewind.
     expected: Offset,
-    /// The record that comes first now.
+    /// The offset that was delivered first after it.
     got: Offset,
-    /// Deadline for the log's bounds, in broker time.
+    /// The deadline for the log's bounds, in broker time.
     deadline: Deadline,
 }
 
@@ -48,7 +48,7 @@ impl LogGaps {
 }
 
 impl Group {
-    /// The client reported that an offset is not in the log.
+    /// Records the client's report of an offset outside of the log.
     pub(in crate::worker) fn out_of_range<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -63,7 +63,7 @@ impl Group {
         });
     }
 
-    /// A record is missing: its task waits until the log is known to have lost it.
+    /// Records a missing record. Its task waits for the proof that the log has lost it.
     pub(in crate::worker) fn missing<C: Client>(&mut self, shared: &Shared<C>, it: MissingRecord) {
         let missing = &mut self.gaps.missing;
         if missing.iter().any(|gap| gap.partition == it.partition) {
@@ -77,14 +77,14 @@ impl Group {
         });
     }
 
-    /// Explains the next gap. Returns the error with which the worker has to end, if there is one.
+    /// Explains the next gap. Returns the error that stops the worker, if there is one.
     pub(in crate::worker) fn explain_gaps<C: Client>(
         &mut self,
         shared: &Shared<C>,
         source: &mut C::Source,
         tasks: &mut Tasks<RecordsOf<C>>,
     ) -> Result<Option<WorkerError>, WorkerError> {
-        // A partition that is about to go needs no explanation.
+        // A partition in a pending revocation needs no explanation.
         if !self.changes.is_empty() {
             return Ok(None);
         }
@@ -97,7 +97,7 @@ impl Group {
         Ok(None)
     }
 
-    /// Reads where the log begins and ends that lacks the wanted offset.
+    /// Reads the bounds of the log without the wanted offset.
     fn explain_out_of_range<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -110,7 +110,7 @@ impl Group {
         }: OutOfRange,
     ) -> Result<Option<WorkerError>, WorkerError> {
         let Some(wanted) = tasks.next_offset(&partition) else {
-            // Revoked meanwhile: the next owner will find out.
+            // The partition was revoked meanwhile, so the next owner detects the gap.
             self.gaps.out_of_range.remove(0);
             return Ok(None);
         };
@@ -120,8 +120,9 @@ impl Group {
                 "an offset from before the last rebalance or rewind is gone, seeking again"
             );
             self.gaps.out_of_range.remove(0);
-            // librdkafka sees on one thread that an offset is gone and acts on another, which does not check whether
-            // the partition was assigned again meanwhile (`rd_kafka_offset_reset`): it stops the new fetch.
+            // One thread of librdkafka detects that an offset is gone, and another thread acts
+            // (`rd_kafka_offset_reset`). The second thread does not check for a new assignment meanwhile, so it stops
+            // the new fetch.
             tasks.rewind(&partition);
             self.seeks.push((partition, wanted));
             return Ok(None);
@@ -132,8 +133,8 @@ impl Group {
             return Ok(None);
         };
         let (first, end) = (bounds.first, bounds.end);
-        // Of a topic of the app's own only records are deleted that its reader has committed: there is another
-        // reader, and the group has not reported it yet.
+        // The app purges its own topics only before the reader's committed offset. So there is another reader, and the
+        // group has not reported its commit yet.
         if first > wanted && shared.topology.is_repartition(&partition.topic) && !late {
             return Ok(None);
         }
@@ -147,8 +148,8 @@ impl Group {
         }))
     }
 
-    /// Finds out whether the log has lost the record: it was deleted if the log begins after it, and may have been if
-    /// the topic is compacted. Otherwise the client skipped it.
+    /// Determines whether the log has lost the record. The record was deleted if the log begins after it. It may be
+    /// deleted if the topic is compacted. Otherwise the client skipped it.
     fn explain_missing<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -163,7 +164,7 @@ impl Group {
     ) -> Result<Option<WorkerError>, WorkerError> {
         let misses = |task: &Task<_>| task.progress.misses(&partition, expected);
         if !tasks.values().any(misses) {
-            // Revoked or rewound meanwhile.
+            // The partition was revoked or rewound meanwhile.
             self.gaps.missing.remove(0);
             return Ok(None);
         }
@@ -191,7 +192,7 @@ impl Group {
         Ok(None)
     }
 
-    /// Whether a gap is being explained.
+    /// Whether the explanation of a gap is in progress.
     pub(super) fn explains(&self) -> bool {
         !self.gaps.is_empty()
     }
@@ -201,7 +202,7 @@ fn bounds_deadline<C>(shared: &Shared<C>) -> Deadline {
     Deadline::after(shared.broker_time(), shared.spec.offsets_deadline)
 }
 
-/// Where a log begins and ends; `None` while that is not known.
+/// Returns the beginning and the end of a log, or `None` while they are unknown.
 fn bounds_of<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,

@@ -1,20 +1,19 @@
-//! What a worker owns, it owns as one member of its group.
+//! The group member that owns a worker's partitions.
 //!
-//! When the group takes a member for dead, librdkafka reports the loss of all its partitions; but
-//! not while a rebalance waits for its answer (2.12.1, `rd_kafka_cgrp_revoke_all_rejoin_maybe`: "already
-//! in progress, skipping"). It then joins again under a new member id and claims the partitions
-//! that it believes to own, without their old generation. The group assigns them again, and no event reports that
-//! another member had them meanwhile. The task would go on at a position that is long committed, and the group's
-//! fence would let it, because the new member is valid. So a change of the member id means that everything is lost:
-//! the worker aborts, leaves, and joins without a claim.
+//! When the group removes a member as dead, librdkafka reports the loss of all its partitions. But it does not while a
+//! rebalance waits for its response (2.12.1, `rd_kafka_cgrp_revoke_all_rejoin_maybe`: "already in progress, skipping").
+//! It then joins again under a new member id, and claims its previous partitions without their old generation. The
+//! group assigns them again. No event reports that another member owned them meanwhile. The task would continue at a
+//! position that was committed long ago. The group would not fence it, because the new member is valid. So a change of
+//! the member id means that all partitions are lost: the worker aborts, leaves, and joins without a claim.
 //!
-//! It rejoins with a new consumer. A consumer that unsubscribes during a rebalance may never subscribe again:
+//! The worker rejoins with a new consumer. A consumer that unsubscribes during a rebalance may never subscribe again:
 //! librdkafka leaves `rkcg_rebalance_rejoin` set (2.12.1, `rd_kafka_cgrp_assignment_done`, the branch of
-//! `rd_kafka_trigger_waiting_subscribe_maybe`), takes the rebalance for unfinished, and postpones each later
-//! subscription for ever. The worker cannot avoid that moment: the rebalance begins on the client's own thread.
+//! `rd_kafka_trigger_waiting_subscribe_maybe`), treats the rebalance as unfinished, and postpones all later
+//! subscriptions. The worker cannot avoid that moment: the rebalance begins on the client's own thread.
 //!
-//! Under `group.protocol=consumer` the member id stays the same for good and says nothing; there the
-//! brokers decide who owns what, and no claim counts (design note 0017).
+//! Under `group.protocol=consumer` the member id never changes and proves nothing. There the brokers decide the
+//! ownership, and no claim counts (design note 0017).
 
 use std::task::Poll;
 use std::time::Duration;
@@ -29,13 +28,13 @@ use crate::topology::Topology;
 use crate::worker::shared::Shared;
 use crate::worker::{SLICE, WorkerError, WorkerSpec};
 
-/// How long a leaving worker waits to join, and then to leave.
+/// The longest wait of a leaving worker for its join, and then for its leave.
 pub(in crate::worker) const JOIN: Duration = Duration::from_secs(6);
 
-/// The member as which a worker owns its partitions.
+/// The group member under which a worker owns its partitions.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Membership {
-    /// The member id under which the first of them was assigned.
+    /// The member id of the first assignment.
     id: String,
     course: Course,
 }
@@ -44,16 +43,16 @@ pub(in crate::worker) struct Membership {
 enum Course {
     #[default]
     Member,
-    /// What it owned is lost, whatever the client reports: the open transaction has to end first.
+    /// All partitions are lost, whatever the client reports. The open transaction has to end first.
     Evicted,
-    /// Until the deadline, the LeaveGroup is waited for.
+    /// The worker waits for the LeaveGroup until the deadline.
     Leaving(Deadline),
-    /// Until the deadline, the consumer's close is waited for.
+    /// The worker waits for the consumer to close until the deadline.
     Closing(Deadline),
 }
 
 impl Membership {
-    /// Whether the worker may process what it owns.
+    /// Whether the worker may process its partitions.
     pub(in crate::worker) fn holds(&self) -> bool {
         self.course == Course::Member
     }
@@ -63,12 +62,12 @@ impl Membership {
         matches!(self.course, Course::Leaving(_) | Course::Closing(_))
     }
 
-    /// The first partitions are about to be assigned to this member.
+    /// Begins the ownership of this member, before its first assignment.
     pub(super) fn begin(&mut self, id: String) {
         self.id = id;
     }
 
-    /// Whether this is the member that everything was assigned to. If not, everything is given up.
+    /// Whether this member id owns all partitions. If not, the worker gives up all of them.
     pub(in crate::worker) fn is_member<C>(&mut self, shared: &Shared<C>, id: &str) -> bool {
         let same = self.id == id || !rules::owns_as_one_member();
         if !same && self.holds() {
@@ -82,14 +81,14 @@ impl Membership {
         same
     }
 
-    /// Gives up everything and rejoins.
+    /// Gives up all partitions and rejoins.
     pub(in crate::worker) fn evict<C>(&mut self, shared: &Shared<C>) {
         shared.meter.count(Count::Rebalances, 1);
         self.course = Course::Evicted;
     }
 }
 
-/// A consumer that joins the app's group.
+/// Creates a consumer that joins the app's group.
 pub(in crate::worker) fn subscribed<C: Client>(
     client: &C,
     spec: &WorkerSpec,
@@ -112,7 +111,7 @@ pub(in crate::worker) fn subscribed<C: Client>(
 }
 
 impl Group {
-    /// Leaves, and joins again with a new consumer, once nothing is open any more.
+    /// Leaves, and joins again with a new consumer once no transaction is open.
     pub(in crate::worker) fn rejoin<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -125,12 +124,12 @@ impl Group {
         }
         let deadline = || Deadline::after(shared.now(), JOIN);
         match self.membership.course {
-            // In doubt: a successor waits for stable offsets, this worker need not.
+            // In doubt: a successor waits for stable offsets, so this worker does not have to.
             Course::Evicted if txn.settled || txn.in_doubt => {
                 source.unsubscribe().map_err(WorkerError::Client)?;
                 self.membership.course = Course::Leaving(deadline());
             }
-            // The revocation that `unsubscribe` causes has to be answered first.
+            // The revocation that `unsubscribe` causes comes first.
             Course::Leaving(by) if owns_nothing && has_left(shared, source, by) => {
                 self.membership.course = Course::Closing(deadline());
             }
@@ -167,8 +166,8 @@ impl Group {
     }
 }
 
-/// librdkafka leaves once the unassign is done, and a static member not at all if its close has begun by then. It
-/// forgets its member id when it sends the LeaveGroup.
+/// Whether the consumer has left. librdkafka leaves once the unassign is done, and a static member not at all if its
+/// close has begun by then. It clears its member id when it sends the LeaveGroup.
 pub(in crate::worker) fn has_left<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,

@@ -1,6 +1,6 @@
-//! The worker as a member of its consumer group: rebalances, starts of tasks, seeks.
+//! The worker as a group member.
 //!
-//! Nothing here touches the open transaction. A step returns what has to become of it, and the worker does it.
+//! This part never touches the open transaction. A step returns the required action, and the worker carries it out.
 
 mod coverage;
 mod foreign;
@@ -33,47 +33,47 @@ use log_gaps::LogGaps;
 use rebalance::{Change, Revoking};
 use resolving::Resolving;
 
-/// What a step of a rebalance came to.
+/// The result of a rebalance step.
 #[derive(Debug)]
 pub(super) enum GroupStep {
-    /// There is nothing to do, or a response is awaited.
+    /// There is nothing to do, or the worker waits for a response.
     Idle,
     Moved,
-    /// A revocation begins: the open transaction is to be settled.
+    /// A revocation begins: settle the open transaction.
     Settle(Settle),
-    /// Its deadline has passed: the open transaction is to be aborted.
+    /// The deadline of the revocation has passed: abort the open transaction.
     Overdue,
-    /// Its partitions are to be given back.
+    /// Give back the revoked partitions.
     Close(Revocation),
-    /// Everything that the worker owned is lost.
+    /// All owned partitions are lost.
     Lost,
-    /// These tasks start.
+    /// Start these tasks.
     Start(Vec<NewTask>),
 }
 
-/// What the open transaction allows.
+/// The state of the open transaction, as far as a rebalance depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Standing {
-    /// No transaction is open or under way.
+    /// Whether no transaction is open or in flight.
     pub(super) settled: bool,
-    /// Its outcome is not known.
+    /// Whether the outcome of the transaction is unknown.
     pub(super) in_doubt: bool,
 }
 
-/// The worker's part in its consumer group.
+/// The worker's membership in its consumer group.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) membership: Membership,
     pub(super) seeks: Seeks,
-    /// Offsets and records that the logs lack.
+    /// Offsets and records that are missing in the logs.
     gaps: LogGaps,
-    /// The app's topics, as of its start.
+    /// The app's topics at its start.
     topics: TopicWatch,
-    /// Rebalance events that wait for their answers.
+    /// The queue of rebalance events.
     changes: VecDeque<Change>,
-    /// The revocation that is being answered. An assignment is answered at once.
+    /// The revocation in progress. Assignments are handled at once.
     revoking: Option<Revoking>,
-    /// Assigned partitions whose start offsets are being read.
+    /// The assigned partitions whose start offsets are being read.
     resolving: Option<Resolving>,
     coverage: Coverage,
     /// Whether the group has assigned anything, even an empty set.
@@ -97,22 +97,22 @@ impl Group {
         }
     }
 
-    /// Whether no rebalance waits for an answer.
+    /// Whether no rebalance is queued or in progress.
     pub(super) fn is_quiet(&self) -> bool {
         self.changes.is_empty() && self.revoking.is_none()
     }
 
-    /// Whether the worker has what the group assigned, and no task of it is on its way.
+    /// Whether all assigned tasks have started.
     pub(super) fn is_ready(&self) -> bool {
         self.joined && self.is_quiet() && self.resolving.is_none() && self.seeks.are_done()
     }
 
-    /// Whether records may be taken.
+    /// Whether the worker may take records.
     pub(super) fn takes_records(&self) -> bool {
         self.membership.holds() && !self.seeks.reassigns() && self.revoking.is_none()
     }
 
-    /// Whether a response of a broker is awaited: the next step should be soon.
+    /// Whether the worker waits for a broker's response: the next step should be soon.
     pub(super) fn is_waiting(&self) -> bool {
         self.revoking.is_some() || self.resolving.is_some()
     }
@@ -131,7 +131,7 @@ impl Group {
         self.changes.push_back(Change::Revoked { partitions, lost });
     }
 
-    /// Goes on with the rebalance under way, or begins to answer the next one.
+    /// Continues the rebalance in progress, or begins the next one.
     pub(super) fn step<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -151,12 +151,12 @@ impl Group {
         }
     }
 
-    /// These partitions belong to other members from now on.
+    /// Removes these partitions, which now belong to other members.
     pub(super) fn forget(&mut self, partitions: &[TopicPartition]) {
         self.seeks.forget(partitions);
     }
 
-    /// Goes back to these offsets.
+    /// Rewinds to these offsets.
     pub(super) fn seek(&mut self, back: impl IntoIterator<Item = Seek>) {
         for seek in back {
             self.seeks.push(seek);
@@ -170,7 +170,7 @@ impl Group {
     }
 }
 
-/// How long a query may block: not at all while other tasks have work.
+/// Returns the longest time that a query may block: zero while other tasks have work.
 fn patience<R: crate::client::Records>(tasks: &Tasks<R>) -> std::time::Duration {
     match tasks.is_empty() {
         true => super::SLICE,

@@ -1,4 +1,4 @@
-//! Answers revocations, one at a time, in the order in which they came.
+//! Handles revocations one at a time, in order of arrival.
 
 use eos_protocol::{Deadline, Revocation, Settle, TaskId, TopicPartition, plan_revocation};
 
@@ -10,7 +10,7 @@ use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
 
-/// A rebalance event that waits for its answer.
+/// A queued rebalance event.
 #[derive(Debug)]
 pub(super) enum Change {
     Assigned(Vec<TopicPartition>),
@@ -25,12 +25,12 @@ pub(super) enum Change {
 pub(super) struct Revoking {
     plan: Revocation,
     deadline: Deadline,
-    /// The deadline has passed, and the transaction was aborted for it.
+    /// Whether the deadline has passed and the transaction was aborted for that reason.
     overdue: bool,
 }
 
 impl Group {
-    /// Begins to answer a revocation.
+    /// Begins a revocation.
     pub(super) fn revoke<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -46,7 +46,7 @@ impl Group {
             );
         }
         shared.meter.count(Count::Rebalances, 1);
-        // A task that never started has nothing to settle.
+        // A task that never started has no transaction to settle.
         if let Some(resolving) = &mut self.resolving
             && rules::forgets_revoked_starts()
         {
@@ -71,7 +71,7 @@ impl Group {
         GroupStep::Settle(settle)
     }
 
-    /// Rule 4: settled first, unassigned last; bounded by one deadline, whatever hangs.
+    /// Rule 4: settle first, unassign last. One deadline limits both in all cases.
     pub(super) fn go_on_revoking<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -88,7 +88,7 @@ impl Group {
             self.revoking = Some(revoking);
             return GroupStep::Overdue;
         }
-        // In doubt: the successor waits for stable offsets, this worker need not.
+        // In doubt: the successor waits for stable offsets, so this worker does not have to.
         if txn.in_doubt {
             return GroupStep::Close(revoking.plan);
         }

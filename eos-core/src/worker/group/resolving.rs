@@ -1,4 +1,4 @@
-//! Assigned partitions on their way to become tasks.
+//! Assigned partitions whose tasks have not started yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use crate::rules;
 use crate::worker::WorkerError;
 use crate::worker::shared::Shared;
 
-/// How long after an error the brokers are queried again.
+/// The pause between an error of a query and the next query.
 pub(super) const QUERY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Assigned partitions whose start offsets are being read.
 #[derive(Debug)]
 pub(super) struct Resolving {
-    /// Those whose committed offsets are not stable yet.
+    /// The partitions whose committed offsets are not stable yet.
     pub(super) partitions: Vec<TopicPartition>,
-    /// Deadline for stable offsets, in broker time.
+    /// The deadline for stable offsets, in broker time.
     pub(super) deadline: Deadline,
-    /// Those whose offsets are known, and how their tasks start.
+    /// The tasks whose committed offsets are known.
     pub(super) starts: Vec<Found>,
-    /// No query leaves before: a response that comes at once may be the same again.
+    /// The time of the next query: an immediate response may be the same again.
     pub(super) not_before: Option<Now>,
-    /// Committed offsets that the log lacked. A previous owner may have advanced and purged them: they are read once
-    /// more.
+    /// Committed offsets that were missing in the log. A previous owner may have advanced and purged them, so they are
+    /// read once more.
     pub(super) gone: BTreeMap<TopicPartition, Offset>,
     /// Counts reports of missing committed offsets.
     missing: MissingOffsets,
@@ -50,7 +50,7 @@ impl Resolving {
         }
     }
 
-    /// These partitions belong to another worker now.
+    /// Removes these partitions, which now belong to another worker.
     pub(super) fn forget(&mut self, partitions: &[TopicPartition]) {
         self.partitions.retain(|p| !partitions.contains(p));
         self.starts
@@ -60,7 +60,7 @@ impl Resolving {
         }
     }
 
-    /// A response, or the default where a broker could not give one: the query is repeated a little later.
+    /// Returns a response, or the default after an error of a broker. The query is repeated a little later.
     pub(super) fn or_later<T: Default>(
         &mut self,
         now: Now,
@@ -76,7 +76,7 @@ impl Resolving {
         }
     }
 
-    /// Why an assignment did not start in time.
+    /// Returns the error of an assignment that did not start in time.
     pub(super) fn unresolved(&mut self, deadline: Duration) -> WorkerError {
         let last = self.last_error.take();
         if self.partitions.is_empty()
@@ -91,8 +91,8 @@ impl Resolving {
         }
     }
 
-    /// Leaves out the tasks that would start over because an offset is missing, until the group has reported it
-    /// missing often enough.
+    /// Removes the tasks that would start over because of a missing offset, until the group has reported it missing
+    /// often enough.
     pub(super) fn doubt_missing<C>(&mut self, shared: &Shared<C>) {
         if !rules::rereads_missing_offsets() {
             return;
@@ -117,15 +117,15 @@ pub(super) struct Found {
     pub(super) driving: TopicPartition,
     pub(super) task: TaskId,
     pub(super) start: Start,
-    /// The metadata beside the offset of the driving partition.
+    /// The metadata of the driving partition's offset.
     pub(super) metadata: String,
 }
 
-/// Proofs about repartition topics with records.
+/// The results of the checks of repartition topics with records.
 #[derive(Debug, Default)]
 pub(super) struct Proofs {
-    /// Topics whose records are the group's own.
+    /// The topics whose records were written by this group.
     pub(super) own: BTreeSet<TopicName>,
-    /// How often the group reported no offset: see [`MissingOffsets`].
+    /// The number of reports without an offset: see [`MissingOffsets`].
     pub(super) missing: BTreeMap<TopicName, u32>,
 }

@@ -1,4 +1,4 @@
-//! Goes back to the last commit.
+//! Rewinds to the last commit.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use crate::worker::shared::Shared;
 use crate::worker::tasks::Seek;
 use crate::worker::{SLICE, WorkerError};
 
-/// How long after a seek that has to wait the next one is tried.
+/// The pause before the retry of a postponed seek.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Seeks that are not confirmed yet.
+/// The seeks that are not confirmed yet.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Seeks {
     to: Vec<Seek>,
-    /// They can be done only while no transaction is open: no record is taken until then.
+    /// Whether the seeks need an assignment. It requires that no transaction is open, so no record is taken until then.
     reassign: bool,
 }
 
-/// What came of the seeks.
+/// The result of the seeks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::worker) enum Sought {
-    /// There were none.
+    /// There were no seeks.
     Nothing,
-    /// They are under way.
+    /// The seeks are in progress.
     Moved,
-    /// They are done.
+    /// The seeks are done.
     Done,
-    /// They are done, by an assignment that may have answered a revocation: it is read before anything else.
+    /// The seeks are done by an assignment, which may have responded to a revocation: read the revocation first.
     Reassigned,
-    /// The open transaction has to be committed first.
+    /// Commit the open transaction first.
     NeedsCommit,
 }
 
 impl Seeks {
-    /// Goes back to this offset, whatever the partition was to go back to before.
+    /// Adds a seek, and replaces an earlier one of the same partition.
     pub(super) fn push(&mut self, (partition, to): Seek) {
         match self.to.iter_mut().find(|(known, _)| *known == partition) {
             Some((_, offset)) => *offset = to,
@@ -65,7 +65,7 @@ impl Seeks {
 }
 
 impl Group {
-    /// Rule 8: goes back to the last commit. No task takes a record before that is confirmed.
+    /// Rule 8: rewinds to the last commit. No task takes a record before the confirmation.
     pub(in crate::worker) fn go_back<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -87,15 +87,15 @@ impl Group {
             }
             Poll::Ready(Err(error)) => error,
         };
-        // To librdkafka any (un)assign is the answer to the rebalance that is under way, one that was not reported
-        // yet included: partitions would be given away whose transaction is not settled.
+        // librdkafka treats any (un)assign as the response to the current rebalance, even to an unreported one. The
+        // worker would give away partitions with an unsettled transaction.
         if !(self.is_quiet() && settled) {
             tracing::debug!(worker = %shared.spec.id, %error, "seeking again");
             self.seeks.reassign = true;
             self.wake.after(RETRY);
             return Ok(Sought::NeedsCommit);
         }
-        // The fetcher has not started yet: an explicit assignment does the same.
+        // The fetcher has not started yet: an explicit assignment has the same effect.
         tracing::debug!(worker = %shared.spec.id, %error, "assigning again instead of seeking");
         let seeks = std::mem::take(&mut self.seeks).to;
         let partitions: Vec<_> = seeks.iter().map(|(p, _)| p.clone()).collect();

@@ -1,4 +1,6 @@
-//! Reads where assigned tasks start: committed offsets first, then the bounds of the logs.
+//! Reads the start offsets of assigned tasks.
+//!
+//! Committed offsets come first, then the bounds of the logs.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -20,24 +22,24 @@ use crate::worker::tasks::{Seek, Tasks};
 use crate::worker::transaction::as_committed;
 use crate::worker::{RecordsOf, WorkerError};
 
-/// A task that starts.
+/// A task to start.
 #[derive(Debug)]
 pub(in crate::worker) struct NewTask {
     pub(in crate::worker) id: TaskId,
-    /// The partition that drives it.
+    /// The driving partition of the task.
     pub(in crate::worker) driving: TopicPartition,
-    /// Where its inputs begin.
+    /// The start offsets of the inputs.
     pub(in crate::worker) at: Vec<Seek>,
-    /// The name of its last transaction.
+    /// The name of the task's last transaction.
     pub(in crate::worker) name: Option<TransactionName>,
-    /// The metadata beside the offset of the driving partition; `None` without an offset.
+    /// The metadata of the driving partition's offset. `None` without an offset.
     pub(in crate::worker) metadata: Option<String>,
     /// Whether a committed offset covers the start.
     pub(in crate::worker) claimed: bool,
 }
 
 impl NewTask {
-    /// Whether its committed name refers to changelogs that were replaced. Such a start is committed at once, so that the
+    /// Whether the committed name refers to replaced changelogs. Such a start is committed at once, so that the
     /// metadata names the accepted new changelogs even if the task stays idle.
     pub(in crate::worker) fn names_other_changelogs(
         &self,
@@ -55,8 +57,8 @@ impl NewTask {
 }
 
 impl Group {
-    /// Answers an assignment at once, with nothing: until it is answered, librdkafka delivers nothing of any partition,
-    /// and the group can't rebalance. Partitions follow when their offsets are stable.
+    /// Responds to an assignment at once, with an empty set: until the response, librdkafka delivers no records of any
+    /// partition, and the group can't rebalance. The partitions follow when their offsets are stable.
     pub(super) fn resolve<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -64,7 +66,7 @@ impl Group {
         tasks: &Tasks<RecordsOf<C>>,
         partitions: Vec<TopicPartition>,
     ) -> Result<GroupStep, WorkerError> {
-        // The classic protocol reports assignments that change nothing, too.
+        // The classic protocol also reports assignments without changes.
         if !partitions.is_empty() {
             tracing::info!(
                 app = %shared.spec.app, worker = %shared.spec.id, ?partitions, "partitions assigned"
@@ -80,7 +82,7 @@ impl Group {
             step = GroupStep::Lost;
         }
         source.assign(&[]).map_err(WorkerError::Client)?;
-        // A consumer that closes gives up its assignment without a further revocation.
+        // A consumer that closes gives up its assignment without another revocation.
         if !self.membership.leaves() {
             self.add_to_resolve(shared, partitions);
         }
@@ -101,7 +103,7 @@ impl Group {
         resolving
     }
 
-    /// Reads once more where the task of this partition starts, but not before then.
+    /// Reads the start offset of this partition's task again, but not before `not_before`.
     pub(in crate::worker) fn resolve_again<C>(
         &mut self,
         shared: &Shared<C>,
@@ -112,7 +114,7 @@ impl Group {
         resolving.not_before = Some(not_before);
     }
 
-    /// Goes on with reading where tasks start.
+    /// Continues to read start offsets.
     pub(super) fn go_on_resolving<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -138,14 +140,14 @@ impl Group {
             self.resolving = Some(resolving);
             return Ok(GroupStep::Idle);
         }
-        // One query of a kind at a time: a commit in doubt and gaps come first.
+        // Only one query of a kind at a time: an in-doubt commit and gaps come first.
         let mut started = Vec::new();
         if !txn.in_doubt && !self.explains() {
             resolving.not_before = None;
             started = query_starts(shared, &mut resolving, source, patience(tasks))?;
         }
         self.resolving = Some(resolving);
-        // A wait for a response is no reason to spin.
+        // The step is idle while it waits for a response, so that the worker does not spin.
         Ok(match started.is_empty() {
             true => GroupStep::Idle,
             false => GroupStep::Start(started),
@@ -153,7 +155,7 @@ impl Group {
     }
 }
 
-/// Queries what is not known yet. Returns the tasks that start.
+/// Queries the unknown offsets. Returns the tasks to start.
 fn query_starts<C: Client>(
     shared: &Shared<C>,
     resolving: &mut Resolving,
@@ -187,8 +189,8 @@ fn query_starts<C: Client>(
         .collect())
 }
 
-/// Where tasks start, by their committed offsets: those whose offsets are all stable by now. The transaction of a dead
-/// peer holds up its own partitions only.
+/// Reads the committed offsets of the tasks whose offsets are all stable. The transaction of a dead peer delays only
+/// its own partitions.
 fn read_starts<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,
@@ -230,7 +232,7 @@ fn read_starts<C: Client>(
     Ok(starts)
 }
 
-/// Plans the start of one task.
+/// Plans the start of a task.
 fn plan<C>(
     shared: &Shared<C>,
     stage: &Stage,
@@ -267,7 +269,7 @@ fn plan<C>(
     })
 }
 
-/// Where the logs of all inputs begin and end; `None` while that is not known.
+/// Returns the beginning and the end of all input logs, or `None` while they are unknown.
 fn offset_bounds<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,
@@ -291,9 +293,9 @@ fn offset_bounds<C: Client>(
     }
 }
 
-/// The start of one task, with the offsets at which its inputs begin.
+/// Returns a task to start, with the start offsets of its inputs.
 fn new_task<C>(shared: &Shared<C>, found: Found, bounds: &[OffsetBounds]) -> NewTask {
-    // The app wrote its own topics itself, and reads them from the beginning: the policy is for other topics.
+    // The app itself wrote its own topics, and reads them from the beginning: the policy is for other topics.
     let end_of = |partition: &TopicPartition, from: FirstStart| {
         let bounds = bounds.iter().find(|b| b.partition == *partition);
         bounds.map_or(Offset::ZERO, |b| match from {
@@ -327,20 +329,20 @@ fn new_task<C>(shared: &Shared<C>, found: Found, bounds: &[OffsetBounds]) -> New
     }
 }
 
-/// The stage that this topic drives.
+/// Returns the stage that this topic drives.
 fn stage_of<'a>(stages: &'a [Stage], partition: &TopicPartition) -> Option<&'a Stage> {
     stages
         .iter()
         .find(|stage| *stage.driving_topic() == partition.topic)
 }
 
-/// The inputs of the task that this partition drives.
+/// Returns the inputs of the task that this partition drives.
 fn inputs_of(stage: &Stage, driving: &TopicPartition) -> impl Iterator<Item = TopicPartition> {
     let topics = stage.topics.iter();
     topics.map(|topic| TopicPartition::new(topic.clone(), driving.partition))
 }
 
-/// Partition 0 was there from the beginning.
+/// Returns partition 0, which exists since the creation of the topic.
 fn eldest_of(stage: &Stage) -> TopicPartition {
     TopicPartition::new(stage.driving_topic().clone(), Partition::ZERO)
 }

@@ -1,6 +1,6 @@
-//! Compares the app's topics with those that it started with.
+//! Compares the app's topics with those of its start.
 //!
-//! The source reports what the brokers list; [`TopicWatch`] decides what it means.
+//! The source reports the brokers' topics, and [`TopicWatch`] interprets the report.
 
 use eos_protocol::{Now, SeenTopic, TopicGrown, TopicName, TopicRole, TopicWatch};
 
@@ -8,7 +8,7 @@ use super::Group;
 use crate::topology::{Purpose, Topology};
 use crate::worker::{WorkerError, WorkerSpec};
 
-/// The topics of an app, as its start found them.
+/// Returns the app's topics at its start.
 pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicWatch {
     let mut watch = TopicWatch::new(spec.app.clone());
     let mut add = |topic: &TopicName, role, partitions| {
@@ -54,7 +54,7 @@ pub(in crate::worker) fn watch(spec: &WorkerSpec, topology: &Topology) -> TopicW
 }
 
 impl Group {
-    /// Compares a report with the topics of the app's start. Returns those that may go on growing.
+    /// Compares a report with the topics of the app's start. Returns the topics that may grow further.
     pub(in crate::worker) fn compare_topics(
         &mut self,
         now: Now,

@@ -1,4 +1,4 @@
-//! Results that are emitted once per commit, when intake has ended.
+//! The results that are emitted once per commit.
 
 use eos_protocol::{Offset, TaskId};
 use eos_state::Changed;
@@ -14,14 +14,14 @@ use crate::worker::tasks::Tasks;
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
-/// Progress of the results of the transaction that is being sealed.
+/// The progress of the sealing transaction's results.
 #[derive(Debug, Default)]
 pub(super) struct Emission {
-    /// The last task whose results are all emitted. Tasks are served in their order.
+    /// The last task whose results are all emitted. Tasks are emitted in order.
     through: Option<TaskId>,
     /// The next node of the task after it.
     node: usize,
-    /// The results of that node, if it has begun.
+    /// The results of that node, once it has begun.
     results: Option<Changed>,
 }
 
@@ -61,9 +61,9 @@ impl Pipeline {
         Ok(true)
     }
 
-    /// Drops a record that waits for a transaction of its own, as if it had never come: its effects are in the
-    /// scratch, which the results need. Its task has the next turn, so that the next transaction begins with it.
-    /// Behind others it would be too slow for that one as well, for ever.
+    /// Drops the record that waits for a transaction of its own, as if it had never arrived: the results need the
+    /// scratch, which holds its effects. Its task has the next turn, so that the next transaction begins with this
+    /// record. Behind other records it would be too slow for that transaction as well, and so forever.
     fn give_held_back<R: crate::client::Records>(&mut self, tasks: &mut Tasks<R>) {
         if !rules::gives_held_records_back() {
             return;
@@ -78,7 +78,7 @@ impl Pipeline {
         }
     }
 
-    /// Goes on with the results of one task. Returns false while the producer's queue is full.
+    /// Continues the results of one task. Returns false while the producer's queue is full.
     fn emit_of<C: Client>(
         &mut self,
         shared: &Shared<C>,

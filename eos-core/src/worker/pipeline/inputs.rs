@@ -1,4 +1,4 @@
-//! The inputs of a task: which one gives the next record, and which record that is.
+//! The inputs of a task, and its next record.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::worker::RecordsOf;
 use crate::worker::shared::Shared;
 use crate::worker::task::{Readiness, Task};
 
-/// How many records are fetched from one partition at a time.
+/// The maximum number of records per fetch from one partition.
 const BATCH: usize = 512;
 
-/// The input that gives the next record. One input costs nothing; several are merged by timestamp (KIP-695).
+/// Returns the input with the next record. One input costs nothing. Several inputs are merged by timestamp (KIP-695).
 pub(super) fn choose<C: Client>(
     shared: &Shared<C>,
     task: &mut Task<RecordsOf<C>>,
@@ -35,8 +35,8 @@ pub(super) fn choose<C: Client>(
     Ok(task.merge.pick(now, supplies))
 }
 
-/// What an input has. One that was dry at this tick of the clock is not looked at again: a look for each record of
-/// the others would cost more than the records.
+/// Returns the supply of an input. An input that was dry at this tick of the clock is not queried again. A query for
+/// each record of the other inputs would cost more than the records.
 fn supply<C: Client>(
     task: &mut Task<RecordsOf<C>>,
     input: usize,
@@ -60,7 +60,7 @@ fn supply<C: Client>(
     Ok(Supply::Empty { lag })
 }
 
-/// Fetches records of an input if there are none at hand.
+/// Fetches records of an input if no fetched record is left.
 fn fetch<C: Client>(
     task: &mut Task<RecordsOf<C>>,
     input: usize,
@@ -75,8 +75,8 @@ fn fetch<C: Client>(
     }
 }
 
-/// Warns about a task that waits for one of its inputs for longer than configured: a broker that does not respond
-/// looks like an app that does nothing.
+/// Warns about a task that waits for one of its inputs for longer than configured: without a log line, an unresponsive
+/// broker looks like an idle app.
 pub(super) fn warn_if_long<C: Client>(shared: &Shared<C>, task: &mut Task<RecordsOf<C>>) {
     const LONG: Duration = Duration::from_secs(30);
     let configured = match shared.spec.max_idle {
@@ -122,14 +122,14 @@ pub(super) fn drop_repeated<C: Client>(
     Done::Next
 }
 
-/// The first record after a rewind is another one than before it: rewinds once more.
+/// Rewinds again, because the first record after a rewind differs from the one before it.
 pub(super) fn go_back<C: Client>(
     shared: &Shared<C>,
     task: &mut Task<RecordsOf<C>>,
     input: usize,
     to: Offset,
 ) -> Done {
-    // Of this input only: the others are not sought, so their fetched records do not come again.
+    // Only for this input: the others are not sought, so the client does not deliver their fetched records again.
     task.drop_fetched_of(input);
     task.readiness = Readiness::Rewinding;
     let Some(input) = task.progress.inputs().get(input) else {
@@ -142,7 +142,7 @@ pub(super) fn go_back<C: Client>(
     Done::GoBack((input.partition.clone(), to))
 }
 
-/// The first record after a rewind is a later one than before it, each time.
+/// Returns the missing record, if the first record after each rewind is later than the one before it.
 pub(super) fn missing<R: Records>(
     task: &Task<R>,
     input: usize,

@@ -1,14 +1,14 @@
-//! Limits the log lines about failed and late records: a topic full of them must not fill the log.
+//! Limits log lines about failed and late records.
 
 use std::time::Duration;
 
 use eos_protocol::{Now, TopicName};
 
-/// Between two warnings of a kind.
+/// The time between two warnings of a kind.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What became of a record. Each has its own line, or a topic whose records are skipped would hide another
-/// one's dead letters.
+/// The fate of a record. Each fate has its own log line. Otherwise a topic with many skipped records would hide the
+/// dead letters of another topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
     Skipped,
@@ -16,7 +16,7 @@ pub(super) enum Fate {
     Late,
 }
 
-/// Counts the warnings that were not logged.
+/// The number of withheld warnings.
 #[derive(Debug, Default)]
 pub(super) struct LogLimiter(Vec<(Fate, Kind)>);
 
@@ -27,7 +27,7 @@ struct Kind {
 }
 
 impl LogLimiter {
-    /// Whether to warn about this record; if so, how many warnings of its kind were withheld before it.
+    /// Returns the number of withheld warnings if this record is to be logged, otherwise `None`.
     pub(super) fn admit(&mut self, fate: &Fate, now: Now) -> Option<u64> {
         let known = self.0.iter().position(|(known, _)| known == fate);
         let at = known.unwrap_or(self.0.len());

@@ -1,4 +1,4 @@
-//! One record at a time: from its partition through the nodes of its task into the open transaction.
+//! The path of a record into the open transaction.
 
 mod emission;
 mod inputs;
@@ -34,12 +34,12 @@ use emission::Emission;
 use log_limiter::LogLimiter;
 use send::Unsent;
 
-/// What a part of a worker cannot do itself.
+/// A follow-up action that needs the whole worker.
 #[derive(Debug)]
 pub(super) enum Raised {
-    /// The machine decides.
+    /// Feed this event to the machine.
     Event(Event),
-    /// The worker ends, and the open transaction is aborted.
+    /// Stop the worker and abort the open transaction.
     GiveUp(Box<WorkerError>),
 }
 
@@ -49,7 +49,7 @@ impl Raised {
     }
 }
 
-/// What became of a task's turn at its next record.
+/// The result of a task's turn at its next record.
 #[derive(Debug)]
 pub(super) enum Done {
     /// No record may be taken.
@@ -61,9 +61,9 @@ pub(super) enum Done {
     Begin,
     /// The record waits until the open transaction is committed.
     Commit(CommitCause),
-    /// The input goes back to this record.
+    /// The input rewinds to this record.
     GoBack(Seek),
-    /// A record that came before a rewind does not come again.
+    /// A record that was delivered before a rewind is missing after it.
     Missing(MissingRecord),
     /// A record failed, and its policy stops the worker.
     Failed(Box<WorkerError>),
@@ -80,7 +80,7 @@ impl Done {
     }
 }
 
-/// A record that came first before a rewind, and the one that came first after it.
+/// The first record before a rewind, and the first record after it.
 #[derive(Debug)]
 pub(super) struct MissingRecord {
     pub(super) partition: TopicPartition,
@@ -88,18 +88,18 @@ pub(super) struct MissingRecord {
     pub(super) got: Offset,
 }
 
-/// A record that went through its nodes. Its effects are in the scratch.
+/// A processed record. Its effects are in the scratch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Processed {
     pub(super) task: TaskId,
     input: usize,
     offset: Offset,
     timestamp: Option<Timestamp>,
-    /// What became of it, if it failed.
+    /// The fate of the record, if it failed.
     failed: Option<Failed>,
 }
 
-/// What becomes of a record that failed.
+/// The fate of a failed record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Failed {
     Skipped,
@@ -107,7 +107,7 @@ enum Failed {
 }
 
 impl Processed {
-    /// It failed, so it moves no stream time: its timestamp may be as wrong as the rest.
+    /// Marks the record as failed. It does not advance stream time, because its timestamp may be as wrong as the rest.
     fn failed(self, how: Failed) -> Self {
         Self {
             timestamp: None,
@@ -117,7 +117,7 @@ impl Processed {
     }
 }
 
-/// Counts of records that the meter does not have yet.
+/// Record counts that are not in the meter yet.
 #[derive(Debug, Default)]
 struct Counters {
     processed: u64,
@@ -133,15 +133,15 @@ struct Counters {
 pub(super) struct Pipeline {
     scratch: RefCell<Scratch>,
     buffers: RefCell<Buffers>,
-    /// The effects of the last record that wait for room in the producer's queue.
+    /// The effects of the last record that the producer has not taken yet.
     unsent: Option<Unsent>,
     /// A record that waits for a transaction.
     held: Option<Processed>,
-    /// Progress of the results that are emitted once per commit.
+    /// The progress of the results that are emitted once per commit.
     emission: Emission,
-    /// The least of the size limits of all output topics, in bytes.
+    /// The lowest size limit of all output topics, in bytes.
     least_limit: usize,
-    /// The clock as of the last record.
+    /// The time of the last record.
     clock: Now,
     counters: Counters,
     log: LogLimiter,
@@ -165,24 +165,24 @@ impl Pipeline {
         }
     }
 
-    /// Drops the effects of the record at hand.
+    /// Drops the effects of the current record.
     pub(super) fn clear(&mut self) {
         self.scratch.get_mut().clear();
     }
 
-    /// The transaction is gone, and what was to join it.
+    /// Drops everything that was to join the discarded transaction.
     pub(super) fn discard(&mut self) {
         self.clear();
         self.unsent = None;
         self.held = None;
     }
 
-    /// The transaction is aborted: what is not sent yet stays unsent.
+    /// Drops the unsent outputs of an aborted transaction.
     pub(super) fn abort(&mut self) {
         self.unsent = None;
     }
 
-    /// Intake has ended.
+    /// Begins to emit results, at the end of intake.
     pub(super) fn begin_emission(&mut self) {
         self.emission = Emission::default();
     }
@@ -191,7 +191,7 @@ impl Pipeline {
         self.unsent.is_some()
     }
 
-    /// The task of the record that waits for a transaction.
+    /// Returns the task of the record that waits for a transaction.
     pub(super) fn held_task(&self) -> Option<TaskId> {
         self.held.map(|record| record.task)
     }
@@ -201,7 +201,7 @@ impl Pipeline {
         self.held.take()
     }
 
-    /// Drops a record that waits for a transaction, if its task is among these.
+    /// Drops the record that waits for a transaction, if its task is among these.
     pub(super) fn forget(&mut self, gone: impl Fn(TaskId) -> bool) {
         if self.held_task().is_some_and(gone) {
             self.held = None;
@@ -209,12 +209,12 @@ impl Pipeline {
         }
     }
 
-    /// The worker begins to take records.
+    /// Sets the clock before the worker takes records.
     pub(super) fn set_clock(&mut self, now: Now) {
         self.clock = now;
     }
 
-    /// The clock as of the last record: any of them may be slow.
+    /// Returns the time of the last record. Any record may be slow.
     pub(super) fn clock(&self) -> Now {
         self.clock
     }
@@ -325,7 +325,7 @@ impl Pipeline {
         }
     }
 
-    /// The record's effects are in the scratch.
+    /// Handles a record whose effects are in the scratch.
     fn finished<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -341,7 +341,7 @@ impl Pipeline {
         Done::Commit(CommitCause::Slow)
     }
 
-    /// The record counts: its effects go into the open transaction, and its offset with them.
+    /// Adds the effects and the offset of a record to the open transaction.
     pub(super) fn merge<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -372,7 +372,7 @@ impl Pipeline {
             fetched.drop_first();
         }
         self.counters.processed += 1;
-        // Only now: a record that waited may have been given back, and comes again.
+        // Only now, because a waiting record may have been dropped and is delivered again.
         match record.failed {
             Some(Failed::Skipped) => self.counters.skipped += 1,
             Some(Failed::DeadLetter) => self.counters.dead_letters += 1,
@@ -389,7 +389,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the task waits for the next try of a record.
+    /// Whether the task waits for the next attempt of a record.
     fn is_parked<C: Client>(&mut self, shared: &Shared<C>, task: &Task<RecordsOf<C>>) -> bool {
         let Some(attempt) = &task.attempt else {
             return false;

@@ -13,12 +13,12 @@ use crate::worker::task::Task;
 use crate::worker::transaction::TransactionDriver;
 use crate::worker::{RecordsOf, WorkerError};
 
-/// How much of a dead letter's headers the error's text may take: with it, a record that is nearly
-/// as large as its topic allows should still fit into a topic that allows the same.
+/// The size limit of an error text in a dead letter's headers, in bytes. A record that is nearly as large as its topic
+/// allows should still fit into a dead-letter topic with the same limit.
 const TEXT: usize = 4 << 10;
 
 impl Pipeline {
-    /// The record at the head of this input failed behind this source. Nothing of it counts.
+    /// Handles a record that failed behind this source, at the head of this input. It leaves no effects.
     pub(super) fn refused<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -44,8 +44,8 @@ impl Pipeline {
         self.decide(shared, task, record, (&last, letters), fault, txn)
     }
 
-    /// The record aborts every transaction that it is part of, whichever of its sources does it: the
-    /// strictest policy counts. It was tried often enough.
+    /// Handles a record that aborts every transaction, after its last attempt. Any of its sources may be the cause, so
+    /// the strictest policy counts.
     pub(super) fn condemn<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -56,7 +56,7 @@ impl Pipeline {
     ) -> Done {
         let input = task.progress.inputs().get(record.input);
         if input.is_some_and(|i| txn.blame.is_hopeless(&i.partition, record.offset)) {
-            // Its dead letter aborts them, too.
+            // The record's dead letter also aborts its transactions.
             return Done::failed(error(task, record, fault, false));
         }
         let (last, letters) = last_resort_of_all(task, record.input, None);
@@ -92,8 +92,8 @@ impl Pipeline {
         }
     }
 
-    /// Tries the record again later. What came before it is committed meanwhile, and the worker's
-    /// other tasks go on. False if it was tried often enough.
+    /// Schedules a retry of the record. The records before it are committed meanwhile, and the worker's other tasks
+    /// continue. Returns false after the last attempt.
     fn park<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -110,7 +110,7 @@ impl Pipeline {
         let before_this = before.cloned();
         task.attempt = plan.failed(now, &input.partition, record.offset, before);
         let Some(attempt) = &task.attempt else {
-            // Its dead letter says how often it was tried.
+            // The dead letter contains the number of attempts.
             task.attempt = before_this;
             return false;
         };
@@ -122,7 +122,7 @@ impl Pipeline {
         true
     }
 
-    /// The record as it was read, with the reason beside it (KIP-1034).
+    /// Writes the record as it was read, with the reason in its headers (KIP-1034).
     fn write_dead_letter<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -163,7 +163,7 @@ impl Pipeline {
             .write_raw(output, key, value, message.timestamp(), headers);
     }
 
-    /// A window that the record belongs to was closed: told once in a while.
+    /// Logs that a record came after its window was closed. The rate is limited.
     pub(super) fn warn_late<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -188,8 +188,7 @@ impl Pipeline {
         );
     }
 
-    /// Says what became of a record: loudly once in a while, so that a topic full of them does not
-    /// fill the log.
+    /// Logs the fate of a record. The rate is limited, so that a topic full of failed records does not fill the log.
     fn tell<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -224,9 +223,9 @@ impl Pipeline {
     }
 }
 
-/// What becomes of a record that has no more tries: the strictest answer of all sources that read it. A record
-/// counts for all of them or for none, so a source that may skip it must not drop the effects of one that may
-/// not. Of two equal answers, that of the source where it failed.
+/// Returns the strictest last resort of all sources that read the record. A record counts for all of them or for none,
+/// so a source that may skip it must not drop the effects of another source. Of two equal ones, the source that failed
+/// decides.
 fn last_resort_of_all<R: Records>(
     task: &Task<R>,
     input: usize,

@@ -1,4 +1,4 @@
-//! Closures and processors, on one record or one result.
+//! Runs closures and processors on one record or one result.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +16,8 @@ use crate::worker::shared::Shared;
 use crate::worker::task_state::TaskState;
 
 impl Pipeline {
-    /// Runs the record through every chain that reads this input. Effects stay in the scratch. A fault comes with
-    /// the source that it happened behind, by its place in the input's list.
+    /// Runs the record through every chain that reads this input. Effects stay in the scratch. A fault includes the
+    /// failed source, as an index into the input's sources.
     pub(super) fn run<C: Client>(
         &self,
         shared: &Shared<C>,
@@ -38,8 +38,8 @@ impl Pipeline {
             return Ok(());
         };
         let places = &mut chains.places[..];
-        // A panic in a closure is an error of the record: processors that it could have left half
-        // done are discarded, and the scratch is cleared.
+        // A panic in a closure is an error of the record: possibly half-done processors are discarded, and the scratch
+        // is cleared.
         let mut at = 0;
         catch(|| {
             for (n, source) in sources.iter_mut().enumerate() {
@@ -56,7 +56,7 @@ impl Pipeline {
         .map_err(|fault| (at, fault))
     }
 
-    /// Takes one result through the nodes behind its own. Effects stay in the scratch.
+    /// Runs one result through the nodes behind its own. Effects stay in the scratch.
     pub(super) fn run_result<C: Client>(
         &self,
         shared: &Shared<C>,
@@ -98,7 +98,7 @@ impl Pipeline {
         )
     }
 
-    /// The first output from number `from` on that its topic does not take.
+    /// Returns the first output from number `from` on that its topic rejects.
     #[inline]
     pub(super) fn oversize<C: Client>(&self, shared: &Shared<C>, from: usize) -> Option<Fault> {
         let scratch = self.scratch.borrow();
@@ -115,7 +115,7 @@ impl Pipeline {
     }
 }
 
-/// A database fails whatever the record does: no policy may go on without it.
+/// Returns the error of a failed database. It does not depend on the record, so no policy may continue.
 pub(super) fn poisoned(task: TaskId, state: Option<&TaskState>) -> Option<WorkerError> {
     let source = Box::new(state?.store.poison()?.clone());
     Some(WorkerError::Store { task, source })

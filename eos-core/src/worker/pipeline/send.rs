@@ -1,4 +1,4 @@
-//! Hands the effects of processed records to the producer.
+//! Sends the effects of processed records to the producer.
 
 use std::task::Poll;
 
@@ -11,25 +11,24 @@ use crate::worker::SLICE;
 use crate::worker::shared::Shared;
 use crate::worker::transaction::TransactionDriver;
 
-/// Outputs of a processed record that are not all handed to the producer yet.
+/// Outputs of a processed record that the producer has not taken completely.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unsent {
-    /// The next one in the scratch.
+    /// The index of the next output in the scratch.
     at: usize,
-    /// The input's partition number: where records without a key go.
+    /// The input's partition number, which is the output partition of records without a key.
     input: Partition,
 }
 
 impl Unsent {
-    /// All that is in the scratch.
+    /// Returns all outputs in the scratch.
     pub(super) fn all(input: Partition) -> Self {
         Self { at: 0, input }
     }
 }
 
 impl Pipeline {
-    /// Hands the rest of the scratch to the producer. Returns false while its queue is full, or there is no
-    /// producer.
+    /// Sends the rest of the scratch to the producer. Returns false while its queue is full, or without a producer.
     pub(in crate::worker) fn send_rest<C: Client>(
         &mut self,
         shared: &Shared<C>,
@@ -42,7 +41,7 @@ impl Pipeline {
         let counts = &shared.spec.output_partitions;
         while let Some(outgoing) = scratch.get(unsent.at, counts, unsent.input) {
             let first = unsent.at == 0 && txn.pace.is_empty();
-            // Without a producer the transaction is gone.
+            // Without a producer there is no transaction.
             let Some(producer) = txn.producer() else {
                 return Ok(false);
             };

@@ -1,4 +1,4 @@
-//! Opens the database of a task and decides what it is worth, by the committed offsets and the ends of its changelogs.
+//! Opens a task's database and compares it with the changelogs.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::worker::wake::Wake;
 use crate::worker::windows::all_over;
 use crate::worker::{NewTask, RecordsOf, WorkerError};
 
-/// How often a database is tried that another worker still has open.
+/// The interval between two attempts to open a database that another worker still has open.
 const TRY_AGAIN: Duration = Duration::from_millis(10);
-/// How often a long restore says what it waits for.
+/// The interval between two log lines about a waiting restore.
 const TELL: Duration = Duration::from_secs(10);
-/// Kafka's default of `delete.retention.ms`.
+/// The default of Kafka's `delete.retention.ms`.
 const DELETE_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 impl<C: Client> Restorer<C> {
-    /// The task's stage has stores: its state comes first.
+    /// Begins the restore of a task whose stage has stores, before its first record.
     pub(in crate::worker) fn begin(&mut self, shared: &Shared<C>, stage: &Stage, new: &NewTask) {
         self.restoring.push(Restoring::new(shared, stage, new));
     }
@@ -135,7 +135,7 @@ impl<C: Client> Restoring<C> {
         Ok(())
     }
 
-    /// Logs once in a while what the task waits for. Returns for how long it has, in broker time.
+    /// Logs periodically what the task waits for. Returns the waiting time, in broker time.
     fn waits(&mut self, shared: &Shared<C>, what: &str) -> Duration {
         let (spec, now) = (&shared.spec, shared.now());
         let waited = shared.broker_time().since(self.since);
@@ -149,7 +149,7 @@ impl<C: Client> Restoring<C> {
         waited
     }
 
-    /// Decides what the local state is worth, and what has to be read.
+    /// Decides whether to keep the local state, and which changelog records to read.
     fn decide(
         &mut self,
         shared: &Shared<C>,
@@ -182,7 +182,7 @@ impl<C: Client> Restoring<C> {
         }
     }
 
-    /// The row of the restart table that holds.
+    /// Returns the matching row of the restart table.
     fn restart(
         &self,
         shared: &Shared<C>,
@@ -223,7 +223,7 @@ impl<C: Client> Restoring<C> {
         })
     }
 
-    /// Where the changelogs begin and end.
+    /// Returns the beginning and the end of each changelog.
     fn bounds(&self, shared: &Shared<C>, ends: &[LogEnds]) -> PerFamily<Option<Bounds>> {
         PerFamily::from_fn(|family| {
             let (_, partition) = self.logs.get(family).as_ref()?;
@@ -242,7 +242,7 @@ impl<C: Client> Restoring<C> {
         })
     }
 
-    /// The store of a database, and the reader of its changelogs if there is something to read.
+    /// Returns the store of a database, and the reader of its changelogs if there are records to read.
     fn begin_reading(
         &self,
         shared: &Shared<C>,
@@ -272,7 +272,7 @@ impl<C: Client> Restoring<C> {
         })))
     }
 
-    /// The largest record batches that the task's changelogs take.
+    /// Returns the limits of record batches of the task's changelogs.
     fn changelog_limits(&self, shared: &Shared<C>) -> PerFamily<Option<usize>> {
         PerFamily::from_fn(|family| {
             let (output, _) = self.logs.get(family).as_ref()?;
@@ -280,7 +280,7 @@ impl<C: Client> Restoring<C> {
         })
     }
 
-    /// Discards a database. Returns the new one, if it could be opened already.
+    /// Discards a database. Returns the new one, if it is open already.
     fn start_afresh(
         &self,
         shared: &Shared<C>,
@@ -300,15 +300,15 @@ impl<C: Client> Restoring<C> {
         let home = &shared.spec.state.home;
         let discarded = home.discard(&self.home);
         if !discarded.map_err(|source| no_home(self.task, source))? {
-            // The search for orphaned state has it locked, or a child process between `fork` and `exec`. It is opened and
-            // judged once more: otherwise the restore would write on top of the old state.
+            // The search for orphaned state has it locked, or a child process between `fork` and `exec`. It is opened
+            // and compared again later: otherwise the restore would write on top of the old state.
             return Ok(None);
         }
         let opened = home.open(&self.home);
         opened.map_err(|source| no_home(self.task, source))
     }
 
-    /// What the group has committed, for the log.
+    /// Returns the group's committed offsets, for the log.
     fn committed_text(&self) -> String {
         match &self.committed {
             Committed::Named(name) => name.seq.0.to_string(),
@@ -317,8 +317,8 @@ impl<C: Client> Restoring<C> {
         }
     }
 
-    /// A changelog was out of range. If it still has the wanted records, it is assigned once more, because the client
-    /// has stopped at it. (If that leads nowhere, the restore stands still.)
+    /// Handles a changelog offset out of range. If the log still has the wanted records, the changelog is assigned
+    /// again, because the client has stopped there. (If that has no effect, the restore stands still.)
     fn read_again(
         &mut self,
         reader: Box<Reader<C>>,
@@ -342,7 +342,7 @@ impl<C: Client> Restoring<C> {
 }
 
 impl<C: Client> Restorer<C> {
-    /// Reads where the changelogs end, for all tasks at once, after the committed offsets are stable.
+    /// Queries the ends of the changelogs for all tasks at once, after the committed offsets are stable.
     pub(super) fn ask_for_ends(
         &mut self,
         shared: &Shared<C>,
@@ -357,7 +357,7 @@ impl<C: Client> Restorer<C> {
         if asking.is_empty() {
             return Ok(());
         }
-        // One partition without a leader fails the whole query: after that, each task has a query of its own.
+        // One partition without a leader fails the whole query: after that, each task has its own query.
         let asked: Vec<usize> = match self.ask_singly {
             Some(turn) => asking
                 .get(turn % asking.len())
@@ -421,7 +421,7 @@ fn is_believed(local: Local<'_>, restart: &Restart) -> bool {
     }
 }
 
-/// Where local state stands, for the log.
+/// Returns the position of the local state, for the log.
 fn local_text(local: Local<'_>) -> String {
     match local {
         Local::Nothing => "none".to_owned(),

@@ -1,8 +1,7 @@
-//! Restores the state of a task before its first record: the local database as it is, or brought to the committed
-//! offsets from the changelog.
+//! Restores the state of a task before its first record.
 //!
-//! `eos_protocol::state` decides what to do. Here databases are opened, brokers are queried and changelogs are read.
-//! Tasks that are ready go on meanwhile.
+//! The local database is either complete, or the changelog brings it to the committed offsets. `eos_protocol::state`
+//! decides. This module opens databases, queries brokers and reads changelogs. Ready tasks continue meanwhile.
 
 mod deciding;
 mod other_store;
@@ -29,15 +28,15 @@ use crate::client::{Client, Source};
 use crate::metrics::{Count, RestoringMetrics, WorkerMeter};
 use crate::rules;
 
-/// How long one step may restore before the worker looks around again.
+/// The longest time that one step may restore before the worker does other work.
 const STRETCH: Duration = Duration::from_millis(20);
-/// How often the committed offsets are read before one counts as gone or as behind the state: a coordinator that loads
-/// has none for a moment, and a task may have moved meanwhile.
+/// The number of reads of the committed offsets before one counts as missing or as behind the state. A coordinator that
+/// is loading has no offsets for a moment, and a task may have moved meanwhile.
 const TRIES: u32 = 4;
 /// The pause between two of these tries.
 pub(in crate::worker) const RETRY: Duration = Duration::from_secs(1);
 
-/// What the group has committed for a task.
+/// The group's committed offsets of a task.
 #[derive(Debug, Clone)]
 pub(super) enum Committed {
     Named(TransactionName),
@@ -48,64 +47,63 @@ pub(super) enum Committed {
     Missing(TopicPartition),
 }
 
-/// A task whose state is not whole yet.
+/// A task during its restore.
 struct Restoring<C: Client> {
     task: TaskId,
-    /// Where its inputs begin.
+    /// The start offsets of its inputs.
     at: Vec<(TopicPartition, Offset)>,
     committed: Committed,
     home: TaskHome,
     identity: Identity,
     stores: Vec<(StoreId, StoreKind)>,
     names: Names,
-    /// Its stores of windows, as the program has them.
+    /// The windowed stores, as the program defines them.
     windows: Vec<(StoreId, Expiry)>,
-    /// As of the last commit.
+    /// The stream time of the last commit.
     stream_time: Option<Timestamp>,
-    /// Its changelogs, and the topology's outputs that they are.
+    /// The changelogs, with their indexes in the topology's outputs.
     logs: PerFamily<Option<(usize, TopicPartition)>>,
-    /// How many partitions the topic has that drives its stage.
+    /// The number of partitions of the topic that drives the stage.
     width: u32,
     phase: Phase<C>,
     kind: RestoreKind,
-    /// Since when it waits for a broker, by the brokers' time.
+    /// The begin of the wait for a broker, in broker time.
     since: Now,
-    /// When its last progress was logged.
+    /// The time of the last log line about progress.
     logged: Now,
-    /// The changelogs that were read, and are assigned still.
+    /// Changelogs that were read, but are still assigned.
     read: Vec<TopicPartition>,
-    /// The next offset is not in one of them: where they begin and end is to be queried again.
+    /// Whether the next offset of a changelog is out of range: query its bounds again.
     out_of_range: bool,
-    /// Records and bytes that were read since the last step.
+    /// The number of records and bytes read since the last step.
     counts: (u64, u64),
 }
 
 enum Phase<C: Client> {
-    /// Its database is to be opened.
+    /// Open the database.
     Opening,
-    /// The changelogs' ends are to be asked for.
+    /// Query the ends of the changelogs.
     Asking(Box<dyn StoreBackend>),
-    /// Its changelogs are to be assigned.
+    /// Assign the changelogs.
     Decided(Box<Reader<C>>),
-    /// They are read.
+    /// Read the changelogs.
     Reading(Box<Reader<C>>),
-    /// The state is whole.
+    /// The state is complete.
     Whole(Box<TaskStore>),
 }
 
 impl<C: Client> Restoring<C> {
-    /// Whether it asks where its changelogs end.
+    /// Whether the restore queries the ends of its changelogs.
     fn is_asking(&self) -> bool {
         matches!(self.phase, Phase::Asking(_)) || self.out_of_range
     }
 
-    /// The client says that an offset is not in the log that it was to read: if it is one of these,
-    /// nothing more will come of it.
+    /// Records the client's report of an offset out of range. The client delivers no more records of such a changelog.
     fn out_of_range(&mut self, partition: &TopicPartition, brokers: Now) {
         let reading = matches!(self.phase, Phase::Reading(_));
         if reading && self.partitions().any(|log| log == *partition) {
             self.out_of_range = true;
-            // Since when a broker is waited for.
+            // The wait for a broker begins now.
             self.since = brokers;
         }
     }
@@ -114,7 +112,7 @@ impl<C: Client> Restoring<C> {
         self.task
     }
 
-    /// How far it is; `None` before it reads.
+    /// Returns the progress, or `None` before the changelogs are read.
     fn progress(&self, now: Now) -> Option<Progress> {
         match &self.phase {
             Phase::Decided(reader) | Phase::Reading(reader) => Some(reader.restore.progress(now)),
@@ -122,7 +120,7 @@ impl<C: Client> Restoring<C> {
         }
     }
 
-    /// The changelogs that are assigned for it.
+    /// Returns the assigned changelogs of the task.
     fn assigned(&self) -> impl Iterator<Item = TopicPartition> + '_ {
         let reading = matches!(self.phase, Phase::Reading(_));
         let now = self.partitions().filter(move |_| reading);
@@ -139,30 +137,30 @@ impl<C: Client> Restoring<C> {
     }
 }
 
-/// What came of a step of the restores.
+/// The result of a restore step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestoreStep {
     Nothing,
-    /// There is more to do at once.
+    /// More work is due at once.
     Moved,
-    /// Something was (un)assigned, which may have answered a revocation: it is read before anything else.
+    /// An (un)assign may have responded to a revocation: read the revocation first.
     Reassigned,
 }
 
-/// Restores of tasks.
+/// The restores of tasks.
 pub(super) struct Restorer<C: Client> {
     restoring: Vec<Restoring<C>>,
-    /// Partitions are to be assigned, which waits until no transaction is open.
+    /// Whether partitions wait for an assignment, which requires that no transaction is open.
     to_assign: bool,
-    /// The restore that comes first in the next step.
+    /// The restore that has the first turn in the next step.
     turn: usize,
-    /// After a batched query failed: the next task to query alone.
+    /// The next task to query alone, after a batched query failed.
     ask_singly: Option<usize>,
-    /// How often tasks were started over.
+    /// The number of restarts of each task.
     restarts: BTreeMap<TaskId, u32>,
-    /// Partitions of tasks that are to be started over.
+    /// The partitions of tasks that have to start over.
     released: Vec<TopicPartition>,
-    /// Counts that the meter does not have yet.
+    /// Record counts that are not in the meter yet.
     records: u64,
     bytes: u64,
     summary: Summary,
@@ -191,7 +189,7 @@ impl<C: Client> Restorer<C> {
         self.restoring.is_empty()
     }
 
-    /// Whether a query for the ends of changelogs is under way.
+    /// Whether a query for the ends of changelogs is in flight.
     pub(super) fn is_asking(&self) -> bool {
         self.restoring.iter().any(Restoring::is_asking)
     }
@@ -204,12 +202,12 @@ impl<C: Client> Restorer<C> {
             .any(|one| one.assigned().next().is_some())
     }
 
-    /// Whether partitions are to be assigned, once no transaction is open.
+    /// Whether partitions wait for an assignment, once no transaction is open.
     pub(super) fn needs_commit(&self) -> bool {
         self.to_assign
     }
 
-    /// The restores do not go on in this step, so they wait for no commit.
+    /// Skips a step. The restores then wait for no commit.
     pub(super) fn skip_step(&mut self) {
         self.to_assign = false;
     }
@@ -220,7 +218,7 @@ impl<C: Client> Restorer<C> {
         self.to_assign = false;
     }
 
-    /// Forgets these tasks. Returns the changelogs that are assigned for them.
+    /// Forgets these tasks. Returns their assigned changelogs.
     pub(super) fn forget(&mut self, tasks: &[TaskId]) -> Vec<TopicPartition> {
         let gone = |one: &mut Restoring<C>| tasks.contains(&one.task());
         let gone = self.restoring.extract_if(.., gone);
@@ -228,19 +226,19 @@ impl<C: Client> Restorer<C> {
             .collect()
     }
 
-    /// The client reported that an offset is not in the log.
+    /// Records the client's report of an offset out of range.
     pub(super) fn out_of_range(&mut self, partition: &TopicPartition, brokers: Now) {
         for one in &mut self.restoring {
             one.out_of_range(partition, brokers);
         }
     }
 
-    /// The partitions of tasks that are to be started over since the last call.
+    /// Takes the partitions of tasks that have to start over.
     pub(super) fn take_released(&mut self) -> Vec<TopicPartition> {
         std::mem::take(&mut self.released)
     }
 
-    /// Progress of all restores.
+    /// Returns the progress of all restores.
     pub(super) fn progress(&self, now: Now) -> Vec<RestoringMetrics> {
         let restoring = self.restoring.iter();
         let progress = restoring.map(|one| RestoringMetrics::new(one.task(), one.progress(now)));
@@ -253,11 +251,11 @@ impl<C: Client> Restorer<C> {
         meter.count(Count::RestoredBytes, std::mem::take(&mut self.bytes));
     }
 
-    /// Goes on with the restores.
+    /// Continues the restores.
     ///
-    /// To librdkafka any (un)assign is the answer to the rebalance that is under way, one that was not reported yet
-    /// included: partitions would be given away whose transaction is not settled. So nothing is assigned while a
-    /// transaction is open, and a revocation that may have been answered is read before the next one begins.
+    /// librdkafka treats any (un)assign as the response to the current rebalance, even to an unreported one. The worker
+    /// would give away partitions with an unsettled transaction. So no partition is assigned while a transaction is
+    /// open, and a revocation that may have been responded to is read before the next transaction begins.
     pub(super) fn step(
         &mut self,
         shared: &Shared<C>,
@@ -282,7 +280,7 @@ impl<C: Client> Restorer<C> {
             }
         }
         self.ask_for_ends(shared, settled, source, tasks)?;
-        // Each gets its turn, however long one takes.
+        // Each restore gets its turn, whatever the time of another one.
         self.turn = self.turn.wrapping_add(1);
         let mut n = 0;
         while n < self.restoring.len() && !is_late() {
@@ -315,7 +313,7 @@ impl<C: Client> Restorer<C> {
         })
     }
 
-    /// Assigns the changelogs of those that are to read, and the inputs of those that are whole.
+    /// Assigns the changelogs of restores that read, and the inputs of complete tasks.
     fn assign(
         &mut self,
         shared: &Shared<C>,
@@ -354,8 +352,8 @@ impl<C: Client> Restorer<C> {
         Ok(true)
     }
 
-    /// The committed offsets may have changed, or may not be there yet: they are read again, from the beginning. Returns
-    /// false while a transaction is open, which has to end first.
+    /// Reads the committed offsets again from the beginning, because they may have changed or may be missing for a
+    /// moment. Returns false while a transaction is open, which has to end first.
     fn start_over(
         &mut self,
         shared: &Shared<C>,
@@ -370,7 +368,7 @@ impl<C: Client> Restorer<C> {
                 **error,
                 RestartError::OffsetGone { .. }
                     | RestartError::OffsetsBehind { .. }
-                    // Compaction takes the named commit record away once a new owner has written another one.
+                    // Compaction removes the named commit record once a new owner has written another one.
                     | RestartError::ChangelogLost { .. }
                     | RestartError::OtherHistory { .. }
                     | RestartError::TrimmedMeanwhile { .. }
@@ -381,7 +379,7 @@ impl<C: Client> Restorer<C> {
             return Err(error);
         }
         if !settled {
-            // The same error comes again once nothing is open any more.
+            // The same error occurs again once no transaction is open.
             self.to_assign = true;
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! State of stores that the program does not have: renamed, removed, or of another format.
+//! State of renamed, removed or reformatted stores.
 
 use eos_protocol::TaskId;
 use eos_protocol::state::{Family, Local, StoreId};
@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::store::StoreSpec;
 use crate::worker::WorkerError;
 
-/// The names of a task's stores, with the changelog that each belongs to.
+/// The names of a task's stores, with their changelogs.
 #[derive(Debug)]
 pub(super) struct Names(Vec<(Family, Box<str>)>);
 
@@ -20,7 +20,7 @@ impl Names {
         Self(named.collect())
     }
 
-    /// The one that would have this id in the other format.
+    /// Returns the store that would have this id in the other format.
     fn of_other_format(&self, store: StoreId) -> Option<String> {
         let has = |(family, name): &&(Family, Box<str>)| {
             let raw = match family {
@@ -35,11 +35,11 @@ impl Names {
 }
 
 impl<C: Client> Restoring<C> {
-    /// Refuses a database that holds more than this program knows of. Before anything is thrown away for
-    /// another reason: the changelog would be refused for the same one, and the database
-    /// is unchanged once the program has the store again.
+    /// Rejects a database with stores that this program does not have. The check comes before the database is discarded
+    /// for another reason, because the changelog would be rejected in the same way. The database is unchanged once the
+    /// program has the store again.
     ///
-    /// What is from somewhere else altogether is not looked at: it goes.
+    /// A database of another origin is not checked, but discarded.
     pub(super) fn check_stores(
         &self,
         local: Local<'_>,
@@ -52,7 +52,7 @@ impl<C: Client> Restoring<C> {
         if difference.is_some_and(|difference| difference.is_foreign()) {
             return Ok(());
         }
-        // What can't be read is thrown away, or found where it is needed.
+        // Unreadable stores are discarded, or found when they are needed.
         let held = backend.stores().unwrap_or_default();
         let known = |store: &StoreId| self.stores.iter().any(|(id, _)| id == store);
         match held.into_iter().find(|store| !known(store)) {
@@ -67,7 +67,7 @@ impl<C: Client> Restoring<C> {
     }
 }
 
-/// What a changelog was refused for, in other words if it is a store of this program in the other format.
+/// Replaces the error of a changelog if the store exists in this program in the other format.
 pub(super) fn told_apart(task: TaskId, names: &Names, error: WorkerError) -> WorkerError {
     if let WorkerError::Changelog(found) = &error
         && let BadRecord::UnknownStore { store, .. } = found.reason

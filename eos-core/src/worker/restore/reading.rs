@@ -21,9 +21,9 @@ use crate::worker::tasks::Tasks;
 use crate::worker::windows::{Refused, Windows};
 use crate::worker::{RecordsOf, WorkerError};
 
-/// How many records of a changelog are taken at a time.
+/// The maximum number of changelog records per fetch.
 const BATCH: usize = 4096;
-/// How often a long restore says how far it is.
+/// The interval between two log lines about progress.
 const TELL: Duration = Duration::from_secs(10);
 
 /// Reads changelogs into a database.
@@ -35,11 +35,11 @@ pub(super) struct Reader<C: Client> {
     pub(super) began: Now,
 }
 
-/// Records that are read and not written yet.
+/// Records that are read, but not written yet.
 #[derive(Default)]
 pub(super) struct Pending {
     bytes: Vec<u8>,
-    /// Store, end of the key in the bytes, and end of the value if there is one.
+    /// The store, the end of the key in the bytes, and the end of the value if there is one.
     writes: Vec<(StoreId, usize, Option<usize>)>,
 }
 
@@ -72,7 +72,7 @@ impl Pending {
 }
 
 impl<C: Client> Restoring<C> {
-    /// Reads for a while.
+    /// Reads for a limited time.
     pub(super) fn read_changelogs(
         &mut self,
         shared: &Shared<C>,
@@ -153,10 +153,10 @@ impl<C: Client> Restoring<C> {
         }
     }
 
-    /// The state is whole: the task may take records.
+    /// Gives the complete state to its task. The task may then take records.
     ///
-    /// Windows that are over are in it if they are in the changelog. That they are over may hold for this program only,
-    /// and only once a commit has stored the terms: the first one forgets them.
+    /// The state includes expired windows if they are in the changelog. They may be expired for this program only, and
+    /// only after a commit has stored the terms: the first commit removes them.
     pub(super) fn finish(
         self,
         shared: &Shared<C>,
@@ -208,7 +208,7 @@ impl<C: Client> Restoring<C> {
         wanted
     }
 
-    /// Without a mark for each task: what is read is taken for all that there is to read.
+    /// Without a mark for each task: treats the read records as the whole changelog.
     pub(super) fn cut_short(&mut self) -> Result<(), WorkerError> {
         let Phase::Reading(reader) = &mut self.phase else {
             return Ok(());
@@ -224,7 +224,7 @@ impl<C: Client> Restoring<C> {
 }
 
 impl<C: Client> Reader<C> {
-    /// Reads one changelog for a while. Counts records and bytes.
+    /// Reads one changelog for a limited time. Counts records and bytes.
     fn read(
         &mut self,
         shared: &Shared<C>,
@@ -305,7 +305,7 @@ fn no_windows<C>(shared: &Shared<C>, task: TaskId, id: StoreId, refused: Refused
     WorkerError::Restart(Box::new(error))
 }
 
-/// What a batch says that is not the last one.
+/// Returns the position of an intermediate batch.
 fn on_the_way(restore: &Restore) -> Position {
     if !rules::marks_partial_restores()
         && let Some(whole) = restore.whole()

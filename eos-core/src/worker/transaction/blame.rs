@@ -1,4 +1,4 @@
-//! The search for a record that aborts every transaction with it.
+//! The search for a record that aborts its transactions.
 
 use eos_protocol::{Isolation, Offset, Taken, TopicPartition};
 
@@ -6,29 +6,29 @@ use eos_protocol::{Isolation, Offset, Taken, TopicPartition};
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Blame {
     isolation: Isolation,
-    /// Whether a record's output may be the cause of the end of the open transaction.
+    /// Whether a record's output may have ended the open transaction.
     is_refused: bool,
-    /// Whether the open transaction has outlived its time.
+    /// Whether the open transaction has exceeded its timeout.
     is_late: bool,
 }
 
 impl Blame {
-    /// A failure that a record's output may have caused.
+    /// Records a failure that a record's output may have caused.
     pub(super) fn refused(&mut self, possible: bool) {
         self.is_refused |= possible;
     }
 
-    /// The transaction has outlived its time.
+    /// Records whether the transaction has exceeded its timeout.
     pub(super) fn late(&mut self, is_late: bool) {
         self.is_late |= is_late;
     }
 
-    /// The record is known to abort its transactions.
+    /// Whether the record is known to abort its transactions.
     pub(in crate::worker) fn is_culprit(&self, partition: &TopicPartition, offset: Offset) -> bool {
         self.isolation.is_culprit(partition, offset)
     }
 
-    /// Its dead letter aborts them, too.
+    /// Whether the record's dead letter also aborts its transactions.
     pub(in crate::worker) fn is_hopeless(
         &self,
         partition: &TopicPartition,
@@ -37,25 +37,25 @@ impl Blame {
         self.isolation.is_hopeless(partition, offset)
     }
 
-    /// How many records a transaction may have during the search.
+    /// Returns the limit of records per transaction during the search.
     pub(super) fn most_records(&self) -> Option<u64> {
         self.isolation.limit()
     }
 
-    /// The transaction of these records is committed.
+    /// Records the commit of the transaction of these records.
     pub(in crate::worker) fn committed(&mut self, taken: impl Iterator<Item = Taken>) {
         self.isolation.committed(taken);
         (self.is_refused, self.is_late) = (false, false);
     }
 
-    /// The transaction of these records is gone.
+    /// Records the end of the transaction of these records.
     pub(in crate::worker) fn discarded(
         &mut self,
         taken: impl Iterator<Item = Taken>,
         records: u64,
     ) {
-        // A transaction begins when its first record is processed. If it has only that one and is late all the same,
-        // the worker stood still: the closure of the record took no time of it.
+        // A transaction begins when its first record is processed. If it has only that record and is late all the same,
+        // the worker stood still: the transaction does not include the time of the record's closure.
         let is_late = std::mem::take(&mut self.is_late) && records > 1;
         if std::mem::take(&mut self.is_refused) || is_late {
             let taken: Vec<Taken> = taken.collect();

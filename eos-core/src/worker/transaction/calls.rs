@@ -1,4 +1,4 @@
-//! The calls of a transaction that are under way.
+//! The calls of a transaction in flight.
 
 use eos_protocol::{Event, Nonce, Now};
 
@@ -17,7 +17,7 @@ pub(in crate::worker) enum Call {
 }
 
 impl Call {
-    /// All calls, in the order in which one step makes them.
+    /// All calls, in the order of their execution in one step.
     pub(in crate::worker) const ALL: [Self; 6] = [
         Self::SendOffsets,
         Self::Init,
@@ -27,7 +27,7 @@ impl Call {
         Self::CommitThroughConsumer,
     ];
 
-    /// The event of its success.
+    /// Returns the event of the call's success.
     pub(in crate::worker) fn event(self) -> Event {
         match self {
             Self::SendOffsets => Event::OffsetsSent,
@@ -43,28 +43,28 @@ impl Call {
     }
 }
 
-/// What the machine asked for and is not done yet.
+/// The machine's requests that are not done yet.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     under_way: u8,
-    /// When the next producer is built.
+    /// The time to build the next producer.
     pub(super) build_at: Option<Now>,
-    /// Intake has ended: results and changes are to be sent, and the offsets to be gathered.
+    /// Whether the intake has ended: results, changes and offsets remain to be sent.
     pub(super) seal: bool,
-    /// The committed offsets are to be read: they decide a commit in doubt.
+    /// Whether to read the committed offsets, which decide an in-doubt commit.
     pub(super) read_outcome: bool,
     /// The name of the attempt that is being sealed.
     pub(super) nonce: Option<Nonce>,
     /// The offsets of the sealed transaction.
     pub(super) offsets: Vec<OffsetToCommit>,
-    /// Until when a failed call is not repeated: it may fail at once.
+    /// The time before which a failed call is not repeated, because it may fail at once again.
     pub(super) pause_until: Option<Now>,
-    /// The machine has stopped.
+    /// Whether the machine has stopped.
     pub(super) over: bool,
 }
 
 impl Calls {
-    /// None, but whether the machine has stopped.
+    /// Clears all requests, but not the stop of the machine.
     pub(super) fn clear(&mut self) {
         *self = Self {
             over: self.over,

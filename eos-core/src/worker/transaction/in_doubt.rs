@@ -1,4 +1,4 @@
-//! The outcome of a commit that had no clean response.
+//! The outcome of a commit without a clean response.
 
 use std::task::Poll;
 
@@ -10,7 +10,7 @@ use crate::worker::shared::Shared;
 use crate::worker::tasks::Tasks;
 use crate::worker::{RecordsOf, SLICE};
 
-/// Rule 6: the outcome of the transaction, by the names beside the stable offsets.
+/// Rule 6: reads the outcome of the transaction from the names beside the stable offsets.
 pub(in crate::worker) fn read_outcome<C: Client>(
     shared: &Shared<C>,
     source: &mut C::Source,
@@ -22,7 +22,7 @@ pub(in crate::worker) fn read_outcome<C: Client>(
         committed = std::task::ready!(source.committed(&partitions, SLICE))?;
         shared.broker_answered();
     }
-    // A transaction still holds some of them back, and all of them decide.
+    // All offsets decide, and a transaction still holds some of them back.
     if committed.len() < partitions.len() {
         return Poll::Pending;
     }

@@ -1,7 +1,7 @@
-//! The open transaction: the machine that decides, its producer, and the calls under way.
+//! The open transaction, with its state machine and producer.
 //!
-//! [`Worker::advance`](super::Worker) is the only caller of the machine. What an event means for the tasks (seal,
-//! apply, discard) is done there; here is what it means for the producer.
+//! [`Worker::advance`](super::Worker) is the only caller of the machine. It carries out the events for the tasks (seal,
+//! apply, discard). This module carries them out for the producer.
 
 mod blame;
 mod calls;
@@ -32,12 +32,12 @@ use blame::Blame;
 use calls::Calls;
 use pace::Pace;
 
-/// How long to wait before a failed call is repeated.
+/// The pause before a failed call is repeated.
 const PAUSE: Duration = Duration::from_millis(10);
 
 type MemberOf<C> = <<C as Client>::Source as Source>::Member;
 
-/// One transaction after the other, and the producer for them.
+/// The sequence of transactions, with their producer.
 pub(super) struct TransactionDriver<C: Client> {
     machine: Transaction,
     producer: Option<C::Producer>,
@@ -46,7 +46,7 @@ pub(super) struct TransactionDriver<C: Client> {
     pub(super) blame: Blame,
     pub(super) wake: Wake,
     last_error: Option<ClientError>,
-    /// The group's generation at the last `send_offsets`.
+    /// The group generation of the last `send_offsets`.
     generation: i32,
     /// Without rule 3: the member that sends all offsets.
     first_member: Option<MemberOf<C>>,
@@ -76,7 +76,7 @@ impl<C: Client> TransactionDriver<C> {
         self.machine.state()
     }
 
-    /// Whether no transaction is open or under way.
+    /// Whether no transaction is open or in flight.
     pub(super) fn is_settled(&self) -> bool {
         matches!(
             self.state(),
@@ -119,7 +119,7 @@ impl<C: Client> TransactionDriver<C> {
         self.producer = None;
     }
 
-    /// Feeds the machine. The actions are to be performed in order.
+    /// Feeds the machine. The caller carries out the actions in order.
     pub(super) fn step(&mut self, shared: &Shared<C>, event: Event) -> Actions {
         let at = shared.moment();
         self.pace.heard(event, at.now);
@@ -135,14 +135,14 @@ impl<C: Client> TransactionDriver<C> {
         }
     }
 
-    /// Performs an action that concerns the producer alone.
+    /// Carries out an action that concerns only the producer.
     pub(super) fn perform(
         &mut self,
         shared: &Shared<C>,
         action: Action,
     ) -> Result<(), ClientError> {
         match action {
-            // Without rule 5: the producer that is in doubt stays, and aborts.
+            // Without rule 5: the in-doubt producer stays, and aborts.
             Action::Build { .. }
                 if self.is_in_doubt()
                     && self.calls.is_under_way(Call::Abort)
@@ -167,7 +167,7 @@ impl<C: Client> TransactionDriver<C> {
                 self.abort();
             }
             Action::ReadOutcome => self.calls.read_outcome = true,
-            // The tasks': see `Worker::perform`.
+            // Actions for the tasks: see `Worker::perform`.
             Action::Apply | Action::Discard | Action::Stop(_) => {}
         }
         Ok(())
@@ -188,8 +188,8 @@ impl<C: Client> TransactionDriver<C> {
 
     fn begin_sealing(&mut self, shared: &Shared<C>) {
         let age = self.pace.seal(shared.now());
-        // A closure that takes longer than `transaction.timeout.ms` costs the records before it their transaction;
-        // alone it costs nothing. (Measured here: the time after this belongs to the brokers.)
+        // A closure that takes longer than `transaction.timeout.ms` aborts the records before it, but not itself if it
+        // is alone. (Measured here: the time after this belongs to the brokers.)
         let is_late = age.is_some_and(|age| age >= shared.spec.transaction_timeout);
         self.blame.late(is_late);
         self.calls.seal = true;
@@ -213,7 +213,7 @@ impl<C: Client> TransactionDriver<C> {
         self.calls.clear();
     }
 
-    /// The machine has stopped. Returns the error with which the worker ends.
+    /// Handles the stop of the machine. Returns the error that stops the worker.
     pub(super) fn stop(&mut self, shared: &Shared<C>, reason: StopReason) -> WorkerError {
         self.calls.over = true;
         error::from_reason(
@@ -223,15 +223,15 @@ impl<C: Client> TransactionDriver<C> {
         )
     }
 
-    /// An action failed at once. Returns the event for it: nothing follows a failed begin, and nothing is behind a
-    /// commit or an abort at which a failpoint fires.
+    /// Returns the event for an action that failed at once: no action follows a failed begin, or a commit or an abort
+    /// at which a failpoint fires.
     pub(super) fn action_failed(&mut self, error: ClientError) -> Event {
         let (call, class) = (error.call, error.class());
         self.last_error = Some(error);
         Event::Failed(call, class)
     }
 
-    /// A call failed. Returns the event for it.
+    /// Returns the event for a failed call.
     pub(super) fn failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
         let (call, class) = (error.call, error.class());
         self.blame.refused(blames_a_record(error.fault.code));
@@ -243,7 +243,7 @@ impl<C: Client> TransactionDriver<C> {
                 ?class, %error, "a call of the transaction failed"
             );
         }
-        // A later failure, of an abort for one, is not what an operator has to fix.
+        // A later failure, such as that of an abort, is not the one that an operator has to fix.
         let known = self.last_error.as_ref().map(ClientError::class);
         if known != Some(ErrorClass::Fatal) || class == ErrorClass::Fatal {
             self.last_error = Some(error);
@@ -251,8 +251,8 @@ impl<C: Client> TransactionDriver<C> {
         Event::Failed(call, class)
     }
 
-    /// An output was refused. Its record counts as taken, so whatever the class of the error, the transaction must
-    /// not be committed. Returns the event for it.
+    /// Returns the event for a rejected output. Its record counts as taken, so the transaction must not be committed,
+    /// whatever the class of the error.
     pub(super) fn send_failed(&mut self, shared: &Shared<C>, error: ClientError) -> Event {
         let (call, class) = match (error.call, error.class()) {
             (call, ErrorClass::Retriable) => (call, ErrorClass::Abortable),
@@ -267,7 +267,7 @@ impl<C: Client> TransactionDriver<C> {
         Event::Failed(call, class)
     }
 
-    /// A transaction was begun. Returns whether it is open.
+    /// Records the begin of a transaction. Returns whether it is open.
     pub(super) fn begun(&mut self, shared: &Shared<C>) -> bool {
         let open = self.is_open();
         if open {
@@ -276,13 +276,13 @@ impl<C: Client> TransactionDriver<C> {
         open
     }
 
-    /// Why the open transaction is to be committed now, if it is.
+    /// Returns the reason to commit the open transaction now, if there is one.
     pub(super) fn commit_due(&self, shared: &Shared<C>, now: Now) -> Option<CommitCause> {
         let most_kept = shared.spec.state.uncommitted_bytes;
         self.pace.due(now, self.blame.most_records(), most_kept)
     }
 
-    /// Lets the worker wait for the markers of the last transaction.
+    /// Makes the worker wait for the markers of the last transaction.
     pub(super) fn look_at_markers(&mut self, shared: &Shared<C>) {
         let idle = self.state() == State::Idle;
         if let Some(wait) = self.pace.look_at_markers(shared.now(), idle) {
@@ -290,7 +290,7 @@ impl<C: Client> TransactionDriver<C> {
         }
     }
 
-    /// The transaction is committed and applied.
+    /// Records that the transaction is committed and applied.
     pub(super) fn committed(&mut self, shared: &Shared<C>) {
         let (spec, now) = (&shared.spec, shared.now());
         let partitions = self.calls.offsets.len();
@@ -305,7 +305,7 @@ impl<C: Client> TransactionDriver<C> {
         );
     }
 
-    /// The transaction is gone.
+    /// Records that the transaction was discarded.
     pub(super) fn discarded(&self, shared: &Shared<C>) {
         shared.meter.count(Count::Aborts, 1);
         tracing::info!(
@@ -314,12 +314,12 @@ impl<C: Client> TransactionDriver<C> {
         );
     }
 
-    /// When the next producer is built, if one is.
+    /// Returns the time to build the next producer, if there is one.
     pub(super) fn builds_at(&self) -> Option<Now> {
         self.calls.build_at
     }
 
-    /// Builds the next producer, if it is time to. Returns the event of it.
+    /// Builds the next producer, if it is due. Returns its event.
     pub(super) fn build_if_due(&mut self, shared: &Shared<C>) -> Option<Event> {
         let at = self.calls.build_at?;
         if shared.now() < at {
@@ -345,12 +345,12 @@ impl<C: Client> TransactionDriver<C> {
         })
     }
 
-    /// Whether calls are under way.
+    /// Whether calls are in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.calls.is_busy()
     }
 
-    /// Whether a failed call is not to be repeated yet.
+    /// Whether the pause after a failed call is not over yet.
     pub(super) fn pauses(&mut self, shared: &Shared<C>) -> bool {
         let Some(until) = self.calls.pause_until else {
             return false;
@@ -380,7 +380,7 @@ impl<C: Client> TransactionDriver<C> {
         self.calls.is_under_way(call)
     }
 
-    /// A call is done.
+    /// Marks a call as done.
     pub(super) fn done(&mut self, call: Call) {
         self.calls.end(call);
     }
@@ -390,9 +390,9 @@ impl<C: Client> TransactionDriver<C> {
         &self.calls.offsets
     }
 
-    /// The name of the attempt that is being sealed.
+    /// Returns the name of the attempt that is being sealed.
     pub(super) fn nonce(&mut self, shared: &Shared<C>) -> Nonce {
-        // No two attempts have the same one.
+        // Each attempt has another name.
         let fresh = || match rules::names_each_attempt() {
             true => Nonce(shared.env.entropy()),
             false => Nonce(0),
@@ -400,7 +400,7 @@ impl<C: Client> TransactionDriver<C> {
         *self.calls.nonce.get_or_insert_with(fresh)
     }
 
-    /// Goes on with a call of the producer.
+    /// Continues a call of the producer.
     pub(super) fn call(&mut self, shared: &Shared<C>, call: Call) -> Poll<Result<(), ClientError>> {
         let (slice, left) = (self.slice(shared), self.time_left(shared));
         let Some(producer) = &mut self.producer else {
@@ -410,8 +410,8 @@ impl<C: Client> TransactionDriver<C> {
             Call::Init => producer.init(slice),
             Call::Flush if !rules::drains_before_commit() => Poll::Ready(Ok(())),
             Call::Flush => producer.flush(slice),
-            // All the time that there is, in one call: the client may take the rest of an interrupted one for the
-            // outcome of another (docs/design/0018). A revocation has more.
+            // The call gets all the remaining time at once: the client may mistake the rest of an interrupted call for
+            // the outcome of another (docs/design/0018). A revocation has more time.
             Call::Commit => commit_for(producer, left),
             Call::Abort => producer.abort(slice),
             Call::SendOffsets | Call::CommitThroughConsumer => Poll::Pending,
@@ -423,19 +423,19 @@ impl<C: Client> TransactionDriver<C> {
         Some((self.machine.deadline()?, now))
     }
 
-    /// Until the deadline of the transaction.
+    /// Returns the time until the deadline of the transaction.
     fn time_left(&self, shared: &Shared<C>) -> Duration {
         let left = self.remaining(shared);
         left.map_or(SLICE, |(deadline, now)| deadline.remaining(now).max(SLICE))
     }
 
-    /// How long a call may block: not past the deadline of the transaction.
+    /// Returns the longest time that a call may block: not past the deadline of the transaction.
     fn slice(&self, shared: &Shared<C>) -> Duration {
         let left = self.remaining(shared);
         left.map_or(SLICE, |(deadline, now)| deadline.slice(now, SLICE))
     }
 
-    /// Rule 7: a request that was never answered may hit the next transaction.
+    /// Rule 7: whether a request without a response may affect the next transaction.
     pub(super) fn is_unanswered(&self) -> bool {
         self.producer.as_ref().is_some_and(Producer::unanswered)
             && rules::quarantines_unanswered_producers()
@@ -444,7 +444,7 @@ impl<C: Client> TransactionDriver<C> {
 
 fn commit_for<P: Producer>(producer: &mut P, slice: Duration) -> Poll<Result<(), ClientError>> {
     let slice = if failpoints::is_due(Point::InCommit) {
-        // Time for EndTxn to leave, and hardly any for its response.
+        // Time to send EndTxn, and hardly any time for its response.
         Duration::from_millis(1)
     } else {
         slice

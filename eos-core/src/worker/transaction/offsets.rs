@@ -1,4 +1,4 @@
-//! The offsets of a transaction: gathered when intake ends, and added to it.
+//! The offsets of a transaction.
 
 use std::task::Poll;
 
@@ -14,7 +14,7 @@ use crate::worker::tasks::Tasks;
 use crate::worker::{RecordsOf, SLICE, error};
 
 impl<C: Client> TransactionDriver<C> {
-    /// Gathers the offsets: all results and changes of the transaction are with the producer.
+    /// Gathers the offsets. The producer has all results and changes of the transaction.
     pub(in crate::worker) fn gather_offsets(
         &mut self,
         shared: &Shared<C>,
@@ -38,7 +38,7 @@ impl<C: Client> TransactionDriver<C> {
         }
     }
 
-    /// Adds the offsets to the transaction, as the member that the group knows at this moment.
+    /// Adds the offsets to the transaction, under the current group metadata.
     pub(in crate::worker) fn send_offsets(
         &mut self,
         shared: &Shared<C>,
@@ -52,7 +52,7 @@ impl<C: Client> TransactionDriver<C> {
             return source.commit(&self.calls.offsets, SLICE);
         }
         if self.calls.offsets.is_empty() {
-            // librdkafka would send nothing, and the transaction would not be fenced by the group.
+            // librdkafka would send nothing, and the group would not fence the transaction.
             return not_ours("no task of this transaction is assigned to this worker any more");
         }
         if let Some(first) = self.first_member.take() {

@@ -1,4 +1,4 @@
-//! When the open transaction is committed, and when the next one begins.
+//! The timing of commits and of new transactions.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::worker::spec::WorkerSpec;
 pub(in crate::worker) struct Pace {
     /// The open transaction.
     load: Option<Load>,
-    /// How many bytes its changes of state take.
+    /// The size of its state changes, in bytes.
     kept: usize,
-    /// Why it is committed.
+    /// The reason for its commit.
     cause: CommitCause,
     pacer: CommitPacer,
-    /// Times the commit under way.
+    /// Times the commit in progress.
     stopwatch: Stopwatch,
-    /// When the markers of the last committed transaction should be written: none begins before.
+    /// The expected time of the last transaction's markers. No transaction begins before.
     begins_at: Now,
     /// Whether the worker waits for these markers in this step.
     awaits_markers: bool,
-    /// How long the worker was idle since the last commit.
+    /// The idle time of the worker since the last commit.
     idle: Duration,
 }
 
@@ -44,15 +44,15 @@ impl Pace {
         }
     }
 
-    /// Whether a record that is finished by `now` may join the open transaction. A slow record must not cause
-    /// the abort of the records before it.
+    /// Whether a record that is finished by `now` may join the open transaction. A slow record must not abort the
+    /// records before it.
     pub(in crate::worker) fn admits(&self, now: Now, spec: &WorkerSpec) -> bool {
         let (timeout, commit) = (spec.transaction_timeout, spec.limits.commit);
         let load = self.load.as_ref();
         load.is_none_or(|load| may_join(now, load, timeout, commit))
     }
 
-    /// A transaction is open.
+    /// Records the begin of a transaction.
     pub(super) fn opened(&mut self, now: Now) {
         self.load.get_or_insert(Load {
             since: now,
@@ -61,7 +61,7 @@ impl Pace {
         });
     }
 
-    /// A record joined it, with so many bytes of changes.
+    /// Adds a record, with the size of its changes in bytes.
     pub(in crate::worker) fn took(&mut self, kept: usize) {
         self.kept += kept;
         if let Some(load) = &mut self.load {
@@ -69,25 +69,25 @@ impl Pace {
         }
     }
 
-    /// A result joined it, with so many bytes of changes.
+    /// Adds a result, with the size of its changes in bytes.
     pub(in crate::worker) fn keeps(&mut self, kept: usize) {
         self.kept += kept;
     }
 
-    /// So many bytes of outputs joined it.
+    /// Adds the size of outputs, in bytes.
     pub(in crate::worker) fn sent(&mut self, bytes: usize) {
         if let Some(load) = &mut self.load {
             load.bytes += bytes as u64;
         }
     }
 
-    /// Whether it has no outputs yet.
+    /// Whether the transaction has no outputs yet.
     pub(in crate::worker) fn is_empty(&self) -> bool {
         self.load.as_ref().is_none_or(|load| load.bytes == 0)
     }
 
-    /// Why the open transaction is to be committed now, if it is. `most_records`: while a record is searched
-    /// that aborts its transactions.
+    /// Returns the reason to commit the open transaction now, if there is one. `most_records`: the limit during the
+    /// search for a record that aborts its transactions.
     pub(super) fn due(
         &self,
         now: Now,
@@ -104,7 +104,7 @@ impl Pace {
         self.pacer.policy().due(now, load)
     }
 
-    /// How long until the commit of the open transaction is due.
+    /// Returns the time until the commit of the open transaction is due.
     pub(in crate::worker) fn wait(&self, now: Now) -> Option<Duration> {
         let load = self.load.as_ref()?;
         Some(self.pacer.policy().wait(now, load))
@@ -118,9 +118,9 @@ impl Pace {
         self.cause
     }
 
-    /// Checks whether a transaction that begins now would meet the markers of the last one, and returns the wait
-    /// for them. `takes_records` does not read the clock again: between two readings the wait could end, and the
-    /// worker would sleep with no reason to wake up.
+    /// Checks whether a transaction that begins now would meet the markers of the last one, and returns the wait for
+    /// them. `takes_records` does not read the clock again: between two readings the wait could end, and the worker
+    /// would sleep without a reason to wake up.
     pub(super) fn look_at_markers(&mut self, now: Now, idle: bool) -> Option<Duration> {
         let wait = match idle {
             true => self.begins_at.since(now),
@@ -134,12 +134,12 @@ impl Pace {
         self.awaits_markers
     }
 
-    /// The worker waited from then on. Records may be there while it waits for markers: that is no idle time.
+    /// Adds a wait to the idle time, except a wait for markers, because records may be available then.
     pub(in crate::worker) fn waited(&mut self, from: Now, now: Now) {
         self.idle += now.since(from.max(self.begins_at));
     }
 
-    /// The commit begins. Returns how old the transaction is.
+    /// Begins the commit. Returns the age of the transaction.
     pub(super) fn seal(&mut self, now: Now) -> Option<Duration> {
         self.stopwatch = Stopwatch::start(now);
         self.load.as_ref().map(|load| now.since(load.since))
@@ -149,12 +149,12 @@ impl Pace {
         self.stopwatch.heard(event, now);
     }
 
-    /// The transaction is known to be committed.
+    /// Records the time at which the commit is known.
     pub(in crate::worker) fn known(&mut self, now: Now) {
         self.stopwatch.known(now);
     }
 
-    /// The commit is done. Returns how long its phases took.
+    /// Ends the commit. Returns the durations of its phases.
     pub(super) fn committed(
         &mut self,
         now: Now,
@@ -176,19 +176,19 @@ impl Pace {
         phases
     }
 
-    /// The transaction is gone. Returns how many records it had.
+    /// Discards the transaction. Returns the number of its records.
     pub(in crate::worker) fn discarded(&mut self) -> u64 {
         self.kept = 0;
         self.load.take().map_or(0, |load| load.records)
     }
 
-    /// How long the worker was idle since the last commit.
+    /// Returns the idle time since the last commit.
     #[cfg(test)]
     pub(in crate::worker) fn idle(&self) -> Duration {
         self.idle
     }
 
-    /// What a commit costs, as far as it is known.
+    /// Returns the cost of a commit, if it is known.
     #[cfg(test)]
     pub(in crate::worker) fn cost(&self) -> Duration {
         self.pacer.cost()
