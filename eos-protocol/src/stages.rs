@@ -52,7 +52,6 @@ fn add(hash: &mut Fnv, text: &str) {
 /// It is part of a static member's `group.instance.id`. A coordinator gives a member that returns under its old id
 /// its old partitions, even if its subscription has changed (KIP-345). No member would read new topics, and removed
 /// topics would stay with the member.
-/// would not be read, and those that are gone would stay with it.
 #[must_use]
 pub fn subscription(stages: &[Stage]) -> u32 {
     let mut topics: Vec<&str> = stages.iter().map(|s| s.driving_topic().as_str()).collect();

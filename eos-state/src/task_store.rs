@@ -73,7 +73,6 @@ pub struct Changed {
 
 impl Changed {
     /// The next key with its last value. `None` after the last key, and once the transaction has ended.
-    /// transaction is over.
     pub fn next<'a>(&mut self, of: &'a TaskStore) -> Option<Write<'a>> {
         let number = *self.order.get(self.at)?;
         let slot = of.stores.get(self.slot)?;

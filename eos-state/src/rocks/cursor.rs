@@ -73,7 +73,6 @@ impl Cursor for RocksCursor<'_> {
 }
 
 /// The range with the store's prefix: from (included) to (excluded). Only the last possible id has no upper end.
-/// nothing above it.
 pub(super) fn bounds(store: StoreId, range: &KeyRange) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut from = Vec::new();
     prefixed(&mut from, store, range.from());
