@@ -18,7 +18,7 @@
 //! KIP-890's second protocol. It reports no loss of partitions while a rebalance is pending.
 //! [`Producer::unanswered`](eos_client::Producer::unanswered) reports requests without a response.
 //!
-//! Some rules are simpler than those of librdkafka: calls have no time-outs of their own, queues are never full, and
+//! Some rules are simpler than those of librdkafka: calls have no timeouts of their own, queues are never full, and
 //! seeks are immediate. One rule is stricter: a commit does not flush.
 
 mod admin;
