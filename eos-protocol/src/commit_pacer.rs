@@ -1,4 +1,4 @@
-//! The time to the next commit, from the cost of the last commits.
+//! The time to the next commit, from the commits' cost.
 //!
 //! Two lower bounds apply.
 //!

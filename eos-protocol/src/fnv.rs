@@ -1,4 +1,6 @@
-//! FNV-1a (64 bit): short, the same everywhere, and not safe against malice.
+//! FNV-1a (64 bit).
+//!
+//! The hash is short, the same everywhere, and not safe against malice.
 //!
 //! Each step is a bijection of the hash so far, so two inputs of one length that differ in a single byte never have
 //! the same hash.

@@ -1,4 +1,4 @@
-//! The search for a record that keeps aborting its transaction (design rule 9).
+//! The search for a record that aborts transactions (design rule 9).
 //!
 //! Two aborts that begin at the same record raise the suspicion that one of their records is the cause. Then
 //! transactions take half as many records, and half as many again after every abort, until the culprit is alone:

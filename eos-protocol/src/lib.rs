@@ -1,4 +1,6 @@
-//! Exactly-once stream processing on Kafka: the vocabulary and every decision, as pure functions.
+//! The decisions of exactly-once stream processing on Kafka.
+//!
+//! The crate contains the vocabulary and every decision, as pure functions.
 //!
 //! Decide, then do: this crate takes events and returns actions. It reads no clock, starts no thread, draws no random
 //! number, logs nothing and depends on no Kafka client. Each rule of the protocol is therefore a test that runs in

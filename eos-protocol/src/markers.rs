@@ -1,4 +1,4 @@
-//! The time at which a producer's next transaction may touch a partition.
+//! The start time of a producer's next transaction.
 //!
 //! The coordinator responds to EndTxn once its decision is in its log. Later it writes the markers in the partitions
 //! and the log entry that completes the transaction. Until then it refuses an AddPartitionsToTxn with

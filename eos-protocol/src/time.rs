@@ -1,4 +1,4 @@
-//! Time as a value: read at the edge and passed as an argument.
+//! Time as a value, read at the edge.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A cache of recent committed values, which keeps hot keys from the engine.
+//! A cache of recent committed values.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A range of one store from the view of the current record.
+//! A range of one store, as the record sees it.
 
 use std::cell::OnceCell;
 use std::cmp::Ordering;

@@ -1,4 +1,6 @@
-//! The classes of failed client calls: one table, (code, call site) → class.
+//! The classes of failed client calls.
+//!
+//! One table maps (code, call site) to a class.
 //!
 //! Codes are Kafka's protocol error codes (positive) and librdkafka's `RD_KAFKA_RESP_ERR__…` (negative). The three
 //! flags are those of `rd_kafka_error_t`. Error texts decide nothing.

@@ -1,4 +1,6 @@
-//! The transaction machine: one per worker, one transaction after the other (design §4).
+//! The transaction machine (design §4).
+//!
+//! Each worker has one machine, which runs one transaction after the other.
 //!
 //! ```text
 //!            Built          Initialized          Touched           CommitDue          Sealed

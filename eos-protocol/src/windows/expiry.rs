@@ -23,7 +23,7 @@ pub struct Expiry {
     step: i64,
     /// Windows that start before this were expired for a previous program.
     floor: Timestamp,
-    /// Windows that start before this are gone from the database.
+    /// The database has deleted the windows that start before this.
     forgotten: Option<Timestamp>,
 }
 

@@ -1,4 +1,6 @@
-//! A hash table from byte keys to byte values, without removal of entries.
+//! A hash table from byte keys to byte values.
+//!
+//! The table does not remove single entries.
 //!
 //! The table has three vectors: one entry per key, which includes a short key and value; the bytes of long keys and
 //! values; and the places of the entries by hash. It allocates nothing per entry, and nothing at all once the vectors

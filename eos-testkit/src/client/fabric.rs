@@ -1,4 +1,4 @@
-//! The broker, the network in front of it, and their virtual time.
+//! The broker, its network, and their virtual time.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The periodic query for the app's topics, as in the librdkafka client.
+//! The periodic query for the app's topics, as in librdkafka.
 //!
 //! ```text
 //! made ──────────────┐

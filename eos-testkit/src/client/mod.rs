@@ -1,4 +1,6 @@
-//! The clients of `eos-core` directly on the [broker model](eos_broker::broker), under virtual time.
+//! The clients of `eos-core` on the [broker model](eos_broker::broker).
+//!
+//! They run under virtual time.
 //!
 //! No thread, no socket, no clock: requests and responses take the time that the network gives them, and time
 //! passes by [`Cluster::pass`]. Work of the real client's threads (heartbeats, fetches, sends) is done

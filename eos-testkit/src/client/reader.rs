@@ -1,4 +1,6 @@
-//! A consumer's fetches: one at a time, for all partitions without records.
+//! The fetches of a consumer.
+//!
+//! One fetch at a time covers all partitions without records.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,6 @@
-//! An app under test: no broker, no I/O, no threads, no waiting. Crashes and aborted transactions are part of it.
+//! An app under test.
+//!
+//! A test needs no broker, no I/O, no threads and no waiting, and can crash the app and abort its transactions.
 //!
 //! ```text
 //! pipe ─► input topics ─► Worker::step()  ─► output topics ─► read
