@@ -90,7 +90,7 @@ impl<'a, 'c, T: PartialEq + Debug, C: Codec<T> + ?Sized> One<'a, 'c, T, C> {
         Ok(read)
     }
 
-    /// Another encoding of the same value.
+    /// Checks another encoding of the same value.
     fn same(&self, written: &Written, when: &'static str) -> Result<(), Violation> {
         if self.bytes == Bytes::AreTheSame && *written != self.written {
             return Err(Violation::OtherBytes {

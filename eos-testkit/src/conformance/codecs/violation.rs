@@ -219,7 +219,7 @@ pub enum Violation {
     Remembers {
         /// The bytes.
         bytes: Written,
-        /// A description of the bytes.
+        /// The first value, as a text.
         first: String,
         /// The step in between.
         after: String,
